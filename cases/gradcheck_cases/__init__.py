@@ -1,0 +1,1 @@
+"""The built-in conformance suite: one module per operator family."""

@@ -1,0 +1,300 @@
+"""The closed `xp` namespace: one list of functions in float32, float64 and 50-digit arithmetic.
+
+A spec's `forward(xp, …)` and `vjp(xp, ct, …)` may call these functions and Python's arithmetic
+operators, nothing else; so one text serves as a float32 implementation, as a float64 forward that
+can be differenced, and as the 50-digit oracle. Structural functions are NumPy's own, which work
+on object arrays; transcendental ones come from mpmath in the 50-digit arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+Array = NDArray[Any]
+Axis = int | tuple[int, ...] | None
+
+DIGITS: Final = 50
+
+
+class Arithmetic:
+    """One arithmetic: a name, an array dtype, and the functions that a spec may call.
+
+    Subclasses supply the numbers (`asarray`, `const`) and the transcendental functions; what is
+    structure (reshape, sum, matmul, where, …) is written once, here.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+
+    exp: Callable[[Array], Array]
+    log: Callable[[Array], Array]
+    sqrt: Callable[[Array], Array]
+    tanh: Callable[[Array], Array]
+    sin: Callable[[Array], Array]
+    cos: Callable[[Array], Array]
+    erf: Callable[[Array], Array]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse names outside the list, and say where to add them."""
+        if name.startswith("__"):  # protocol look-ups (copy, pickle) must see a plain miss
+            raise AttributeError(name)
+        raise AttributeError(
+            f"`xp.{name}` is not in the namespace; "
+            "add it to all three arithmetics in gradcheck/arithmetic.py"
+        )
+
+    def __repr__(self) -> str:
+        return f"<arithmetic {self.name}>"
+
+    # ── numbers ──────────────────────────────────────────────────────────────────────────────
+
+    def asarray(self, values: ArrayLike) -> Array:
+        """`values` in this arithmetic; float64 values enter the 50-digit arithmetic exactly."""
+        raise NotImplementedError
+
+    def const(self, text: str) -> Any:
+        """The number written in `text`, to the precision of this arithmetic.
+
+        Always write constants so: `np.sqrt(2 / np.pi) * x` would turn float32 into float64,
+        and a Python float would be wrong after 16 digits in the 50-digit arithmetic.
+        """
+        raise NotImplementedError
+
+    @property
+    def pi(self) -> Any:
+        """π, to the precision of this arithmetic."""
+        raise NotImplementedError
+
+    def sqrt_of(self, number: float) -> Any:
+        """The square root of one exact number (a dimension, say), as a scalar."""
+        raise NotImplementedError
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        """Zeros of this arithmetic (an object array of NumPy's zeros would hold int 0)."""
+        return self.asarray(np.zeros(shape))
+
+    def zeros_like(self, x: Array) -> Array:
+        """Zeros in the shape of `x`."""
+        return self.zeros(np.shape(x))
+
+    # ── element by element ───────────────────────────────────────────────────────────────────
+
+    def abs(self, x: Array) -> Array:
+        """|x|."""
+        return np.abs(x)
+
+    def maximum(self, x: Array, y: Any) -> Array:
+        """The larger of the two, element by element."""
+        return np.maximum(x, y)
+
+    def minimum(self, x: Array, y: Any) -> Array:
+        """The smaller of the two, element by element."""
+        return np.minimum(x, y)
+
+    def where(self, condition: Array, x: Any, y: Any) -> Array:
+        """`x` where `condition` holds, else `y`; a bare number takes the arithmetic's dtype."""
+        return np.where(condition, self._like(x), self._like(y))
+
+    def sigmoid(self, x: Array) -> Array:
+        """1 / (1 + exp(−x)), without overflow on either side."""
+        e = self.exp(-self.abs(x))
+        return self.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+    # ── reductions ───────────────────────────────────────────────────────────────────────────
+
+    def sum(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Sum over `axis`."""
+        return self._wrap(np.sum(x, axis=axis, keepdims=keepdims))
+
+    def mean(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Mean over `axis`."""
+        axes = range(np.ndim(x)) if axis is None else (axis,) if isinstance(axis, int) else axis
+        count = math.prod(x.shape[a] for a in axes)
+        return self.sum(x, axis=axis, keepdims=keepdims) / count
+
+    def max(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Largest element over `axis`."""
+        return self._wrap(np.max(x, axis=axis, keepdims=keepdims))
+
+    # ── structure ────────────────────────────────────────────────────────────────────────────
+
+    def matmul(self, x: Array, y: Array) -> Array:
+        """Matrix product over the last two axes; leading axes broadcast."""
+        return self._wrap(np.matmul(x, y))
+
+    def swapaxes(self, x: Array, a: int, b: int) -> Array:
+        """Exchange two axes."""
+        return np.swapaxes(x, a, b)
+
+    def moveaxis(self, x: Array, source: int, destination: int) -> Array:
+        """Move one axis."""
+        return np.moveaxis(x, source, destination)
+
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        """Same elements in row-major order, another shape."""
+        return np.reshape(x, tuple(shape))
+
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        """Repeat `x` along new or size-1 axes."""
+        return np.broadcast_to(x, tuple(shape))
+
+    def concatenate(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Join along an axis that exists."""
+        return np.concatenate(arrays, axis=axis)
+
+    def stack(self, arrays: Sequence[Array], axis: int) -> Array:
+        """Join along a new axis."""
+        return np.stack(arrays, axis=axis)
+
+    def take_rows(self, table: Array, index: Array) -> Array:
+        """Row `index[…, t]` of `table[…, v, c]`, as `[…, t, c]`; leading axes broadcast."""
+        return np.take_along_axis(table, np.expand_dims(index, -1), axis=-2)
+
+    def add_rows(self, rows: Array, index: Array, like: Array) -> Array:
+        """Adjoint of `take_rows`: add `rows[…, t, c]` into zeros like `like[v, c]`.
+
+        Repeated indices accumulate. Leading axes of `rows` and `index` are summed over.
+        """
+        out = self.zeros_like(like)
+        flat = np.reshape(rows, (-1, like.shape[-1]))
+        np.add.at(out, np.broadcast_to(index, rows.shape[:-1]).reshape(-1), flat)
+        return out
+
+    def pick(self, x: Array, index: Array) -> Array:
+        """Element `index[…]` of the last axis of `x[…, v]`, as `[…]`."""
+        return np.take_along_axis(x, np.expand_dims(index, -1), axis=-1)[..., 0]
+
+    def is_index(self, index: Array, size: int) -> Array:
+        """Booleans `[…, size]`: true where the last axis's position equals `index[…]`."""
+        return np.expand_dims(index, -1) == np.arange(size)
+
+    def causal(self, queries: int, keys: int) -> Array:
+        """Booleans `[queries, keys]`: true where query t may see key s (s ≤ t)."""
+        return np.tri(queries, keys, dtype=bool)
+
+    def positions(self, count: int) -> Array:
+        """0, 1, …, count − 1 in this arithmetic."""
+        return self.asarray(np.arange(count, dtype=np.float64))
+
+    def reduce_to(self, x: Array, like: Array) -> Array:
+        """Sum `x` over the axes that broadcasting added to, or stretched in, `like`'s shape."""
+        extra = np.ndim(x) - np.ndim(like)
+        stretched = tuple(
+            axis + extra
+            for axis, size in enumerate(np.shape(like))
+            if size == 1 and x.shape[axis + extra] != 1
+        )
+        axes = (*range(extra), *stretched)
+        if not axes:
+            return x
+        return np.reshape(self.sum(x, axis=axes), np.shape(like))
+
+    # ── helpers of the subclasses ────────────────────────────────────────────────────────────
+
+    def _like(self, x: Any) -> Any:
+        """A bare Python number as a scalar of this arithmetic; arrays pass through."""
+        return x
+
+    def _wrap(self, x: Any) -> Array:
+        """A 0-d array where NumPy returned a bare scalar."""
+        return np.asarray(x)
+
+
+class FloatArithmetic(Arithmetic):
+    """NumPy floats of one dtype."""
+
+    def __init__(self, dtype: str) -> None:
+        """Set up the arithmetic called `dtype` ("float32" or "float64")."""
+        self.name = dtype
+        self.dtype = np.dtype(dtype)
+        self.exp, self.log, self.sqrt = np.exp, np.log, np.sqrt
+        self.tanh, self.sin, self.cos = np.tanh, np.sin, np.cos
+        self._erf = np.frompyfunc(math.erf, 1, 1)
+        self.erf = lambda x: np.asarray(self._erf(x)).astype(self.dtype)  # NumPy has no erf
+
+    def asarray(self, values: ArrayLike) -> Array:
+        return np.asarray(values, dtype=self.dtype)
+
+    def const(self, text: str) -> Any:
+        return float(text)  # a Python float is weak: it does not promote a float32 array
+
+    @property
+    def pi(self) -> Any:
+        return math.pi
+
+    def sqrt_of(self, number: float) -> Any:
+        return math.sqrt(number)
+
+    def _like(self, x: Any) -> Any:
+        return self.dtype.type(x) if isinstance(x, (int, float)) else x
+
+
+class BigArithmetic(Arithmetic):
+    """Object arrays of mpmath numbers with 50 significant digits."""
+
+    def __init__(self) -> None:
+        """Set up a private mpmath context, so that nobody's global precision matters."""
+        import mpmath  # deferred: it costs 80 ms, and most runs never need the oracle
+
+        context = mpmath.mp.clone()
+        context.dps = DIGITS
+        self.context = context
+        self.name = "mp50"
+        self.dtype = np.dtype(object)
+        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf"):
+            setattr(self, name, self._lifted(getattr(context, name)))
+        self._number = np.frompyfunc(context.mpf, 1, 1)
+
+    def _lifted(self, function: Callable[[Any], Any]) -> Callable[[Array], Array]:
+        ufunc = np.frompyfunc(function, 1, 1)
+        return lambda x: self._wrap(ufunc(x))
+
+    def asarray(self, values: ArrayLike) -> Array:
+        values = np.asarray(values)
+        if values.dtype != object:
+            values = values.astype(np.float64)
+        return self._wrap(self._number(values))
+
+    def const(self, text: str) -> Any:
+        return self.context.mpf(text)
+
+    @property
+    def pi(self) -> Any:
+        return +self.context.pi
+
+    def sqrt_of(self, number: float) -> Any:
+        return self.context.sqrt(self.context.mpf(number))
+
+    def _like(self, x: Any) -> Any:
+        return self.context.mpf(x) if isinstance(x, (int, float)) else x
+
+    def _wrap(self, x: Any) -> Array:
+        # Arithmetic on 0-d object arrays decays to bare mpf, and an empty sum to int 0.
+        array = np.asarray(x, dtype=object)
+        if array.ndim == 0 and isinstance(array[()], int):
+            return np.asarray(self.context.mpf(array[()]), dtype=object)
+        return array
+
+    def to_float64(self, x: Any) -> NDArray[np.float64]:
+        """Round to float64."""
+        return np.asarray(x, dtype=object).astype(np.float64)
+
+
+F32: Final = FloatArithmetic("float32")
+F64: Final = FloatArithmetic("float64")
+FLOATS: Final = {"float64": F64, "float32": F32}
+
+
+@cache
+def mp50() -> BigArithmetic:
+    """The 50-digit arithmetic; imports mpmath on first use."""
+    return BigArithmetic()

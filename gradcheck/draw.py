@@ -1,0 +1,103 @@
+"""Seeded generators of primals and cotangents: a number depends on names, never on order.
+
+Values are short dyadic numbers (multiples of 1/128 times a power of two): exact in float32, so
+that every arithmetic sees the same point, and readable in a message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+GRID = 128.0
+
+
+def key_of(*names: object) -> int:
+    """A 128-bit key from names, the same on every machine and in every process."""
+    text = "\x1f".join(str(name) for name in names)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little")
+
+
+class Draw:
+    """Random values for one named purpose.
+
+    `Draw(0, "builtin", "rms_norm", "typical")` always yields the same numbers, whatever else
+    exists: adding an operator or a sample moves nobody else's values.
+    """
+
+    def __init__(self, *names: object) -> None:
+        """Seed a counter-based generator with `names`."""
+        self._rng = np.random.Generator(np.random.Philox(key=key_of(*names)))
+
+    def normal(self, *shape: int, scale: float = 1.0) -> Float64:
+        """Standard normal values on the grid, times `scale` (give a power of two)."""
+        return self._grid(self._rng.standard_normal(shape)) * scale
+
+    def uniform(self, low: float, high: float, *shape: int) -> Float64:
+        """Uniform values on the grid in [low, high]."""
+        return np.clip(self._grid(self._rng.uniform(low, high, shape)), low, high)
+
+    def positive(self, *shape: int) -> Float64:
+        """Values in [1/8, 2]."""
+        return self.uniform(0.125, 2.0, *shape)
+
+    def signed(self, *shape: int) -> Float64:
+        """Sign × magnitude in [1/2, 3/2]: dense, and no element can hide another's error."""
+        return self.signs(*shape) * self.uniform(0.5, 1.5, *shape)
+
+    def signs(self, *shape: int) -> Float64:
+        """±1."""
+        return self._rng.integers(0, 2, shape) * 2.0 - 1.0
+
+    def powers(self, *shape: int) -> Float64:
+        """Signed powers of two from 2^-6 to 2^6: magnitudes that differ by four decades."""
+        return self.signs(*shape) * np.exp2(self._rng.integers(-6, 7, shape).astype(np.float64))
+
+    def near(self, centre: float, *shape: int) -> Float64:
+        """Values within 2^-7 of `centre` on a grid of 2^-14 (keep `centre` below 2^9)."""
+        return centre + self._grid(self._rng.uniform(-1.0, 1.0, shape)) / GRID
+
+    def away(self, points: float | Sequence[float], *shape: int, scale: float = 1.0) -> Float64:
+        """Normal values times `scale` that keep 1/8 distance from each of `points`."""
+        centres = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        return self._reject(
+            shape,
+            lambda size: self._grid(self._rng.standard_normal(size)) * scale,
+            lambda x: (np.abs(x[..., None] - centres) >= 0.125).all(axis=-1),
+        )
+
+    def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
+        """Integers in [low, high)."""
+        return self._rng.integers(low, high, shape, dtype=np.int64)
+
+    def probabilities(self, *shape: int) -> Float64:
+        """Rows (last axis) of values in [2^-7, 1) that sum to about 1."""
+        raw = self._rng.uniform(0.2, 1.0, shape)
+        share = raw / raw.sum(axis=-1, keepdims=True)
+        return np.maximum(self._grid(share), 1 / GRID)
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        """0 … count − 1 in random order."""
+        return self._rng.permutation(count).astype(np.int64)
+
+    @staticmethod
+    def _grid(x: Float64) -> Float64:
+        return np.round(np.asarray(x) * GRID) / GRID
+
+    @staticmethod
+    def _reject(
+        shape: tuple[int, ...],
+        propose: Callable[[tuple[int, ...]], Float64],
+        accept: Callable[[Float64], NDArray[np.bool_]],
+    ) -> Float64:
+        out = propose(shape)
+        for _ in range(1000):
+            bad = ~accept(out)
+            if not bad.any():
+                return out
+            out = np.where(bad, propose(shape), out)
+        raise ValueError("no value keeps its distance from every point: widen the scale")

@@ -1,0 +1,55 @@
+"""What can go wrong around a check, as an exception tree.
+
+The verdicts about the code that is judged are data, not exceptions; these are about us::
+
+    GradcheckError            base; carries the exit code of the command line
+    ├── UsageError            2   a flag, a name, an output path
+    │   ├── UnknownNameError  2   a name that matches nothing; suggests the nearest one
+    │   └── SpecError         2   an operator spec or suite that contradicts itself
+    ├── LoadError             3   an implementation (or suite) that cannot be imported
+    └── Unsupported           –   raised *by* an implementation: "I lack this"; becomes a verdict
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GradcheckError(Exception):
+    """Base of everything that gradcheck raises on purpose."""
+
+    exit_code = 5
+
+
+class UsageError(GradcheckError):
+    """The request cannot be carried out as written; the message says how to write it."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """A name or pattern that matches nothing."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        if near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = f"known: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
+        super().__init__(f"unknown {kind} {name!r}: {hint}")
+
+
+class SpecError(UsageError):
+    """A spec that contradicts itself; the message says how to repair it."""
+
+
+class LoadError(GradcheckError):
+    """An implementation or suite that cannot be loaded."""
+
+    exit_code = 3
+
+
+class Unsupported(GradcheckError):  # noqa: N818  read as a statement by the implementation: "unsupported"
+    """Raise this inside an implementation to declare that it lacks an operator or attribute."""

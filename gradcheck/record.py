@@ -1,0 +1,256 @@
+"""What happened, as data: a header, one result per gradient output, a footer."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from gradcheck.judge.verdict import Verdict, worst
+
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What was run. `version` is the engine's, `suite_version` the cases' (a calendar version)."""
+
+    version: str
+    suite: str
+    suite_version: str
+    implementations: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    seed: int
+    python: str = field(default_factory=platform.python_version)
+    platform: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
+    numpy: str = ""
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """One element that was compared; numbers are in units of the gradient, `ulp` in its ulp.
+
+    `error` is |got − want|, `bound` what was allowed, `error_bar` how uncertain `want` is;
+    `ulp` is the error in units of the last place of `want` (None where want is 0).
+    """
+
+    index: tuple[int, ...]
+    got: float
+    want: float
+    error: float
+    bound: float
+    error_bar: float
+    ulp: float | None
+    cotangent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The judgement of one gradient output (or of the forward value) in one case and dtype.
+
+    `output` is the primal's name, or "forward". `worst` lists the worst elements, worst first:
+    up to 20 of a failure, one of a pass. `smallest_visible_error` is the smallest relative error
+    that the check could have seen in its blindest resolved element. `oracle` says whether
+    50-digit arithmetic settled any element. `reason` is the finding in one line; `hunts` is what
+    the sample is there to find.
+    """
+
+    name: str
+    hash: str
+    implementation: str
+    op: str
+    dialect: str
+    sample: str
+    dtype: str
+    output: str
+    verdict: Verdict
+    seed: int
+    repro: str
+    hunts: str = ""
+    reason: str = ""
+    compared: int = 0
+    failed: int = 0
+    unresolved: int = 0
+    kinked: int = 0
+    smallest_visible_error: float | None = None
+    oracle: bool = False
+    worst: tuple[Miss, ...] = ()
+
+    @property
+    def expectation(self) -> str:
+        """Whether the gate accepts the verdict: "ok" or "unexpected"."""
+        return "ok" if self.verdict.expected else "unexpected"
+
+    @property
+    def top(self) -> Miss | None:
+        """The worst element."""
+        return self.worst[0] if self.worst else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """Totals. `complete` is false where the run was interrupted or lost something."""
+
+    complete: bool
+    checked: int
+    elements: int
+    unresolved: int
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, results: Sequence[Result], complete: bool) -> Footer:
+        """Count `results`."""
+        counts = Counter(result.verdict for result in results)
+        return cls(
+            complete=complete,
+            checked=sum(n for verdict, n in counts.items() if verdict.checked),
+            elements=sum(result.compared for result in results),
+            unresolved=sum(result.unresolved for result in results),
+            counts={verdict.value: counts[verdict] for verdict in Verdict},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A whole run: what the reports are made of."""
+
+    header: Header
+    results: tuple[Result, ...]
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+    """What could not be judged at all, one line each (an implementation that does not load)."""
+
+    @property
+    def footer(self) -> Footer:
+        """Totals of the results."""
+        return Footer.of(self.results, self.complete)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate is open: complete, something was checked, everything as expected."""
+        return (
+            self.complete
+            and not self.troubles
+            and self.footer.checked > 0
+            and all(result.verdict.expected for result in self.results)
+        )
+
+    @property
+    def summary(self) -> str:
+        """The last line, for a script to read."""
+        footer = self.footer
+        shown = ("pass", "fail", "missing", "inconclusive", "error", "crash", "timeout", "notrun",
+                 "invalid", "unsupported", "unbound", "skip")  # fmt: skip
+        always = {"pass", "fail", "inconclusive", "unsupported", "unbound"}
+        words = [
+            f"{word}={footer.counts[word]}"
+            for word in shown
+            if footer.counts[word] or word in always
+        ]
+        return (
+            f"RESULT {'pass' if self.passed else 'fail'} checked={footer.checked} "
+            f"{' '.join(words)} elements={footer.elements} unresolved={footer.unresolved}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All results of one gradient output in one dtype: what a table's cell shows."""
+
+    verdict: Verdict
+    results: tuple[Result, ...]
+
+    @property
+    def worst(self) -> Result | None:
+        """The result that the cell shows: worst verdict, then largest error against its bound."""
+
+        def badness(result: Result) -> float:
+            top = result.top
+            if top is None:
+                return -1.0
+            return (
+                top.error / top.bound if top.bound > 0 else (float("inf") if top.error else 0.0)
+            )
+
+        same = [result for result in self.results if result.verdict is self.verdict]
+        return max(same, key=badness, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a table: a gradient output of an operator's dialect, a cell per dtype."""
+
+    implementation: str
+    op: str
+    dialect: str
+    output: str
+    cells: dict[str, Cell]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the row."""
+        return worst(cell.verdict for cell in self.cells.values())
+
+    @property
+    def compared(self) -> int:
+        """Numbers compared in the row."""
+        return sum(r.compared for cell in self.cells.values() for r in cell.results)
+
+    @property
+    def samples(self) -> int:
+        """Samples judged in the row."""
+        return len({r.sample for cell in self.cells.values() for r in cell.results})
+
+
+def rows(run: Run) -> list[Row]:
+    """The results as table rows, in the order in which they came."""
+    groups: dict[tuple[str, str, str, str], dict[str, list[Result]]] = {}
+    for result in run.results:
+        key = (result.implementation, result.op, result.dialect, result.output)
+        groups.setdefault(key, {}).setdefault(result.dtype, []).append(result)
+    return [
+        Row(
+            implementation=key[0],
+            op=key[1],
+            dialect=key[2],
+            output=key[3],
+            cells={
+                dtype: Cell(worst(r.verdict for r in results), tuple(results))
+                for dtype, results in by_dtype.items()
+            },
+        )
+        for key, by_dtype in groups.items()
+    ]
+
+
+def result_dict(result: Result) -> dict[str, Any]:
+    """A result as plain data, with the field names that the JSON report promises."""
+    top = result.top
+    plain = asdict(result)
+    plain.update(
+        verdict=result.verdict.value,
+        expectation=result.expectation,
+        error=top.error if top else None,
+        bound=top.bound if top else None,
+        error_bar=top.error_bar if top else None,
+        ulp=top.ulp if top else None,
+        worst_index=list(top.index) if top else None,
+        got=top.got if top else None,
+        want=top.want if top else None,
+        diagnosis=result.reason or None,
+        certificate=None,
+    )
+    del plain["reason"]
+    return plain
+
+
+def run_dict(run: Run) -> dict[str, Any]:
+    """A run as plain data: header, results, footer."""
+    return {
+        "header": asdict(run.header),
+        "results": [result_dict(result) for result in run.results],
+        "footer": {**asdict(run.footer), "passed": run.passed, "troubles": list(run.troubles)},
+    }

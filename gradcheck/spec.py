@@ -1,0 +1,264 @@
+"""What an operator is: forward, VJP, dialects, kinks and samples, as frozen data with self-checks.
+
+A spec is one literal; importing a case file changes nothing else. Whatever contradicts itself
+raises `SpecError` at import, with a message that says how to repair it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from gradcheck.draw import Draw
+from gradcheck.errors import SpecError, UnknownNameError
+
+Array = NDArray[Any]
+Attrs = Mapping[str, Any]
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+CORE: Final = re.compile(r"\(([^()]*)\)")
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise SpecError(
+            f"{kind} name {name!r}: use lower-case letters, digits, '_', '-' and '.', "
+            "so that it can stand in a case name and on a command line"
+        )
+
+
+def _check_unique(owner: str, kind: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{owner}: two {kind}s are called {name!r}; rename one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One named point of an operator: primals, attributes, and the defect it hunts.
+
+    `primals(draw)` returns the primals in the order of `forward`, as float64 arrays whose values
+    float32 holds exactly, or as int64 arrays for indices. `draw` is seeded by the operator's and
+    the sample's names. `at_kink` marks a sample with elements exactly on a declared kink;
+    `dialects` limits the sample to those dialects (empty: all).
+    """
+
+    name: str
+    primals: Callable[[Draw], tuple[Array, ...]]
+    hunts: str
+    attrs: Attrs = field(default_factory=dict)
+    dialects: tuple[str, ...] = ()
+    at_kink: bool = False
+
+    def __post_init__(self) -> None:
+        _check_name("sample", self.name)
+        if not self.hunts.strip():
+            raise SpecError(
+                f"sample {self.name!r}: say in `hunts` which defect it would expose"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """A named variant of one operator: the constants, layout or convention of known systems.
+
+    `attrs` replace defaults of `forward`; `without` names optional primals that it lacks.
+    """
+
+    name: str
+    says: str
+    attrs: Attrs = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_name("dialect", self.name)
+
+
+DEFAULT: Final = (Dialect(name="default", says="the only form"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kink:
+    """A set where forward has no derivative, for a forward that acts element by element.
+
+    `gap(xp, *primals, **attrs)` is the distance of each element of the first primal from the
+    kink (same shape; 0 on it). `accept` is the pair of slopes allowed there, lowest first, or a
+    function of the attributes that gives one.
+    """
+
+    name: str
+    gap: Callable[..., Array]
+    accept: tuple[float, float] | Callable[..., tuple[float, float]]
+    source: str
+
+    def slopes(self, attrs: Attrs) -> tuple[float, float]:
+        """The lowest and the highest slope allowed on the kink.
+
+        Raises:
+            SpecError: the interval is reversed.
+        """
+        low, high = self.accept(**attrs) if callable(self.accept) else self.accept
+        ok = low <= high
+        if not ok:
+            raise SpecError(f"kink {self.name!r}: accept is ({low}, {high}); sort it")
+        return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
+    """A wider bound for one operator, with the sentence that justifies it.
+
+    Units: ulp of the element's scale Σ|ct·J|.
+    """
+
+    ulp: float
+    because: str
+
+    def __post_init__(self) -> None:
+        if not self.because.strip():
+            raise SpecError("a wider bound needs a sentence: fill Slack.because")
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """An operator: how it computes, how it is differentiated, and where that is put to the test.
+
+    `forward(xp, *primals, **attrs)` returns an array or a tuple of arrays; attributes are its
+    keyword-only arguments. `vjp(xp, ct, *primals, **attrs)` returns one cotangent per primal (a
+    bare array for a single primal), None for an index primal; `ct` is a tuple where forward
+    returns one. `signature` is NumPy's gufunc notation: core axes, everything before them is
+    batch. Trailing primals that default to None are optional; a dialect may lack them.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    name: str
+    signature: str
+    forward: Callable[..., Any]
+    vjp: Callable[..., Any]
+    samples: tuple[Sample, ...]
+    formula: str
+    source: str
+    dialects: tuple[Dialect, ...] = DEFAULT
+    kinks: tuple[Kink, ...] = ()
+    slack: Slack | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("operator", self.name)
+        me = f"operator {self.name!r}"
+        for text, what in ((self.formula, "formula"), (self.source, "source")):
+            if not text.strip():
+                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        self._check_functions(me)
+        self._check_signature(me)
+        if not self.samples:
+            raise SpecError(f"{me} has no samples: add at least one Sample")
+        _check_unique(me, "sample", [s.name for s in self.samples])
+        _check_unique(me, "dialect", [d.name for d in self.dialects])
+        for part in (*self.samples, *self.dialects):
+            for attr in part.attrs:
+                if attr not in self.defaults:
+                    raise SpecError(
+                        f"{me}, {part.name!r}: attribute {attr!r} is not a keyword of forward; "
+                        f"known: {sorted(self.defaults) or 'none'}"
+                    )
+        known = {d.name for d in self.dialects}
+        for sample in self.samples:
+            for name in sample.dialects:
+                if name not in known:
+                    raise SpecError(
+                        f"{me}, sample {sample.name!r}: no dialect {name!r}; known: {sorted(known)}"
+                    )
+        for dialect in self.dialects:
+            for name in dialect.without:
+                if name not in self.optional:
+                    raise SpecError(
+                        f"{me}, dialect {dialect.name!r}: primal {name!r} cannot be left out; "
+                        f"give it the default None in forward and vjp"
+                    )
+        if self.kinks and not any(s.at_kink for s in self.samples):
+            raise SpecError(
+                f"{me} declares the kink {self.kinks[0].name!r} but no sample visits it; "
+                "add a Sample with at_kink=True whose primals hold exact kink values"
+            )
+
+    def _check_functions(self, me: str) -> None:
+        forward = list(inspect.signature(self.forward).parameters.values())
+        if not forward or forward[0].name != "xp":
+            raise SpecError(f"{me}: the first argument of forward must be `xp`")
+        for p in forward:
+            if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
+                raise SpecError(f"{me}: attribute {p.name!r} of forward needs a default")
+            if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+                raise SpecError(
+                    f"{me}: spell out the arguments of forward; *args hide mistakes"
+                )
+
+        def shown(p: inspect.Parameter) -> str:
+            return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
+
+        wanted = ["xp", "ct", *(shown(p) for p in forward[1:])]
+        given = [shown(p) for p in inspect.signature(self.vjp).parameters.values()]
+        if wanted != given:
+            raise SpecError(
+                f"{me}: vjp takes {given}, but forward implies {wanted}. "
+                "Give vjp the arguments of forward, with `ct` after `xp`."
+            )
+
+    def _check_signature(self, me: str) -> None:
+        left, arrow, right = self.signature.partition("->")
+        counts = (len(CORE.findall(left)), len(CORE.findall(right)))
+        if not arrow or counts[0] != len(self.primals) or counts[1] == 0:
+            raise SpecError(
+                f"{me}: signature {self.signature!r} names {counts[0]} inputs and {counts[1]} "
+                f"outputs, forward has the primals {list(self.primals)}; write one "
+                "'(axes)' per primal, '->', and one per output"
+            )
+
+    @cached_property
+    def primals(self) -> tuple[str, ...]:
+        """Names of the primals, in order."""
+        parameters = list(inspect.signature(self.forward).parameters.values())[1:]
+        return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+
+    @cached_property
+    def optional(self) -> tuple[str, ...]:
+        """Names of the primals that a dialect may lack."""
+        parameters = inspect.signature(self.forward).parameters
+        return tuple(name for name in self.primals if parameters[name].default is None)
+
+    @cached_property
+    def defaults(self) -> Attrs:
+        """Attributes and their default values."""
+        parameters = inspect.signature(self.forward).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+    @cached_property
+    def core_ranks(self) -> tuple[int, ...]:
+        """Number of core axes of each primal, from the signature."""
+        left = self.signature.partition("->")[0]
+        return tuple(
+            len([d for d in core.split(",") if d.strip()]) for core in CORE.findall(left)
+        )
+
+    @property
+    def family(self) -> str:
+        """The case file that the operator stands in."""
+        return str(self.forward.__module__).rpartition(".")[2]
+
+    def dialect(self, name: str) -> Dialect:
+        """The dialect called `name`.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        for dialect in self.dialects:
+            if dialect.name == name:
+                return dialect
+        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])

@@ -1,0 +1,256 @@
+"""The registry: an ordered list of operators with unique names, and cases selected from it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gradcheck.draw import Draw
+from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
+from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
+
+ENTRY_POINTS = "gradcheck.suites"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point to judge at: operator, dialect and sample, with its primals and attributes.
+
+    `primals` are float64 (values that float32 holds exactly) or int64; they are read-only.
+    """
+
+    spec: OpSpec
+    dialect: Dialect
+    sample: Sample
+    seed: int
+    suite: str
+
+    @property
+    def name(self) -> str:
+        """`op/dialect/sample`; a dtype and an output are appended by what uses them."""
+        return f"{self.spec.name}/{self.dialect.name}/{self.sample.name}"
+
+    @cached_property
+    def attrs(self) -> Attrs:
+        """Attributes: the operator's defaults, then the dialect's, then the sample's."""
+        return {**self.spec.defaults, **self.dialect.attrs, **self.sample.attrs}
+
+    @cached_property
+    def primal_names(self) -> tuple[str, ...]:
+        """Names of the primals that the dialect has."""
+        return tuple(n for n in self.spec.primals if n not in self.dialect.without)
+
+    @cached_property
+    def core_ranks(self) -> tuple[int, ...]:
+        """Core axes of each primal that the dialect has."""
+        pairs = zip(self.spec.primals, self.spec.core_ranks, strict=True)
+        return tuple(rank for name, rank in pairs if name not in self.dialect.without)
+
+    def draw(self, role: str) -> Draw:
+        """A generator for one role ("primals", "cotangents"), the same for every dialect."""
+        return Draw(self.seed, self.suite, self.spec.name, self.sample.name, role)
+
+    @cached_property
+    def primals(self) -> tuple[Array, ...]:
+        """The primals.
+
+        Raises:
+            SpecError: their number is wrong, or float32 does not hold their values.
+        """
+        drawn = self.sample.primals(self.draw("primals"))
+        if len(drawn) != len(self.spec.primals):
+            raise SpecError(
+                f"{self.name}: the sample draws {len(drawn)} primals, "
+                f"forward takes {list(self.spec.primals)}"
+            )
+        kept = []
+        for name, value in zip(self.spec.primals, drawn, strict=True):
+            if name in self.dialect.without:
+                continue
+            array = np.array(value)  # a copy: nobody shares memory with us
+            if array.dtype.kind in "iu":
+                array = array.astype(np.int64)
+            elif not np.array_equal(array, array.astype(np.float32), equal_nan=True):
+                raise SpecError(
+                    f"{self.name}: float32 does not hold the values of {name!r}; "
+                    "draw them with `draw`, or round them to a dyadic grid"
+                )
+            else:
+                array = array.astype(np.float64)
+            array.flags.writeable = False
+            kept.append(array)
+        return tuple(kept)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Four characters that change when the case's meaning does: primals, attributes, slack."""
+        digest = hashlib.blake2b(digest_size=8)
+        for array in self.primals:
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr(sorted(self.attrs.items())).encode())
+        digest.update(repr(self.spec.slack).encode())
+        return digest.hexdigest()[:4]
+
+
+class Suite:
+    """Operators in the order in which they are shown; names are unique.
+
+    `peers` names tables of the same operators in other people's code: the word that `--impl`
+    takes ("torch") to "module:NAME".
+
+    Raises:
+        SpecError: two operators share a name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        operators: Sequence[OpSpec],
+        peers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Register `operators`."""
+        self.name = name
+        self.version = version
+        self.peers = {word: (reference,) for word, reference in peers.items()}
+        self.operators: dict[str, OpSpec] = {}
+        self.home: dict[str, str] = {}  # operator → the suite that seeds its samples
+        for spec in operators:
+            if spec.name in self.operators:
+                raise SpecError(
+                    f"suite {name!r}: two operators are called {spec.name!r} "
+                    f"(in {self.operators[spec.name].family} and {spec.family}); rename one"
+                )
+            self.operators[spec.name] = spec
+            self.home[spec.name] = name
+
+    @classmethod
+    def joined(cls, suites: Sequence[Suite]) -> Suite:
+        """All operators of several suites; their samples keep the values they had.
+
+        Raises:
+            SpecError: two suites share an operator's name.
+        """
+        whole = cls(
+            "+".join(suite.name for suite in suites),
+            "+".join(suite.version for suite in suites),
+            [spec for suite in suites for spec in suite],
+        )
+        for suite in suites:
+            whole.home.update(suite.home)
+            for word, references in suite.peers.items():
+                whole.peers[word] = whole.peers.get(word, ()) + references
+        return whole
+
+    def select(self, globs: Sequence[str] = ()) -> list[OpSpec]:
+        """Operators whose names match one of `globs` (none given: all), in suite order.
+
+        Raises:
+            UnknownNameError: a glob matches nothing.
+        """
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in self.operators):
+                raise UnknownNameError("operator", glob, self.operators)
+        return [
+            spec
+            for name, spec in self.operators.items()
+            if not globs or any(fnmatchcase(name, glob) for glob in globs)
+        ]
+
+    def cases(
+        self,
+        ops: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        samples: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[Case]:
+        """Cases of the operators, dialects and samples that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the operators selected.
+        """
+        specs = self.select(ops)
+        for kind, globs, known in (
+            ("dialect", dialects, {d.name for s in specs for d in s.dialects}),
+            ("sample", samples, {p.name for s in specs for p in s.samples}),
+        ):
+            for glob in globs:
+                if not any(fnmatchcase(name, glob) for name in known):
+                    raise UnknownNameError(kind, glob, known)
+        return [
+            Case(spec, dialect, sample, seed, self.home[spec.name])
+            for spec in specs
+            for dialect in spec.dialects
+            if not dialects or any(fnmatchcase(dialect.name, g) for g in dialects)
+            for sample in spec.samples
+            if not sample.dialects or dialect.name in sample.dialects
+            if not samples or any(fnmatchcase(sample.name, g) for g in samples)
+        ]
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        """Operators in order."""
+        return iter(self.operators.values())
+
+    def __len__(self) -> int:
+        """Number of operators."""
+        return len(self.operators)
+
+
+def resolve(reference: str) -> Any:
+    """The object that "package.module:NAME" refers to.
+
+    Raises:
+        LoadError: it has another form, the module raises on import, or it lacks the name.
+    """
+    module_name, colon, attribute = reference.partition(":")
+    if not (module_name and colon and attribute):
+        raise LoadError(f"{reference!r} is not of the form package.module:NAME")
+    try:
+        module = import_module(module_name)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise LoadError(
+            f"{reference}: importing {module_name} raised {type(error).__name__}: {error}"
+        ) from error
+    target: Any = module
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            raise LoadError(f"{reference}: {module_name} has no {attribute!r}")
+        target = getattr(target, part)
+    return target
+
+
+def load_suite(references: Sequence[str] = ()) -> Suite:
+    """The suites at "module:NAME", or all installed ones, as one; the built-in one first.
+
+    Raises:
+        UsageError: no suite is installed.
+        LoadError: a suite cannot be imported.
+    """
+    if not references:
+        from importlib.metadata import entry_points  # deferred: 40 ms
+
+        installed = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+        if not installed:
+            raise UsageError(
+                "no suite installed: run `pip install -e .` or pass --suite MODULE:NAME"
+            )
+        names = sorted(installed, key=lambda name: (name != "builtin", name))
+        references = [installed[name] for name in names]
+    suites = []
+    for reference in references:
+        suite = resolve(reference)
+        if not isinstance(suite, Suite):
+            raise LoadError(f"{reference} is a {type(suite).__name__}, not a gradcheck Suite")
+        suites.append(suite)
+    return suites[0] if len(suites) == 1 else Suite.joined(suites)
