@@ -1,0 +1,1 @@
+"""What is the true derivative? Differences with error bars, and a 50-digit oracle for disputes."""

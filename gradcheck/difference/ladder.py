@@ -1,0 +1,141 @@
+"""Central differences at several steps, Richardson extrapolation, and the error bar of each.
+
+A central difference is D(h) = J + a·h² + b·h⁴ + …, plus noise/h. One Richardson level at ratio 4
+removes a·h²: R = (16·D(h/4) − D(h)) / 15. The bar of R is how far R moved from the level above
+(truncation) plus three times the noise over the smallest step (rounding). Steps are realised:
+the divisor is (x + h) − (x − h) as the machine rounded it.
+
+The *pilot* tries many steps on a few elements and picks one step per primal; the *triple* uses
+it with two smaller ones on every element; the *ladder* takes all steps for the elements on which
+the triple and the analytic gradient disagree, and picks the best for each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.evaluate import Array, Evaluator
+from gradcheck.difference.structure import Structure
+
+Float = NDArray[np.float64]
+
+RATIO: Final = 4.0
+PILOT_LEVELS: Final = 13
+LADDER_LEVELS: Final = 17
+TRIPLE: Final = 3
+PILOT_COLOURS: Final = 4
+SIGMAS: Final = 3.0
+
+
+def top_step(x: Array) -> float:
+    """The largest step: half of the primal's magnitude, at least 1/2, in units of the primal."""
+    return 0.5 * max(1.0, float(np.max(np.abs(x), initial=0.0)))
+
+
+def steps(x: Array, levels: int) -> Float:
+    """`levels` steps from the top, each a quarter of the last."""
+    return top_step(x) / RATIO ** np.arange(levels)
+
+
+def central(
+    evaluator: Evaluator,
+    structure: Structure,
+    cts: Float,
+    colours: NDArray[np.int64],
+    h: Float,
+) -> tuple[Float, Float]:
+    """Central differences of Σ ct·f, and of Σ |ct·f| (the scale), at each step.
+
+    Shapes:
+        `cts` [q, m], `colours` [c], `h` [s]; both results [s, q, c, blocks], in units of
+        the gradient. Elements whose step vanishes in rounding are NaN.
+    """
+    shape = (h.size, len(cts), colours.size, structure.blocks)
+    slopes, scales = np.empty(shape), np.empty(shape)
+    x = evaluator.x.reshape(-1)
+    cells = structure.grid[colours]  # [c, blocks]
+    for s, step in enumerate(h):
+        above = (x + step).astype(x.dtype)
+        below = (x - step).astype(x.dtype)
+        realised = (above.astype(np.float64) - below.astype(np.float64))[cells]
+
+        def fill(rows: slice, copies: Array, above: Array = above, below: Array = below) -> None:
+            # Copies come in pairs: 2c is colour c perturbed upwards, 2c + 1 downwards.
+            flat = copies.reshape(len(copies), -1)
+            for k, row in enumerate(range(rows.start, rows.stop)):
+                cell = cells[row // 2]
+                flat[k, cell] = (below if row % 2 else above)[cell]
+
+        for both, values in evaluator.sweep(2 * colours.size, fill, group=2):
+            rows = slice(both.start // 2, both.stop // 2)
+            moved = _difference(values[0::2], values[1::2])
+            weighted = cts[:, None, :] * moved  # [q, rows, m]
+            with np.errstate(all="ignore"):
+                gap = np.where(realised[rows] > 0, realised[rows], np.nan)
+                slopes[s, :, rows] = structure.by_block(weighted) / gap
+                scales[s, :, rows] = structure.by_block(np.abs(weighted)) / gap
+    return slopes, scales
+
+
+def _difference(above: Float, below: Float) -> Float:
+    """above − below, where two equal infinities differ by nothing."""
+    with np.errstate(invalid="ignore"):
+        return np.where(above == below, 0.0, above - below)
+
+
+def extrapolate(slopes: Float) -> Float:
+    """Richardson values [s − 1, …] of slopes [s, …] at ratio 4."""
+    with np.errstate(all="ignore"):
+        return (RATIO**2 * slopes[1:] - slopes[:-1]) / (RATIO**2 - 1)
+
+
+def bars(slopes: Float, noise: Float, h: Float) -> tuple[Float, Float]:
+    """Richardson values and their error bars, both [s − 2, …]; infinite where unknown.
+
+    Level k uses steps k, k + 1, k + 2. `noise` is [q, c, blocks], one standard deviation of
+    Σ ct·f.
+    """
+    values = extrapolate(slopes)
+    with np.errstate(all="ignore"):
+        moved = np.abs(values[1:] - values[:-1])
+        rounding = SIGMAS * noise / h[2:].reshape(-1, *(1,) * noise.ndim)
+        bar = moved + rounding
+    return values[1:], np.where(np.isfinite(bar), bar, np.inf)
+
+
+def choose_step(
+    evaluator: Evaluator, structure: Structure, cts: Float, noise: Float
+) -> float:
+    """The pilot: the top step of the triple whose largest bar is least, over a few elements."""
+    h = steps(evaluator.x, PILOT_LEVELS)
+    spread = np.linspace(0, structure.colours - 1, min(PILOT_COLOURS, structure.colours))
+    colours = np.unique(spread.astype(np.int64))
+    slopes, _ = central(evaluator, structure, cts, colours, h)
+    _, bar = bars(slopes, noise[:, colours], h)
+    finite = np.isfinite(bar)
+    worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
+    lost = (~finite).reshape(len(bar), -1).sum(axis=1)
+    best = np.lexsort((worst, lost))[0]  # fewest elements without a bar first
+    return float(h[best])
+
+
+def climb(slopes: Float, noise: Float, h: Float) -> tuple[Float, Float]:
+    """The ladder: for each element the level with the least bar. Returns values and bars.
+
+    Two guards against levels that agree by accident: the level above must not have moved more
+    than 16 times as far, and noise seen in the finest differences counts where it exceeds
+    the measured one.
+    """
+    with np.errstate(all="ignore"):
+        tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * noise.ndim)
+        seen = np.max(np.where(np.isfinite(tail), tail, 0.0), axis=0)
+    values, bar = bars(slopes, np.maximum(noise, seen), h)
+    with np.errstate(all="ignore"):
+        moved = np.abs(np.diff(values, axis=0))
+        guard = np.where(np.isfinite(moved), moved, np.inf) / RATIO**2
+    bar[1:] = np.maximum(bar[1:], guard)
+    best = np.argmin(bar, axis=0)[None]
+    return np.take_along_axis(values, best, 0)[0], np.take_along_axis(bar, best, 0)[0]

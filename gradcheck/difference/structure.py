@@ -1,0 +1,113 @@
+"""Which outputs move with which elements of a primal: the axes along which they do not mix.
+
+An axis of a primal is *independent* if no output moves with two of its slices: the rows of
+rms_norm, the columns of a weight. All slices of an independent axis are perturbed at once (they
+share a *colour*), and each output tells which slice moved it (its *block*). So a full Jacobian
+of t rows of d features costs d evaluations, not t·d. (Curtis, Powell & Reid 1974.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.evaluate import Array, Evaluator
+
+NUDGES: Final = (0.375, 2.0**-10)
+"""Relative sizes of the finite probes: one far, for saturated outputs, and one near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Elements of a primal arranged as colours × blocks.
+
+    `grid[c, b]` is the flat index of the element with colour c in block b; perturbing all
+    elements of a colour at once, output j answers for the element of block `owner[j]`
+    (−1: the output moves with none). `order` and `starts` group the outputs by block.
+    """
+
+    grid: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    order: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    present: NDArray[np.int64]
+
+    @property
+    def colours(self) -> int:
+        """Number of perturbed copies per sweep."""
+        return int(self.grid.shape[0])
+
+    @property
+    def blocks(self) -> int:
+        """Number of elements perturbed together."""
+        return int(self.grid.shape[1])
+
+    def by_block(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Sum `values[…, m]` over the outputs of each block: `[…, blocks]`."""
+        sums = np.zeros((*values.shape[:-1], self.blocks), dtype=values.dtype)
+        if self.present.size:
+            sums[..., self.present] = np.add.reduceat(
+                values[..., self.order], self.starts, axis=-1
+            )
+        return sums
+
+
+def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
+    """Probe every axis of the evaluator's primal slice by slice."""
+    x = evaluator.x
+    owners = {}
+    for axis in range(x.ndim):
+        owner = _owner_along(evaluator, axis, rng) if x.shape[axis] > 1 else None
+        if owner is not None:
+            owners[axis] = owner
+    return _arrange(x, owners, evaluator.base.size)
+
+
+def _owner_along(
+    evaluator: Evaluator, axis: int, rng: np.random.Generator
+) -> NDArray[np.int64] | None:
+    """For each output the slice of `axis` that moves it (−1: none); None if some has two."""
+    x, base = evaluator.x, evaluator.base
+    reach = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-6)
+    reach = np.where(reach == 0, 1.0, reach)
+    away = rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape) * reach
+    probes: list[Array] = [(x + nudge * away).astype(x.dtype) for nudge in NUDGES]
+    probes.append(np.full_like(x, np.nan))  # NaN reaches what a saturated value hides
+    owner = np.full(base.size, -1, dtype=np.int64)
+    for probe in probes:
+
+        def fill(rows: slice, copies: Array, probe: Array = probe) -> None:
+            for k, position in enumerate(range(rows.start, rows.stop)):
+                at = (slice(None),) * axis + (position,)
+                copies[k][at] = probe[at]
+
+        for rows, values in evaluator.sweep(x.shape[axis], fill):
+            # A probe that forward refuses comes back as NaN: it counts as moving everything,
+            # which costs colours but never attributes an output to the wrong element.
+            moved = (values != base) & ~(np.isnan(values) & np.isnan(base))
+            for k, position in enumerate(range(rows.start, rows.stop)):
+                if np.any(moved[k] & (owner >= 0) & (owner != position)):
+                    return None
+                owner[moved[k]] = position
+    return owner
+
+
+def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> Structure:
+    free = tuple(owners)
+    tied = tuple(axis for axis in range(x.ndim) if axis not in owners)
+    flat = np.arange(x.size, dtype=np.int64).reshape(x.shape)
+    blocks = int(np.prod([x.shape[a] for a in free], dtype=np.int64))
+    grid = np.transpose(flat, (*tied, *free)).reshape(-1, blocks)
+    owner = np.zeros(outputs, dtype=np.int64)
+    never = np.zeros(outputs, dtype=bool)
+    for axis in free:
+        owner = owner * x.shape[axis] + np.maximum(owners[axis], 0)
+        never |= owners[axis] < 0
+    owner[never] = -1
+    order = np.argsort(owner, kind="stable")
+    order = order[owner[order] >= 0]
+    present, starts = np.unique(owner[order], return_index=True)
+    return Structure(grid, owner, order, starts.astype(np.int64), present)
