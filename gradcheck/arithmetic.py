@@ -42,6 +42,7 @@ class Arithmetic:
     sin: Callable[[Array], Array]
     cos: Callable[[Array], Array]
     erf: Callable[[Array], Array]
+    erfc: Callable[[Array], Array]  # 1 − erf(x), which keeps its digits for large x
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse names outside the list, and say where to add them."""
@@ -119,7 +120,7 @@ class Arithmetic:
         """Mean over `axis`."""
         axes = range(np.ndim(x)) if axis is None else (axis,) if isinstance(axis, int) else axis
         count = math.prod(x.shape[a] for a in axes)
-        return self.sum(x, axis=axis, keepdims=keepdims) / count
+        return self._wrap(self.sum(x, axis=axis, keepdims=keepdims) / count)
 
     def max(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
         """Largest element over `axis`."""
@@ -157,7 +158,7 @@ class Arithmetic:
 
     def take_rows(self, table: Array, index: Array) -> Array:
         """Row `index[…, t]` of `table[…, v, c]`, as `[…, t, c]`; leading axes broadcast."""
-        return np.take_along_axis(table, np.expand_dims(index, -1), axis=-2)
+        return np.take_along_axis(*_same_rank(table, np.expand_dims(index, -1)), axis=-2)
 
     def add_rows(self, rows: Array, index: Array, like: Array) -> Array:
         """Adjoint of `take_rows`: add `rows[…, t, c]` into zeros like `like[v, c]`.
@@ -171,7 +172,8 @@ class Arithmetic:
 
     def pick(self, x: Array, index: Array) -> Array:
         """Element `index[…]` of the last axis of `x[…, v]`, as `[…]`."""
-        return np.take_along_axis(x, np.expand_dims(index, -1), axis=-1)[..., 0]
+        x, index = _same_rank(x, np.expand_dims(index, -1))
+        return np.take_along_axis(x, index, axis=-1)[..., 0]
 
     def is_index(self, index: Array, size: int) -> Array:
         """Booleans `[…, size]`: true where the last axis's position equals `index[…]`."""
@@ -209,6 +211,12 @@ class Arithmetic:
         return np.asarray(x)
 
 
+def _same_rank(x: Array, y: Array) -> tuple[Array, Array]:
+    """Both with leading axes of size 1 up to the larger rank, as `take_along_axis` wants them."""
+    rank = max(np.ndim(x), np.ndim(y))
+    return x[(None,) * (rank - np.ndim(x))], y[(None,) * (rank - np.ndim(y))]
+
+
 class FloatArithmetic(Arithmetic):
     """NumPy floats of one dtype."""
 
@@ -218,8 +226,12 @@ class FloatArithmetic(Arithmetic):
         self.dtype = np.dtype(dtype)
         self.exp, self.log, self.sqrt = np.exp, np.log, np.sqrt
         self.tanh, self.sin, self.cos = np.tanh, np.sin, np.cos
-        self._erf = np.frompyfunc(math.erf, 1, 1)
-        self.erf = lambda x: np.asarray(self._erf(x)).astype(self.dtype)  # NumPy has no erf
+        self.erf = self._lifted(math.erf)  # NumPy has neither
+        self.erfc = self._lifted(math.erfc)
+
+    def _lifted(self, function: Callable[[float], float]) -> Callable[[Array], Array]:
+        ufunc = np.frompyfunc(function, 1, 1)
+        return lambda x: np.asarray(ufunc(x)).astype(self.dtype)
 
     def asarray(self, values: ArrayLike) -> Array:
         return np.asarray(values, dtype=self.dtype)
@@ -250,7 +262,7 @@ class BigArithmetic(Arithmetic):
         self.context = context
         self.name = "mp50"
         self.dtype = np.dtype(object)
-        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf"):
+        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf", "erfc"):
             setattr(self, name, self._lifted(getattr(context, name)))
         self._number = np.frompyfunc(context.mpf, 1, 1)
 

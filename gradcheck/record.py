@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from gradcheck.judge.finding import Miss
 from gradcheck.judge.verdict import Verdict, worst
+
+__all__ = ["Cell", "Footer", "Header", "Miss", "Result", "Row", "Run", "rows", "run_dict"]
 
 SCHEMA: Final = 1
 
@@ -27,24 +30,6 @@ class Header:
     platform: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
     numpy: str = ""
     schema: int = SCHEMA
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
-    """One element that was compared; numbers are in units of the gradient, `ulp` in its ulp.
-
-    `error` is |got − want|, `bound` what was allowed, `error_bar` how uncertain `want` is;
-    `ulp` is the error in units of the last place of `want` (None where want is 0).
-    """
-
-    index: tuple[int, ...]
-    got: float
-    want: float
-    error: float
-    bound: float
-    error_bar: float
-    ulp: float | None
-    cotangent: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What a backward owes beyond its numbers: one short module per property."""

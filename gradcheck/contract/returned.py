@@ -1,0 +1,81 @@
+"""A VJP returns one gradient per primal, shaped and typed like it; a forward returns arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.judge.finding import Finding
+from gradcheck.judge.verdict import Verdict
+
+Array = NDArray[Any]
+
+
+class Broken(Exception):  # noqa: N818  a contract is broken
+    """A contract of the call as a whole is broken: there is nothing to compare."""
+
+    def __init__(self, finding: Finding) -> None:
+        """Carry the finding."""
+        super().__init__(finding.reason)
+        self.finding = finding
+
+
+def broken(name: str, reason: str, verdict: Verdict = Verdict.ERROR) -> Broken:
+    """An exception that carries a finding about `name` ("vjp", "forward", or a primal)."""
+    return Broken(Finding(name=name, verdict=verdict, reason=reason))
+
+
+def gradients(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    """What a VJP returned, as one entry per primal.
+
+    A bare array stands for the gradient of a single primal.
+
+    Raises:
+        Broken: the number of gradients is not the number of primals.
+    """
+    if isinstance(returned, (tuple, list)):
+        if len(returned) == len(names):
+            return tuple(returned)
+        raise broken(
+            "vjp",
+            f"vjp returned {len(returned)} gradients for {len(names)} primals "
+            f"({', '.join(names)}); return one per primal, None for an index",
+        )
+    if len(names) == 1:
+        return (returned,)
+    what = "None" if returned is None else f"one {type(returned).__name__}"
+    raise broken(
+        "vjp", f"vjp returned {what} for {len(names)} primals ({', '.join(names)}); return a tuple"
+    )
+
+
+def fault(gradient: Any, primal: Array, name: str) -> Finding | None:
+    """What is wrong with one gradient's form: absent, no numbers, wrong shape or dtype."""
+    if gradient is None:
+        reason = f"no gradient for {name}: vjp returned None"
+        return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
+    array = as_array(gradient)
+    if array is None:
+        reason = f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
+    elif array.shape != primal.shape:
+        reason = f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}"
+    elif array.dtype != primal.dtype:
+        reason = f"the gradient of {name} is {array.dtype}, {name} is {primal.dtype}"
+    else:
+        return None
+    return Finding(name=name, verdict=Verdict.FAIL, reason=reason)
+
+
+def as_array(value: Any) -> Array | None:
+    """`value` as an array of numbers, or None where it is none.
+
+    Python floats pass as float64; strings, objects and ragged lists do not.
+    """
+    try:
+        array = np.asarray(value)
+    except Exception:  # noqa: BLE001  whatever a foreign __array__ does, it is no array
+        return None
+    return array if array.dtype.kind in "fiub" else None

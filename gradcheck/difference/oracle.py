@@ -1,0 +1,138 @@
+"""The 50-digit oracle: the spec's own text in mpmath, differenced with a step of 1e-20.
+
+Truncation is then about 1e-40 and rounding about 1e-30 of the value, so that one central
+difference along a random direction through all primals certifies the spec's VJP to 25 digits
+there; the certified VJP gives every element at once. Where certification fails, the VJP is wrong
+and elements are differenced one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import BigArithmetic, mp50
+from gradcheck.draw import key_of
+from gradcheck.spec import Attrs
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+STEP: Final = "1e-20"
+AGREEMENT: Final = "1e-25"
+"""Relative to Σ |g·r| over the direction r."""
+FLOOR: Final = "1e-28"
+"""Relative to Σ |ct·f|: what rounding leaves of a derivative that is exactly zero."""
+
+
+class Operator(Protocol):
+    """The two functions of a spec that the oracle needs."""
+
+    @property
+    def forward(self) -> Callable[..., Any]:
+        """`forward(xp, *primals, **attrs)`."""
+
+    @property
+    def vjp(self) -> Callable[..., Any]:
+        """`vjp(xp, ct, *primals, **attrs)`."""
+
+
+def as_tuple(values: Any) -> tuple[Any, ...]:
+    """A tuple of outputs or gradients, where a function may return one bare."""
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+
+
+class Oracle:
+    """One operator at one point, in 50-digit arithmetic.
+
+    `cts` holds, per cotangent, a tuple of arrays shaped as forward's outputs; `still` marks, per
+    primal, the elements that sit on a kink, which no direction may move.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        primals: Sequence[Array],
+        attrs: Attrs,
+        cts: Sequence[tuple[Array, ...]],
+        still: Sequence[NDArray[np.bool_] | None],
+    ) -> None:
+        """Convert the primals exactly."""
+        self.xp: BigArithmetic = mp50()
+        self.operator = operator
+        self.attrs = attrs
+        self.primals = [self._exact(p) for p in primals]
+        self.floating = [i for i, p in enumerate(primals) if p.dtype.kind == "f"]
+        self.cts = [tuple(self.xp.asarray(part) for part in ct) for ct in cts]
+        self.still = still
+
+    def gradient(self) -> list[Float | None] | None:
+        """The VJP of every primal, [q, n] each (None: an index), if it is certified; else None."""
+        exact = []
+        for ct in self.cts:
+            bare = ct[0] if len(ct) == 1 else ct
+            exact.append(as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs)))
+        if not self._certified(exact):
+            return None
+        out: list[Float | None] = [None] * len(self.primals)
+        for i in self.floating:
+            out[i] = np.stack([self.xp.to_float64(g[i]).reshape(-1) for g in exact])
+        return out
+
+    def differences(self, index: int, elements: NDArray[np.int64]) -> Float:
+        """Central differences [q, len(elements)] with respect to elements of one primal."""
+        out = np.empty((len(self.cts), elements.size))
+        for k, element in enumerate(elements):
+            direction = np.zeros(self.primals[index].size)
+            direction[element] = 1.0
+            moved = {index: direction.reshape(self.primals[index].shape)}
+            out[:, k] = [float(slope) for slope, _ in self._slopes(moved)]
+        return out
+
+    def _certified(self, exact: Sequence[tuple[Any, ...]]) -> bool:
+        rng = np.random.Generator(np.random.Philox(key=key_of("oracle")))
+        directions = {}
+        for i in self.floating:
+            shape = self.primals[i].shape
+            r = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
+            still = self.still[i]
+            directions[i] = r if still is None else np.where(still, 0.0, r)
+        for gradients, (slope, size) in zip(exact, self._slopes(directions), strict=True):
+            if len(gradients) != len(self.primals):
+                return False
+            products = []
+            for i, direction in directions.items():
+                if np.shape(gradients[i]) != self.primals[i].shape:
+                    return False
+                products.extend((gradients[i] * self.xp.asarray(direction)).reshape(-1))
+            allowed = self.xp.const(AGREEMENT) * sum(map(abs, products)) + self.xp.const(FLOOR) * size
+            ok = abs(sum(products) - slope) <= allowed
+            if not ok:
+                return False
+        return True
+
+    def _slopes(self, directions: dict[int, Float]) -> list[tuple[Any, Any]]:
+        """Per cotangent: the central difference of Σ ct·f, and Σ |ct·f|."""
+        h = self.xp.const(STEP)
+        ends = []
+        for sign in (1, -1):
+            moved = list(self.primals)
+            for i, direction in directions.items():
+                moved[i] = moved[i] + (sign * h) * self.xp.asarray(direction)
+            ends.append(as_tuple(self.operator.forward(self.xp, *moved, **self.attrs)))
+        out = []
+        for ct in self.cts:
+            slope = size = self.xp.const("0")
+            for part, above, below in zip(ct, *ends, strict=True):
+                pieces = zip(np.ravel(part), np.ravel(above), np.ravel(below), strict=True)
+                for c, a, b in pieces:
+                    slope += c * (a - b)
+                    size += abs(c * a)
+            out.append((slope / (2 * h), size))
+        return out
+
+    def _exact(self, primal: Array) -> Array:
+        return self.xp.asarray(primal) if primal.dtype.kind == "f" else primal

@@ -1,0 +1,48 @@
+"""The cotangents under which a gradient is judged: random, dense and signed; ones never alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.draw import Draw
+
+Array = NDArray[Any]
+
+KINDS: Final = ("normal", "powers", "ones")
+
+
+@dataclass(frozen=True, slots=True)
+class Cotangents:
+    """Cotangents by name, each a tuple shaped as forward's outputs; values exact in float32."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Array, ...], ...]
+
+    @property
+    def flat(self) -> NDArray[np.float64]:
+        """All of them as rows [q, m]."""
+        rows = [np.concatenate([part.reshape(-1) for part in ct]) for ct in self.values]
+        return np.stack(rows)
+
+    def typed(self, dtype: str) -> list[tuple[Array, ...]]:
+        """All of them in a working dtype."""
+        return [tuple(part.astype(dtype) for part in ct) for ct in self.values]
+
+
+def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents:
+    """One normal (no element near zero), one of signed powers of two, one of all ones.
+
+    All-ones is what users send; alone it is blind (the VJP of a softmax for it is exactly zero).
+    """
+    makers = {
+        "normal": lambda shape: draw.away(0.0, *shape),
+        "powers": lambda shape: draw.powers(*shape),
+        "ones": lambda shape: np.ones(shape),
+    }
+    values = tuple(tuple(makers[kind](shape) for shape in shapes) for kind in KINDS)
+    return Cotangents(KINDS, values)

@@ -1,0 +1,103 @@
+"""One gradient against the truth, escalating only where it must: triple, ladder, settlement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.truth import Differences
+from gradcheck.judge.compare import Comparison, Rules
+from gradcheck.judge.finding import Finding
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+BATCH: Final = 256
+"""Elements that the ladder takes at once: one confirmed failure is enough to fail a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Elements `which` [q, n] that sit on a kink, and the values that are allowed there."""
+
+    which: Mask
+    low: Float
+    high: Float
+
+
+@dataclass(slots=True)
+class Truth:
+    """What is known of one primal's true gradient, and how to learn more.
+
+    `settle(pending)` overrules elements [q, n] of the differences from a certain source, or
+    returns the kinks found among them; `allowance(rules)` is the measured cost of rounding.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    cotangents: tuple[str, ...]
+    differences: Differences
+    declared: Interval | None = None
+    settle: Callable[[Mask], list[Interval]] = field(default=lambda _: [])
+    allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
+
+    def judge(self, got: Float, rules: Rules) -> Finding:
+        """The verdict on `got` [q, n]."""
+        found = Comparison.of(got, self.differences.estimate, rules)
+        if self.declared is not None:
+            found.on_kink(self.declared.which, self.declared.low, self.declared.high)
+        self._refine(found)
+        pending = self._pending(found)
+        if pending.any():
+            for interval in self.settle(pending):
+                found.on_kink(interval.which, interval.low, interval.high)
+        if self._pending(found).any():
+            extra = self.allowance(rules)
+            if extra is not None:
+                found.extra = extra
+        return found.finding(self.name, self.shape, self.cotangents)
+
+    def _refine(self, found: Comparison) -> None:
+        """The ladder: for every open element, and for failing ones until one is confirmed."""
+        tried = np.zeros(found.got.shape[1], dtype=bool)
+        while True:
+            failed = (found.failed & np.isfinite(found.got)).any(axis=0)
+            if (failed & tried).any():
+                failed[:] = False
+            todo = (found.open.any(axis=0) | failed) & ~tried
+            if not todo.any():
+                return
+            worst = np.flatnonzero(todo)[:BATCH]
+            self.differences.refine(worst)
+            tried[worst] = True
+
+    @staticmethod
+    def _pending(found: Comparison) -> Mask:
+        """Elements that a better truth could still decide."""
+        return (found.open | found.failed) & np.isfinite(found.got) & ~found.kinked
+
+
+def kink_interval(
+    which: NDArray[np.bool_], slopes: tuple[float, float], cts: Float
+) -> Interval:
+    """The values allowed on a declared kink of a forward that acts element by element.
+
+    `which` is [n]; `cts` is [q, n]; the slopes are those of forward.
+    """
+    ends = np.stack([cts * slopes[0], cts * slopes[1]])
+    mask = np.broadcast_to(which, cts.shape)
+    return Interval(np.array(mask), ends.min(axis=0), ends.max(axis=0))
+
+
+def merge(intervals: list[Interval]) -> Interval | None:
+    """Several kinks of one operator as one interval per element."""
+    if not intervals:
+        return None
+    which = np.any([i.which for i in intervals], axis=0)
+    low: Any = np.min([np.where(i.which, i.low, np.inf) for i in intervals], axis=0)
+    high: Any = np.max([np.where(i.which, i.high, -np.inf) for i in intervals], axis=0)
+    return Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))

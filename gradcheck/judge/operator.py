@@ -1,0 +1,255 @@
+"""One case of a suite: what its true gradients are, and what a binding makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64
+from gradcheck.binding import Binding
+from gradcheck.contract.returned import Broken
+from gradcheck.difference.evaluate import Point, flatten
+from gradcheck.difference.oracle import Oracle, as_tuple
+from gradcheck.difference.truth import Differences, Estimate
+from gradcheck.errors import SpecError, Unsupported
+from gradcheck.judge import rounding
+from gradcheck.judge.compare import RULES, Comparison, Rules
+from gradcheck.judge.cotangents import Cotangents, draw_cotangents
+from gradcheck.judge.finding import Finding
+from gradcheck.judge.gradient import Interval, Truth, kink_interval, merge
+from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
+from gradcheck.judge.verdict import Verdict
+from gradcheck.suite import Case
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+KINK_DISTANCE: Final = 0.125
+"""What a sample keeps away from a kink that it does not visit."""
+SINGLY: Final = 32
+"""Elements that the oracle differences one by one where the spec's VJP is wrong."""
+
+
+class CaseTruth:
+    """The true gradients of one case, in float64 with a 50-digit oracle behind; made once.
+
+    Raises:
+        SpecError: the case contradicts its spec (a smooth sample near a kink, say).
+    """
+
+    def __init__(self, case: Case) -> None:
+        """Evaluate forward and draw the cotangents."""
+        self.case = case
+        self.names = case.primal_names
+        self.primals = case.primals
+        self.floating = [i for i, p in enumerate(self.primals) if p.dtype.kind == "f"]
+        with np.errstate(all="ignore"):
+            self.outputs = self._forward(*self.primals)
+        self._check_outputs()
+        shapes = [o.shape for o in self.outputs]
+        self.cotangents: Cotangents = draw_cotangents(case.draw("cotangents"), shapes)
+        self.on_kink, self.kinks = self._declared_kinks()
+        self._truths: dict[int, Truth] = {}
+
+    def truth(self, index: int) -> Truth:
+        """What is known of the gradient of primal `index`."""
+        if index not in self._truths:
+            point = Point(self._forward, self.primals, self.case.core_ranks)
+            self._truths[index] = Truth(
+                name=self.names[index],
+                shape=self.primals[index].shape,
+                cotangents=self.cotangents.names,
+                differences=Differences(point, index, self.cotangents.flat),
+                declared=self.kinks if index == 0 else None,
+                settle=lambda pending: self._settle(index, pending),
+                allowance=lambda rules: self._allowance(index, rules),
+            )
+        return self._truths[index]
+
+    def judge_forward(self, outputs: Sequence[Array], dtype: str) -> Finding:
+        """Whether an implementation computes the same function at all."""
+        shapes = [np.shape(o) for o in outputs]
+        wanted = [o.shape for o in self.outputs]
+        if shapes != wanted or any(o.dtype != dtype for o in outputs):
+            got = ", ".join(f"{o.dtype}{o.shape}" for o in outputs)
+            reason = f"forward returned {got}, the operator gives {dtype} of shape {wanted}"
+            return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
+        value, rules = flatten(self.outputs)[None], RULES[dtype]
+        estimate = Estimate(
+            value=value,
+            bar=self._forward_rounding * RULES["float64"].u,
+            scale=np.abs(value),
+            terms=np.ones(value.shape[1], dtype=np.int64),
+            settled=np.zeros(value.shape, dtype=bool),
+        )
+        found = Comparison.of(flatten(outputs)[None], estimate, rules)
+        found.extra = self._forward_rounding * rules.u
+        shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
+        finding = found.finding("forward", shape, ("",))
+        if finding.verdict is Verdict.FAIL:
+            reason = f"it computes something else than {self.case.spec.name}: {finding.reason}"
+            return replace(finding, reason=reason)
+        return finding
+
+    @cached_property
+    def spec_is_right(self) -> bool:
+        """Whether the oracle certifies the spec's own VJP here."""
+        return self._certain is not None
+
+    def _forward(self, *primals: Array) -> tuple[Array, ...]:
+        outputs = as_tuple(self.case.spec.forward(F64, *primals, **self.case.attrs))
+        return tuple(np.asarray(o) for o in outputs)  # NumPy turns 0-d results into scalars
+
+    def _check_outputs(self) -> None:
+        for output in self.outputs:
+            if output.dtype != np.float64:
+                raise SpecError(
+                    f"{self.case.name}: forward gives {output.dtype} in float64 arithmetic; "
+                    "write constants with xp.const, and sums with xp.sum"
+                )
+
+    def _declared_kinks(self) -> tuple[NDArray[np.bool_] | None, Interval | None]:
+        """Which elements of the first primal lie on a kink, and what is allowed there."""
+        spec, case = self.case.spec, self.case
+        if not spec.kinks:
+            return None, None
+        cts = self.cotangents.flat
+        masks, intervals = [], []
+        for kink in spec.kinks:
+            gap = np.asarray(kink.gap(F64, *self.primals, **case.attrs)).reshape(-1)
+            near = (gap > 0) & (gap < KINK_DISTANCE)
+            if near.any() and not case.sample.at_kink:
+                raise SpecError(
+                    f"{case.name}: an element lies {gap[near].min():.3g} from the kink "
+                    f"{kink.name!r}; draw with draw.away, or mark the sample at_kink=True"
+                )
+            on = gap == 0
+            if on.any() and not case.sample.at_kink:
+                raise SpecError(
+                    f"{case.name}: an element lies on the kink {kink.name!r}; "
+                    "mark the sample at_kink=True, or draw with draw.away"
+                )
+            masks.append(on)
+            intervals.append(kink_interval(on, kink.slopes(case.attrs), cts))
+        on_any = np.any(masks, axis=0)
+        if case.sample.at_kink and not on_any.any():
+            raise SpecError(f"{case.name}: at_kink=True, but no element lies exactly on a kink")
+        return on_any, merge(intervals)
+
+    @cached_property
+    def _oracle(self) -> Oracle:
+        first = None if self.on_kink is None else self.on_kink.reshape(self.primals[0].shape)
+        still = [first, *(None for _ in self.primals[1:])]
+        spec, cts = self.case.spec, self.cotangents.values
+        return Oracle(spec, self.primals, self.case.attrs, cts, still)
+
+    @cached_property
+    def _certain(self) -> list[Float | None] | None:
+        return self._oracle.gradient()
+
+    def _settle(self, index: int, pending: NDArray[np.bool_]) -> list[Interval]:
+        """Overrule the differences by the certified VJP, or by single 50-digit differences."""
+        differences = self._truths[index].differences
+        certain = self._certain
+        values = certain[index] if certain is not None else None
+        if values is not None:
+            differences.settle(values, np.ones(values.shape, dtype=bool))
+            return []
+        some = np.flatnonzero(pending.any(axis=0))[:SINGLY]
+        exact = np.zeros(pending.shape)
+        exact[:, some] = self._oracle.differences(index, some)
+        which = np.zeros(pending.shape, dtype=bool)
+        which[:, some] = True
+        differences.settle(exact, which)
+        return []
+
+    @cached_property
+    def _vjp_rounding(self) -> list[Float]:
+        """Measured cost of rounding per primal, [q, n], in units of u."""
+        spec, attrs = self.case.spec, self.case.attrs
+        rows = []
+        for ct in self.cotangents.values:
+
+            def compute(xp: Any, *floats: Array, ct: tuple[Array, ...] = ct) -> Any:
+                typed = tuple(xp.asarray(part) for part in ct)
+                bare = typed[0] if len(typed) == 1 else typed
+                return spec.vjp(xp, bare, *self._with_indices(floats), **attrs)
+
+            floats = [self.primals[i] for i in self.floating]
+            rows.append(rounding.cost(compute, floats, self.case.name))
+        return [
+            np.stack([np.asarray(row[i]).reshape(-1) for row in rows])
+            if i in self.floating
+            else np.zeros((len(rows), 0))
+            for i in range(len(self.primals))
+        ]
+
+    @cached_property
+    def _forward_rounding(self) -> Float:
+        """Measured cost of rounding of forward, [1, m], in units of u."""
+        spec, attrs = self.case.spec, self.case.attrs
+
+        def compute(xp: Any, *floats: Array) -> Any:
+            return spec.forward(xp, *self._with_indices(floats), **attrs)
+
+        costs = rounding.cost(compute, [self.primals[i] for i in self.floating], self.case.name)
+        return flatten([c for c in costs if c is not None])[None]
+
+    def _with_indices(self, floats: Sequence[Array]) -> list[Array]:
+        """All primals, where `floats` replace the floating ones."""
+        primals = list(self.primals)
+        for i, x in zip(self.floating, floats, strict=True):
+            primals[i] = x
+        return primals
+
+    def _allowance(self, index: int, rules: Rules) -> Float:
+        extra: Float = self._vjp_rounding[index] * rules.u
+        slack = self.case.spec.slack
+        if slack is not None:
+            extra = extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
+        return extra
+
+
+def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
+    """What `binding` makes of the case in `dtype`: forward's value first, then each gradient."""
+    case, names = truth.case, truth.names
+    primals = [p.astype(dtype) if p.dtype.kind == "f" else p for p in truth.primals]
+    cts = truth.cotangents.typed(dtype)
+    try:
+        bound = binding.bind(case, dtype)
+        if bound is None:
+            reason = f"{binding.name} says nothing about {case.spec.name}"
+            return [Finding(name="vjp", verdict=Verdict.UNBOUND, reason=reason)]
+        findings = []
+        if bound.forward is not None:
+            outputs = ask_forward(bound.forward, primals, names, bound.attrs)
+            findings.append(truth.judge_forward(outputs, dtype))
+        answer = ask_vjp(bound.vjp, cts, primals, names, bound.attrs)
+    except Unsupported as reason:
+        return [Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
+    except Broken as error:
+        return [error.finding]
+    return [*findings, *_judge_gradients(truth, answer, RULES[dtype], binding.name)]
+
+
+def _judge_gradients(
+    truth: CaseTruth, answer: Answer, rules: Rules, implementation: str
+) -> list[Finding]:
+    findings = []
+    for i in truth.floating:
+        got = answer.gradients[truth.names[i]]
+        finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
+        blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
+        if blamed and implementation != "reference" and not truth.spec_is_right:
+            reason = (
+                f"the spec's own VJP of {truth.case.spec.name} disagrees with the 50-digit "
+                f"oracle here; nothing can be said of {implementation}"
+            )
+            finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
+        findings.append(finding)
+    return findings

@@ -1,0 +1,135 @@
+"""Asking the code judged: the same arguments as read-only copies, and its contract on return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.contract import determinism, purity, returned
+from gradcheck.contract.returned import Broken, broken
+from gradcheck.errors import Unsupported
+from gradcheck.judge.finding import Finding
+from gradcheck.spec import Attrs
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a VJP gave: per floating primal, its gradients as rows [q, n], or what is wrong."""
+
+    gradients: dict[str, NDArray[np.float64] | Finding]
+
+
+def ask_vjp(
+    vjp: Callable[..., Any],
+    cts: Sequence[tuple[Array, ...]],
+    primals: Sequence[Array],
+    names: Sequence[str],
+    attrs: Attrs,
+) -> Answer:
+    """Call `vjp` once per cotangent, the first one twice, and look at what came back.
+
+    Raises:
+        Broken: the call as a whole broke its contract: it raised, returned another number of
+            gradients, wrote into its arguments, or gave other bits the second time.
+        Unsupported: the code says that it lacks this.
+    """
+    rows = [_gradients(vjp, ct, primals, names, attrs) for ct in cts]
+    again = _gradients(vjp, cts[0], primals, names, attrs)
+    first = [returned.as_array(g) for g in rows[0]]
+    if determinism.differs(first, [returned.as_array(g) for g in again]):
+        raise broken("vjp", "vjp is not deterministic: the same arguments gave other bits")
+    answers: dict[str, NDArray[np.float64] | Finding] = {}
+    for i, (name, primal) in enumerate(zip(names, primals, strict=True)):
+        if primal.dtype.kind != "f":
+            continue
+        faults = [returned.fault(row[i], primal, name) for row in rows]
+        fault = next((f for f in faults if f is not None), None)
+        if fault is not None:
+            answers[name] = fault
+        else:
+            answers[name] = np.stack(
+                [np.asarray(row[i], dtype=np.float64).reshape(-1) for row in rows]
+            )
+    return Answer(answers)
+
+
+def ask_forward(
+    forward: Callable[..., Any], primals: Sequence[Array], names: Sequence[str], attrs: Attrs
+) -> tuple[Array, ...]:
+    """Call `forward` twice and return its outputs as a tuple of arrays.
+
+    Raises:
+        Broken: it raised, returned no arrays of floats, wrote into its arguments, or is not
+            deterministic (a dropout that draws its own mask, say).
+        Unsupported: the code says that it lacks this.
+    """
+    first, second = (_outputs(forward, primals, names, attrs) for _ in range(2))
+    if determinism.differs(first, second):
+        raise broken(
+            "forward",
+            "forward is not deterministic: the same arguments gave other values. "
+            "Freeze its seed, or pass its random mask as an argument",
+        )
+    return first
+
+
+def _outputs(
+    forward: Callable[..., Any], primals: Sequence[Array], names: Sequence[str], attrs: Attrs
+) -> tuple[Array, ...]:
+    out = _call("forward", forward, (), primals, names, attrs)
+    parts = out if isinstance(out, (tuple, list)) else (out,)
+    arrays = [returned.as_array(part) for part in parts]
+    for part, array in zip(parts, arrays, strict=True):
+        if array is None or array.dtype.kind != "f":
+            kind = type(part).__name__ if array is None else str(array.dtype)
+            raise broken(
+                "forward", f"forward returned {kind}; return a float array or a tuple of them"
+            )
+    if not arrays:
+        raise broken("forward", "forward returned an empty tuple; return a float array")
+    return tuple(np.array(a) for a in arrays)
+
+
+def _gradients(
+    vjp: Callable[..., Any],
+    ct: tuple[Array, ...],
+    primals: Sequence[Array],
+    names: Sequence[str],
+    attrs: Attrs,
+) -> tuple[Any, ...]:
+    out = returned.gradients(_call("vjp", vjp, ct, primals, names, attrs), names)
+    # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
+    return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in out)
+
+
+def _call(
+    role: str,
+    function: Callable[..., Any],
+    ct: tuple[Array, ...],
+    primals: Sequence[Array],
+    names: Sequence[str],
+    attrs: Attrs,
+) -> Any:
+    """One call on read-only copies; whatever it raises becomes a broken contract."""
+    copies, cotangents = purity.guarded(primals), purity.guarded(ct)
+    leading = () if not ct else (cotangents[0] if len(ct) == 1 else cotangents,)
+    try:
+        with np.errstate(all="ignore"):
+            out = function(*leading, *copies, **attrs)
+    except (Unsupported, KeyboardInterrupt, Broken):
+        raise
+    except BaseException as error:  # SystemExit too: foreign code must not end the run
+        if purity.is_write(error):
+            raise broken(role, f"{role} writes into its arguments: {error}") from error
+        text = " ".join(str(error).split()) or "no message"
+        raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
+    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*("ct",) * len(ct), *names))
+    if changed is not None:
+        raise broken(role, f"{role} writes into its argument {changed}")
+    return out

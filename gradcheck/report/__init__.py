@@ -1,0 +1,92 @@
+"""Reports: one renderer per module, each a pure function of a `Run`.
+
+Importing this package loads no renderer: templates and tables cost start-up time that a run
+which prints JSON does not owe.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradcheck.record import Run
+
+__all__ = ["ENDINGS", "FORMATS", "format_of", "render"]
+
+FORMATS: Final = ("terminal", "json", "markdown", "html", "junit")
+"""The formats by name; each is a module of this package with a function `render`."""
+
+ENDINGS: Final = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".json": "json",
+    ".xml": "junit",  # and so .junit.xml
+    ".txt": "terminal",
+}
+"""What a file's ending says about its format."""
+
+
+def format_of(path_text: str) -> tuple[Path, str]:
+    """Split `FILE[:FORMAT]` as `-o` takes it.
+
+    What follows the last colon is a format unless it holds a `.`, `/` or backslash, so that
+    `runs:3/out.md` is a path.
+
+    >>> format_of("out.md")[1], format_of("out.txt:html")[1]
+    ('markdown', 'html')
+
+    Returns:
+        The path and the name of the format.
+
+    Raises:
+        UsageError: the format is unknown, the ending says nothing, or the path is empty.
+    """
+    path, colon, tail = path_text.rpartition(":")
+    if colon and not set(tail) & set("./\\"):
+        format = _known(tail)
+    else:
+        path = path_text
+        ending = Path(path).suffix.lower()
+        if path and ending not in ENDINGS:
+            raise UsageError(
+                f"-o {path_text}: the ending does not say which format; write "
+                f"{path}:FORMAT with one of {', '.join(FORMATS)}, "
+                f"or use one of the endings {' '.join(ENDINGS)}"
+            )
+        format = ENDINGS.get(ending, "")
+    if not path:
+        raise UsageError(
+            f"-o {path_text!r}: no file is named; write FILE or FILE:FORMAT "
+            f"with one of {', '.join(FORMATS)}"
+        )
+    return Path(path), format
+
+
+def render(run: Run, format: str, *, color: bool = False, width: int = 100) -> str:
+    """The report of `run`, ending in a newline.
+
+    Args:
+        run: what happened.
+        format: one of `FORMATS`.
+        color: use ANSI colours (terminal only).
+        width: columns to use (terminal only).
+
+    Raises:
+        UsageError: the format is unknown.
+    """
+    module = import_module(f"{__name__}.{_known(format)}")
+    options = {"color": color, "width": width} if format == "terminal" else {}
+    text: str = module.render(run, **options)
+    return text
+
+
+def _known(format: str) -> str:
+    if format not in FORMATS:
+        raise UsageError(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
+    return format

@@ -1,0 +1,95 @@
+"""The JUnit report: a testsuite per implementation and operator, a testcase per result.
+
+FAIL and MISSING are failures; what kept a check from being made (CRASH, INCONCLUSIVE, …) is an
+error; UNSUPPORTED, UNBOUND and SKIP are skipped. Whatever else closes the gate, such as an
+implementation that does not load, is an error in a testsuite of its own, so that the file is
+green exactly if the run passed. There are no times: the same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from xml.etree import ElementTree as ET
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report import words
+
+if TYPE_CHECKING:
+    from gradcheck.record import Result, Run
+
+FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
+
+
+def render(run: Run) -> str:
+    """The run as XML."""
+    root = ET.Element("testsuites", name="gradcheck", time="0")
+    by_suite: dict[tuple[str, str], list[Result]] = {}
+    for result in run.results:
+        by_suite.setdefault((result.implementation, result.op), []).append(result)
+    for (implementation, op), results in by_suite.items():
+        suite = _suite(root, run, f"{implementation}/{op}")
+        for result in results:
+            _testcase(suite, result)
+    troubles = _troubles(run)
+    if troubles:
+        suite = _suite(root, run, "gradcheck")
+        for name, message in troubles:
+            testcase = ET.SubElement(suite, "testcase", name=name, classname="gradcheck", time="0")
+            ET.SubElement(testcase, "error", type="run", message=message).text = message
+    _count(root)
+    ET.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def kind(verdict: Verdict) -> str:
+    """The element that a verdict becomes; empty for a pass."""
+    if verdict is Verdict.PASS:
+        return ""
+    if verdict in FAILURES:
+        return "failure"
+    return "error" if verdict.checked else "skipped"
+
+
+def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
+    suite = ET.SubElement(root, "testsuite", name=words.clean(name), time="0")
+    properties = ET.SubElement(suite, "properties")
+    for label, text in words.versions(run):
+        ET.SubElement(properties, "property", name=label, value=text)
+    return suite
+
+
+def _testcase(suite: ET.Element, result: Result) -> None:
+    testcase = ET.SubElement(
+        suite,
+        "testcase",
+        name=f"{words.case(result)}/{words.clean(result.output)}",
+        classname=words.clean(f"{result.implementation}.{result.op}"),
+        time="0",
+    )
+    tag = kind(result.verdict)
+    if not tag:
+        return
+    message = words.clean(result.reason) or words.word(result.verdict)
+    outcome = ET.SubElement(testcase, tag, type=result.verdict.value, message=message)
+    # Illegal XML characters are gone: `clean` leaves none that is not printable.
+    lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
+    lines += [f"{label}: {text}" for label, text in words.facts(result)]
+    outcome.text = "\n".join(lines)
+
+
+def _troubles(run: Run) -> list[tuple[str, str]]:
+    found = [(f"problem {i}", words.clean(text)) for i, text in enumerate(run.troubles, 1)]
+    if not run.complete:
+        found.append(("complete", "the run stopped early"))
+    if not run.footer.checked:
+        found.append(("checked", "nothing was checked"))
+    return found
+
+
+def _count(root: ET.Element) -> None:
+    counted = {"tests": "testcase", "failures": "failure", "errors": "error"}
+    for parent in (root, *root):
+        for name, tag in counted.items():
+            parent.set(name, str(sum(1 for _ in parent.iter(tag))))
+        if parent is not root:  # the schema knows no `skipped` on testsuites
+            parent.set("skipped", str(sum(1 for _ in parent.iter("skipped"))))

@@ -1,0 +1,194 @@
+"""The markdown report: verdict first, a matrix per implementation, failures to unfold.
+
+It is meant to be committed and compared, so it holds no times, and the errors of what passed
+are rounded to one digit, in ulp: another machine's library may change the second.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report import outline, words
+
+if TYPE_CHECKING:
+    from gradcheck.record import Cell, Result, Run
+
+LIMIT: Final = 1_000_000
+"""Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
+RESERVE: Final = 1_000
+"""Bytes kept for saying what was left out."""
+RESULTS: Final = 20
+"""Failures of one gradient that are listed."""
+
+SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
+"""What markdown reads in the middle of a line; foreign text never begins one."""
+PLAIN: Final = re.compile(r"[\w./,\[\] -]+", re.ASCII)
+"""What can stand in code as it is, in a table too."""
+
+
+def render(run: Run, *, limit: int = LIMIT) -> str:
+    """The run as GitHub's markdown, at most `limit` bytes of UTF-8."""
+    page = _Page(limit - RESERVE)
+    counts = ", ".join(text for _, text in words.tally(run)) or "no results"
+    page.add(f"**gradcheck: {words.headline(run)}** ({counts})\n")
+    facts = (f"{label} {escape(text)}" for label, text in words.versions(run))
+    page.add("\n" + " · ".join(facts) + "\n")
+    for trouble in run.troubles:
+        page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
+    found = outline.tables(run)
+    for table in found:
+        if len(found) > 1 or len(run.header.implementations) > 1:
+            page.add(f"\n### {escape(words.clean(table.implementation))}\n")
+        _matrix(page, table)
+    _gaps(page, run)
+    _failures(page, run)
+    return page.text()
+
+
+class _Page:
+    """Text that stops growing at a limit, and then counts what it leaves out."""
+
+    def __init__(self, limit: int) -> None:
+        self.room = limit
+        self.parts: list[str] = []
+        self.omitted: dict[str, int] = {}
+
+    def add(self, text: str, noun: str = "line") -> bool:
+        """Append `text` if it fits; after the first that does not, nothing of its kind does."""
+        size = len(text.encode())
+        if self.omitted.get(noun) or size > self.room:
+            self.omitted[noun] = self.omitted.get(noun, 0) + 1
+            return False
+        self.room -= size
+        self.parts.append(text)
+        return True
+
+    def text(self) -> str:
+        """What was added, and how much was not."""
+        lines = "".join(
+            f"\n… and {words.plural(count, f'more {noun}')}, left out for size\n"
+            for noun, count in self.omitted.items()
+        )
+        return "".join(self.parts) + lines
+
+
+def _matrix(page: _Page, table: outline.Table) -> None:
+    heads = ["operator", "dialect", "gradient", *map(code, table.dtypes), "samples", "numbers"]
+    rule = ["---"] * (len(heads) - 2) + ["---:"] * 2
+    if not page.add(f"\n| {' | '.join(heads)} |\n| {' | '.join(rule)} |\n"):
+        return
+    last: tuple[str, ...] = ("", "")
+    for row in table.rows:
+        key = (row.op, row.dialect)
+        line = [
+            code(row.op) if row.op != last[0] else "",
+            code(row.dialect) if key != last else "",
+            code(words.gradient(row.output)),
+            *(_cell(row.cells.get(dtype)) for dtype in table.dtypes),
+            f"{row.samples:,}",
+            f"{row.compared:,}",
+        ]
+        last = key
+        page.add(f"| {' | '.join(line)} |\n", "row")
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return "–"
+    result = outline.shown(cell)
+    if cell.verdict is Verdict.PASS:
+        return f"PASS {_ulp(result)}".rstrip()
+    word = words.word(cell.verdict)
+    return word if cell.verdict.expected else f"**{word}** {words.cell(result)}".rstrip()
+
+
+def _ulp(result: Result) -> str:
+    top = result.top
+    if top is None or top.ulp is None or not math.isfinite(top.ulp):
+        return ""
+    return "< 1 ulp" if top.ulp < 1 else f"{words.number(top.ulp, 1)} ulp"
+
+
+def _gaps(page: _Page, run: Run) -> None:
+    for i, gap in enumerate(outline.gaps(run)):
+        ops = ", ".join(map(code, gap.ops))
+        reason = f": {escape(words.clean(gap.reason))}" if gap.reason else ""
+        page.add(
+            f"{'' if i else chr(10)}- {words.word(gap.verdict)}: "
+            f"{words.plural(gap.count, 'result')} of {ops}{reason}\n",
+            "reason",
+        )
+
+
+def _failures(page: _Page, run: Run) -> None:
+    groups = outline.failing(run)
+    named = len({group.implementation for group in groups}) > 1
+    for group in groups:
+        page.add(_details(group, named), "failing gradient")
+
+
+def _details(group: outline.Group, named: bool) -> str:
+    """One gradient's failures: a line to unfold, a table of worst elements, lines to paste."""
+    whose = f"{group.implementation} · " if named else ""
+    name = f"{whose}{group.op}/{group.dialect} · {words.gradient(group.output)}"
+    reason = words.clean(group.results[0].reason)
+    # What stands in <summary> is HTML: GitHub reads no markdown there.
+    summary = html.escape(f"{words.clean(name)}{': ' if reason else ''}{reason}")
+    listed = group.results[:RESULTS]
+    lines = [
+        "",
+        f"<details><summary><b>{words.word(group.verdict)}</b> {summary}</summary>",
+        "",
+        "| sample | dtype | verdict | worst | got | want | error | failed | finding |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(_line(result) for result in listed),
+        "",
+    ]
+    if len(group.results) > len(listed):
+        lines += [f"… and {len(group.results) - len(listed):,} more", ""]
+    hunts = dict.fromkeys((r.sample, r.hunts) for r in listed if r.hunts)
+    lines += [f"- {code(sample)} hunts {escape(words.clean(text))}" for sample, text in hunts]
+    repros = list(dict.fromkeys(words.clean(r.repro) for r in listed if r.repro))
+    fence = "`" * (1 + max([2, *(len(run) for r in repros for run in re.findall("`+", r))]))
+    lines += ["", f"{fence}sh", *repros, fence, "", "</details>", ""]
+    return "\n".join(lines)
+
+
+def _line(result: Result) -> str:
+    top = result.top
+    got, want = words.values(top) if top else ("", "")
+    cells = [
+        code(result.sample),
+        code(result.dtype),
+        words.word(result.verdict),
+        code(words.element(result.output, top.index)) if top else "",
+        got,
+        f"{want} {words.bar(top)}" if top else "",
+        words.errors(top) if top else "",
+        f"{result.failed:,} of {result.compared:,}" if result.compared else "",
+        escape(words.clean(result.reason)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def escape(text: str) -> str:
+    r"""One line of foreign text as markdown that shows it as it is.
+
+    >>> escape("a|b <i>`c`")
+    'a\\|b &lt;i&gt;\\`c\\`'
+    """
+    return SPECIAL.sub(r"\\\g<0>", html.escape(text, quote=False))
+
+
+def code(text: str) -> str:
+    """A name as code, or escaped where it holds what code cannot.
+
+    >>> code("rms_norm"), code("a|b")
+    ('`rms_norm`', 'a\\\\|b')
+    """
+    text = words.clean(text)
+    return f"`{text}`" if PLAIN.fullmatch(text) else escape(text)

@@ -1,0 +1,151 @@
+"""What goes where in a report: tables, failures with the worst first, gaps by reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from gradcheck.judge.verdict import SEVERITY, Verdict
+from gradcheck.record import Cell, Result, Row, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gradcheck.record import Run
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The rows of one implementation, and a column per dtype."""
+
+    implementation: str
+    dtypes: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What is wrong with one gradient of one operator's dialect, the worst first."""
+
+    implementation: str
+    op: str
+    dialect: str
+    output: str
+    results: tuple[Result, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the group."""
+        return self.results[0].verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What was not checked for one and the same reason."""
+
+    verdict: Verdict
+    reason: str
+    ops: tuple[str, ...]
+    count: int
+
+
+def badness(result: Result) -> float:
+    """Error of the worst element in multiples of its bound; infinite where it is no number."""
+    top = result.top
+    if top is None:
+        return -1.0
+    if math.isnan(top.error) or math.isnan(top.bound):
+        return math.inf
+    if top.bound > 0:
+        ratio = top.error / top.bound
+        return math.inf if math.isnan(ratio) else ratio
+    return math.inf if top.error else 0.0
+
+
+def shown(cell: Cell) -> Result:
+    """The result that stands for a cell: of its worst verdict, the worst one."""
+    # Not `Cell.worst`: max() over a NaN depends on the order, and a NaN is the worst there is.
+    return max((r for r in cell.results if r.verdict is cell.verdict), key=badness)
+
+
+def tables(run: Run) -> list[Table]:
+    """One table per implementation that has results, in the header's order."""
+    dtypes = _unique([*run.header.dtypes, *(r.dtype for r in run.results)])
+    by_name: dict[str, list[Row]] = {name: [] for name in run.header.implementations}
+    for row in rows(run):
+        by_name.setdefault(row.implementation, []).append(row)
+    return [
+        Table(
+            implementation=name,
+            dtypes=tuple(d for d in dtypes if any(d in row.cells for row in of_name)),
+            rows=tuple(_together(of_name)),
+        )
+        for name, of_name in by_name.items()
+        if of_name
+    ]
+
+
+def failing(run: Run) -> list[Group]:
+    """What the gate does not accept, by gradient; groups and results in them worst first."""
+    groups: dict[tuple[str, str, str, str], list[Result]] = {}
+    for result in run.results:
+        if not result.verdict.expected:
+            key = (result.implementation, result.op, result.dialect, result.output)
+            groups.setdefault(key, []).append(result)
+    ordered = [
+        Group(
+            implementation=key[0],
+            op=key[1],
+            dialect=key[2],
+            output=key[3],
+            results=tuple(sorted(results, key=_rank)),
+        )
+        for key, results in groups.items()
+    ]
+    return sorted(ordered, key=lambda group: _rank(group.results[0]))
+
+
+def gaps(run: Run) -> list[Gap]:
+    """What was not checked, one entry per verdict and reason."""
+    found: dict[tuple[Verdict, str], list[Result]] = {}
+    for result in run.results:
+        if not result.verdict.checked:
+            found.setdefault((result.verdict, result.reason), []).append(result)
+    return [
+        Gap(
+            verdict=verdict,
+            reason=reason,
+            ops=_unique(r.op for r in results),
+            count=len(results),
+        )
+        for (verdict, reason), results in found.items()
+    ]
+
+
+def by_sample(row: Row) -> list[tuple[Result, ...]]:
+    """A row's results, those of one sample together."""
+    samples: dict[str, list[Result]] = {}
+    for cell in row.cells.values():
+        for result in cell.results:
+            samples.setdefault(result.sample, []).append(result)
+    return [tuple(results) for results in samples.values()]
+
+
+def _rank(result: Result) -> tuple[int, float]:
+    return SEVERITY.index(result.verdict), -badness(result)
+
+
+def _together(of_name: list[Row]) -> list[Row]:
+    """An operator may come back later in the run; a table names it, and each dialect, once."""
+    ops = _unique(row.op for row in of_name)
+    dialects = _unique((row.op, row.dialect) for row in of_name)
+    return sorted(
+        of_name, key=lambda row: (ops.index(row.op), dialects.index((row.op, row.dialect)))
+    )
+
+
+def _unique(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,263 @@
+"""The wording that all reports share: numbers, elements, cells, the facts of a failure."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.judge.verdict import Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.record import Miss, Result, Run
+
+LONGEST: Final = 2000
+"""Characters of one foreign text (a reason, a name) that a report shows."""
+
+_ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
+
+
+def clean(text: str) -> str:
+    r"""Foreign text as one printable line.
+
+    A reason may hold whatever the code judged has raised: newlines that would break a table,
+    escape sequences that would repaint the terminal, surrogates that no file can hold. White
+    space becomes one blank; every other unprintable character becomes its escape.
+
+    >>> clean("a\n\tb\x1b[31m")
+    'a b\\x1b[31m'
+    """
+    cut = ""
+    if len(text) > LONGEST:
+        cut = f" … ({len(text) - LONGEST:,} more characters)"
+        text = text[:LONGEST]
+    line = " ".join(text.split())
+    if not line.isprintable():
+        line = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line
+        )
+    return line + cut
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A measured number in `digits` significant digits; "nan", "inf" and "-inf" as they are.
+
+    >>> number(1.23456e-8), number(float("-inf"))
+    ('1.23e-08', '-inf')
+    """
+    return f"{value:.{digits}g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "check"), plural(1200, "check")
+    ('1 check', '1,200 checks')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def word(verdict: Verdict) -> str:
+    """A verdict as reports write it."""
+    return verdict.value.upper()
+
+
+def tone(verdict: Verdict) -> str:
+    """How a verdict feels: "good", "bad", "warn", or "calm" for what was not checked."""
+    if verdict is Verdict.PASS:
+        return "good"
+    if not verdict.checked:
+        return "calm"
+    return "warn" if verdict in _ALARMING else "bad"
+
+
+def gradient(output: str) -> str:
+    """The gradient with respect to a primal, as in code: `d` and the primal's name.
+
+    >>> gradient("x"), gradient("h.0.weight"), gradient("forward")
+    ('dx', 'd h.0.weight', 'forward')
+    """
+    name = clean(output)
+    if name == "forward":
+        return name
+    return f"d{name}" if name.isidentifier() else f"d {name}"
+
+
+def element(output: str, index: tuple[int, ...]) -> str:
+    """One element of a gradient.
+
+    >>> element("x", (1, 3)), element("x", ())
+    ('dx[1, 3]', 'dx')
+    """
+    return gradient(output) + (f"[{', '.join(map(str, index))}]" if index else "")
+
+
+def case(result: Result) -> str:
+    """The name of the case and its dtype: `op/dialect/sample/dtype`."""
+    return clean(f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}")
+
+
+def title(result: Result) -> str:
+    """What a failure's first line says before its reason."""
+    return f"{case(result)} · {gradient(result.output)}"
+
+
+def relative(miss: Miss) -> tuple[float, float] | None:
+    """Error and bound, each divided by max(|got|, |want|); None where that is 0 or no number."""
+    # Not max(): it drops a NaN that comes second.
+    got, want = abs(miss.got), abs(miss.want)
+    scale = got if got > want else want
+    if not (math.isfinite(got) and math.isfinite(want)) or scale == 0:
+        return None
+    return miss.error / scale, miss.bound / scale
+
+
+def comparison(miss: Miss) -> str:
+    """An element's relative error against its relative bound: `2.1e-13 ≤ 1.0e-08`."""
+    if not (math.isfinite(miss.got) and math.isfinite(miss.want)):
+        return f"got {number(miss.got)}"
+    ratios = relative(miss)
+    if ratios is None:
+        return "0"  # got 0, want 0
+    within = miss.error <= miss.bound
+    for digits in range(2, 18):
+        error, bound = (_scientific(ratio, digits) for ratio in ratios)
+        if within or error != bound:
+            break
+    return f"{error} {'≤' if within else '>'} {bound}"
+
+
+def _scientific(value: float, digits: int) -> str:
+    return f"{value:.{digits - 1}e}" if value else "0"
+
+
+def cell(result: Result, *, measured: bool = True, bound: bool = True) -> str:
+    """A result as a table shows it, after its verdict's word: the worst element's error.
+
+    Args:
+        result: the worst result of the table's cell.
+        measured: say the error at all.
+        bound: say the bound too.
+
+    Returns:
+        An empty string where the verdict says everything.
+    """
+    if not measured or result.top is None:
+        return ""
+    if result.verdict not in (Verdict.PASS, Verdict.FAIL):
+        return ""
+    text = comparison(result.top)
+    if bound or text.startswith("got"):
+        return text
+    return text.split(" ")[0]
+
+
+def values(miss: Miss) -> tuple[str, str]:
+    """What was got and what was wanted, in as many digits as it takes to see them differ."""
+    digits = 6
+    while digits < 17 and number(miss.got, digits) == number(miss.want, digits):
+        digits += 1
+    if digits > 6:
+        digits = min(digits + 1, 17)
+    if miss.got == miss.want:
+        digits = 6
+    return number(miss.got, digits), number(miss.want, digits)
+
+
+def bar(miss: Miss) -> str:
+    """The error bar of what was wanted."""
+    return f"± {number(miss.error_bar, 2)}"
+
+
+def multiple(value: float, unit: float) -> str:
+    """`value` in multiples of `unit`; empty where that means nothing."""
+    if not unit > 0 or not math.isfinite(value):
+        return ""
+    return number(value / unit)
+
+
+def errors(miss: Miss) -> str:
+    """An error in four units: relative, ulp, multiples of the bound and of the error bar."""
+    if not math.isfinite(miss.error):
+        return ""
+    parts = []
+    ratios = relative(miss)
+    if ratios is not None:
+        parts.append(f"{number(ratios[0])} relative")
+    if miss.ulp is not None:
+        parts.append(f"{number(miss.ulp)} ulp")
+    for unit, name in ((miss.bound, "bound"), (miss.error_bar, "error bar")):
+        times = multiple(miss.error, unit)
+        if times:
+            parts.append(f"{times} × {name}")
+    return ", ".join(parts)
+
+
+def extent(result: Result) -> str:
+    """How many of how many numbers failed."""
+    if not result.compared:
+        return ""
+    text = f"{result.failed:,} of {plural(result.compared, 'number')} failed"
+    if result.unresolved:
+        text += f", {result.unresolved:,} unresolved"
+    return text
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """What is known about a result, as (label, text) pairs; the last one is how to run it again."""
+    pairs = []
+    top = result.top
+    if top is not None:
+        got, want = values(top)
+        where = element(result.output, top.index)
+        pairs += [
+            ("worst", f"{where}: got {got}, want {want} {bar(top)}"),
+            ("error", errors(top)),
+            ("cotangent", clean(top.cotangent)),
+        ]
+    pairs.append(("extent", extent(result)))
+    if result.verdict is Verdict.INCONCLUSIVE and result.smallest_visible_error is not None:
+        least = number(result.smallest_visible_error)
+        pairs.append(("visible", f"a relative error of {least} or more"))
+    pairs += [("hunts", clean(result.hunts)), ("run", clean(result.repro))]
+    return [(label, text) for label, text in pairs if text]
+
+
+def headline(run: Run) -> str:
+    """The verdict on the whole run in a few words."""
+    footer = run.footer
+    bad = sum(footer.counts[v.value] for v in Verdict if not v.expected)
+    if not footer.checked:
+        return "nothing was checked"
+    if bad:
+        return f"{bad:,} of {plural(footer.checked, 'check')} did not pass"
+    if run.troubles:
+        return f"{plural(len(run.troubles), 'problem')} kept the run from judging everything"
+    if not run.complete:
+        return "the run is incomplete"
+    return f"{'all ' if footer.checked > 1 else ''}{plural(footer.checked, 'check')} passed"
+
+
+def tally(run: Run) -> list[tuple[str, str]]:
+    """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
+    counts = run.footer.counts
+    pairs = [(tone(v), f"{counts[v.value]:,} {v.value}") for v in Verdict if counts[v.value]]
+    if run.troubles:
+        pairs.append(("bad", plural(len(run.troubles), "problem")))
+    if not run.complete:
+        pairs.append(("bad", "incomplete"))
+    return pairs
+
+
+def versions(run: Run) -> list[tuple[str, str]]:
+    """What was run, on what, as (label, text) pairs."""
+    header = run.header
+    numpy = f", NumPy {clean(header.numpy)}" if header.numpy else ""
+    several = "s" if len(header.implementations) > 1 else ""
+    return [
+        ("gradcheck", clean(header.version)),
+        ("suite", clean(f"{header.suite} {header.suite_version}")),
+        (f"implementation{several}", ", ".join(map(clean, header.implementations)) or "none"),
+        ("dtypes", ", ".join(map(clean, header.dtypes)) or "none"),
+        ("seed", str(header.seed)),
+        ("on", f"Python {clean(header.python)}{numpy}, {clean(header.platform)}"),
+    ]
