@@ -1,0 +1,63 @@
+"""Judge hand-written backward passes against the true derivative.
+
+The public names load on first use, so that `gradcheck --help` does not import NumPy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradcheck.errors import GradcheckError, Unsupported
+    from gradcheck.judge.finding import Finding
+    from gradcheck.judge.verdict import Verdict
+    from gradcheck.library import Result, assert_vjp, check
+    from gradcheck.spec import Dialect, Kink, OpSpec, Sample, Slack
+    from gradcheck.suite import Suite
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Dialect": "gradcheck.spec",
+    "Finding": "gradcheck.judge.finding",
+    "GradcheckError": "gradcheck.errors",
+    "Kink": "gradcheck.spec",
+    "OpSpec": "gradcheck.spec",
+    "Result": "gradcheck.library",
+    "Sample": "gradcheck.spec",
+    "Slack": "gradcheck.spec",
+    "Suite": "gradcheck.suite",
+    "Unsupported": "gradcheck.errors",
+    "Verdict": "gradcheck.judge.verdict",
+    "assert_vjp": "gradcheck.library",
+    "check": "gradcheck.library",
+}
+
+__all__ = [
+    "Dialect",
+    "Finding",
+    "GradcheckError",
+    "Kink",
+    "OpSpec",
+    "Result",
+    "Sample",
+    "Slack",
+    "Suite",
+    "Unsupported",
+    "Verdict",
+    "assert_vjp",
+    "check",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name where it lives."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'gradcheck' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return [*__all__, "__version__"]

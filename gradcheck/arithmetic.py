@@ -91,19 +91,19 @@ class Arithmetic:
 
     def abs(self, x: Array) -> Array:
         """|x|."""
-        return np.abs(x)
+        return self._wrap(np.abs(x))
 
     def maximum(self, x: Array, y: Any) -> Array:
         """The larger of the two, element by element."""
-        return np.maximum(x, y)
+        return self._wrap(np.maximum(x, y))
 
     def minimum(self, x: Array, y: Any) -> Array:
         """The smaller of the two, element by element."""
-        return np.minimum(x, y)
+        return self._wrap(np.minimum(x, y))
 
     def where(self, condition: Array, x: Any, y: Any) -> Array:
         """`x` where `condition` holds, else `y`; a bare number takes the arithmetic's dtype."""
-        return np.where(condition, self._like(x), self._like(y))
+        return self._wrap(np.where(condition, self._like(x), self._like(y)))
 
     def sigmoid(self, x: Array) -> Array:
         """1 / (1 + exp(−x)), without overflow on either side."""
@@ -177,7 +177,7 @@ class Arithmetic:
 
     def is_index(self, index: Array, size: int) -> Array:
         """Booleans `[…, size]`: true where the last axis's position equals `index[…]`."""
-        return np.expand_dims(index, -1) == np.arange(size)
+        return np.asarray(np.expand_dims(index, -1) == np.arange(size))
 
     def causal(self, queries: int, keys: int) -> Array:
         """Booleans `[queries, keys]`: true where query t may see key s (s ≤ t)."""
@@ -212,7 +212,7 @@ class Arithmetic:
 
 
 def _same_rank(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both with leading axes of size 1 up to the larger rank, as `take_along_axis` wants them."""
+    """Both with leading axes of size 1 up to the larger rank."""
     rank = max(np.ndim(x), np.ndim(y))
     return x[(None,) * (rank - np.ndim(x))], y[(None,) * (rank - np.ndim(y))]
 

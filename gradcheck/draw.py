@@ -55,7 +55,8 @@ class Draw:
 
     def powers(self, *shape: int) -> Float64:
         """Signed powers of two from 2^-6 to 2^6: magnitudes that differ by four decades."""
-        return self.signs(*shape) * np.exp2(self._rng.integers(-6, 7, shape).astype(np.float64))
+        exponents = self._rng.integers(-6, 7, shape).astype(np.float64)
+        return np.asarray(self.signs(*shape) * np.exp2(exponents), dtype=np.float64)
 
     def near(self, centre: float, *shape: int) -> Float64:
         """Values within 2^-7 of `centre` on a grid of 2^-14 (keep `centre` below 2^9)."""
@@ -67,7 +68,7 @@ class Draw:
         return self._reject(
             shape,
             lambda size: self._grid(self._rng.standard_normal(size)) * scale,
-            lambda x: (np.abs(x[..., None] - centres) >= 0.125).all(axis=-1),
+            lambda x: np.asarray(np.all(np.abs(x[..., None] - centres) >= 0.125, axis=-1)),
         )
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:

@@ -11,14 +11,18 @@ from typing import Any, Final
 from gradcheck.judge.finding import Miss
 from gradcheck.judge.verdict import Verdict, worst
 
-__all__ = ["Cell", "Footer", "Header", "Miss", "Result", "Row", "Run", "rows", "run_dict"]
+__all__ = ["Cell", "Footer", "Header", "Miss", "Record", "Row", "Run", "rows", "run_dict"]
 
 SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What was run. `version` is the engine's, `suite_version` the cases' (a calendar version)."""
+    """What was run.
+
+    `version` is the engine's, `suite_version` the cases' (a calendar version), and `cases` a hash
+    that changes when a case that was selected changes its meaning.
+    """
 
     version: str
     suite: str
@@ -27,13 +31,14 @@ class Header:
     dtypes: tuple[str, ...]
     seed: int
     python: str = field(default_factory=platform.python_version)
+    cases: str = ""
     platform: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
     numpy: str = ""
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Record:
     """The judgement of one gradient output (or of the forward value) in one case and dtype.
 
     `output` is the primal's name, or "forward". `worst` lists the worst elements, worst first:
@@ -75,6 +80,9 @@ class Result:
         return self.worst[0] if self.worst else None
 
 
+Result = Record
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
     """Totals. `complete` is false where the run was interrupted or lost something."""
@@ -86,7 +94,7 @@ class Footer:
     counts: dict[str, int]
 
     @classmethod
-    def of(cls, results: Sequence[Result], complete: bool) -> Footer:
+    def of(cls, results: Sequence[Record], complete: bool) -> Footer:
         """Count `results`."""
         counts = Counter(result.verdict for result in results)
         return cls(
@@ -103,7 +111,7 @@ class Run:
     """A whole run: what the reports are made of."""
 
     header: Header
-    results: tuple[Result, ...]
+    results: tuple[Record, ...]
     complete: bool = True
     troubles: tuple[str, ...] = ()
     """What could not be judged at all, one line each (an implementation that does not load)."""
@@ -146,13 +154,13 @@ class Cell:
     """All results of one gradient output in one dtype: what a table's cell shows."""
 
     verdict: Verdict
-    results: tuple[Result, ...]
+    results: tuple[Record, ...]
 
     @property
-    def worst(self) -> Result | None:
+    def worst(self) -> Record | None:
         """The result that the cell shows: worst verdict, then largest error against its bound."""
 
-        def badness(result: Result) -> float:
+        def badness(result: Record) -> float:
             top = result.top
             if top is None:
                 return -1.0
@@ -192,7 +200,7 @@ class Row:
 
 def rows(run: Run) -> list[Row]:
     """The results as table rows, in the order in which they came."""
-    groups: dict[tuple[str, str, str, str], dict[str, list[Result]]] = {}
+    groups: dict[tuple[str, str, str, str], dict[str, list[Record]]] = {}
     for result in run.results:
         key = (result.implementation, result.op, result.dialect, result.output)
         groups.setdefault(key, {}).setdefault(result.dtype, []).append(result)
@@ -211,7 +219,7 @@ def rows(run: Run) -> list[Row]:
     ]
 
 
-def result_dict(result: Result) -> dict[str, Any]:
+def result_dict(result: Record) -> dict[str, Any]:
     """A result as plain data, with the field names that the JSON report promises."""
     top = result.top
     plain = asdict(result)

@@ -161,11 +161,12 @@ class OpSpec:
             raise SpecError(f"{me} has no samples: add at least one Sample")
         _check_unique(me, "sample", [s.name for s in self.samples])
         _check_unique(me, "dialect", [d.name for d in self.dialects])
-        for part in (*self.samples, *self.dialects):
-            for attr in part.attrs:
+        parts = [(s.name, s.attrs) for s in self.samples]
+        for name, attrs in (*parts, *((d.name, d.attrs) for d in self.dialects)):
+            for attr in attrs:
                 if attr not in self.defaults:
                     raise SpecError(
-                        f"{me}, {part.name!r}: attribute {attr!r} is not a keyword of forward; "
+                        f"{me}, {name!r}: attribute {attr!r} is not a keyword of forward; "
                         f"known: {sorted(self.defaults) or 'none'}"
                     )
         known = {d.name for d in self.dialects}

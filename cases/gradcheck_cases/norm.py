@@ -131,8 +131,8 @@ rms_norm = OpSpec(
             hunts="x centred as in layer_norm",
         ),
         Sample(
-            name="unsolved",
-            primals=lambda draw: (np.float64([[np.float32(0.000153)]]), draw.normal(1)),
+            name="unsolved",  # the log prints x as 0.000153; 10 / 2^16 gives all its digits
+            primals=lambda draw: (np.array([[10 / 2**16]]), draw.normal(1)),
             hunts="a checker whose step of 1e-4 is as large as x: its truncation error, "
             "h^2/(2 C eps) = 0.5% for rows of length C = 1, blames a right gradient",
             dialects=("plain",),
@@ -160,7 +160,6 @@ def layer_norm_vjp(xp, ct, x, w=None, b=None, *, eps=1e-5):
 def _normalise(xp: Any, x: Any, eps: float) -> tuple[Any, Any]:
     """Centred and scaled rows, and the scale 1/sqrt(variance + eps)."""
     c = x - xp.mean(x, axis=-1, keepdims=True)
-    c = c - xp.mean(c, axis=-1, keepdims=True)  # what rounding the mean of 1000 ± 1 left over
     r = 1 / xp.sqrt(xp.mean(c * c, axis=-1, keepdims=True) + eps)
     return c * r, r
 
@@ -201,6 +200,9 @@ layer_norm = OpSpec(
             name="row-length-1",
             primals=lambda draw: (draw.normal(3, 1), draw.signed(1), draw.normal(1)),
             hunts="a variance over d - 1 = 0 elements; dx is exactly 0",
+            dialects=(
+                "plain",
+            ),  # after a product with w, right code may leave a rounding error
         ),
         Sample(
             name="row-length-2",

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.evaluate import Array, Evaluator
+from gradcheck.difference.noise import RELATIVE
 from gradcheck.difference.structure import Structure
 
 Float = NDArray[np.float64]
@@ -35,9 +36,14 @@ def top_step(x: Array) -> float:
     return 0.5 * max(1.0, float(np.max(np.abs(x), initial=0.0)))
 
 
+def down(top: float, levels: int) -> Float:
+    """`levels` steps from `top`, each a quarter of the last."""
+    return np.asarray(top / RATIO ** np.arange(levels), dtype=np.float64)
+
+
 def steps(x: Array, levels: int) -> Float:
     """`levels` steps from the top, each a quarter of the last."""
-    return top_step(x) / RATIO ** np.arange(levels)
+    return down(top_step(x), levels)
 
 
 def central(
@@ -92,29 +98,33 @@ def extrapolate(slopes: Float) -> Float:
         return (RATIO**2 * slopes[1:] - slopes[:-1]) / (RATIO**2 - 1)
 
 
-def bars(slopes: Float, noise: Float, h: Float) -> tuple[Float, Float]:
+def bars(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple[Float, Float]:
     """Richardson values and their error bars, both [s − 2, …]; infinite where unknown.
 
     Level k uses steps k, k + 1, k + 2. `noise` is [q, c, blocks], one standard deviation of
-    Σ ct·f.
+    Σ ct·f; `scale` is Σ |ct·J|, whose own rounding counts where f(x) = 0. A level whose
+    differences do not shrink has not reached the regime in which the extrapolation is meant
+    (a saturated value, D ∝ 1/h): its bar is infinite, however small its numbers are.
     """
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
         moved = np.abs(values[1:] - values[:-1])
-        rounding = SIGMAS * noise / h[2:].reshape(-1, *(1,) * noise.ndim)
-        bar = moved + rounding
-    return values[1:], np.where(np.isfinite(bar), bar, np.inf)
+        floor = noise / h[2:].reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale[2:]
+        bar = moved + SIGMAS * floor
+        change = np.abs(np.diff(slopes, axis=0))
+        settling = change[1:] <= change[:-1] / 2 + 2 * SIGMAS * floor
+    return values[1:], np.where(np.isfinite(bar) & settling, bar, np.inf)
 
 
 def choose_step(
-    evaluator: Evaluator, structure: Structure, cts: Float, noise: Float
+    evaluator: Evaluator, structure: Structure, cts: Float, noise: Float, u: float
 ) -> float:
     """The pilot: the top step of the triple whose largest bar is least, over a few elements."""
     h = steps(evaluator.x, PILOT_LEVELS)
     spread = np.linspace(0, structure.colours - 1, min(PILOT_COLOURS, structure.colours))
     colours = np.unique(spread.astype(np.int64))
-    slopes, _ = central(evaluator, structure, cts, colours, h)
-    _, bar = bars(slopes, noise[:, colours], h)
+    slopes, scale = central(evaluator, structure, cts, colours, h)
+    _, bar = bars(slopes, scale, noise[:, colours], h, u)
     finite = np.isfinite(bar)
     worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
     lost = (~finite).reshape(len(bar), -1).sum(axis=1)
@@ -122,7 +132,7 @@ def choose_step(
     return float(h[best])
 
 
-def climb(slopes: Float, noise: Float, h: Float) -> tuple[Float, Float]:
+def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple[Float, Float]:
     """The ladder: for each element the level with the least bar. Returns values and bars.
 
     Two guards against levels that agree by accident: the level above must not have moved more
@@ -132,10 +142,9 @@ def climb(slopes: Float, noise: Float, h: Float) -> tuple[Float, Float]:
     with np.errstate(all="ignore"):
         tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * noise.ndim)
         seen = np.max(np.where(np.isfinite(tail), tail, 0.0), axis=0)
-    values, bar = bars(slopes, np.maximum(noise, seen), h)
-    with np.errstate(all="ignore"):
-        moved = np.abs(np.diff(values, axis=0))
-        guard = np.where(np.isfinite(moved), moved, np.inf) / RATIO**2
-    bar[1:] = np.maximum(bar[1:], guard)
+        above = np.abs(np.diff(extrapolate(slopes), axis=0))[:-1] / RATIO**2
+    values, bar = bars(slopes, scale, np.maximum(noise, seen), h, u)
+    bar[1:] = np.maximum(bar[1:], np.where(np.isfinite(above), above, np.inf))
+    bar[0] = np.inf  # nothing above it vouches for it
     best = np.argmin(bar, axis=0)[None]
     return np.take_along_axis(values, best, 0)[0], np.take_along_axis(bar, best, 0)[0]

@@ -12,42 +12,67 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.evaluate import Array, Evaluator
+from gradcheck.difference.evaluate import Array, Point, flatten
 from gradcheck.difference.structure import Structure
 
 LINE: Final = np.array([-64, -53, -41, -29, -17, -6, 6, 17, 29, 41, 53, 64], dtype=np.float64)
-FAMILY: Final = (1.0, 2.0**20)
-"""Spacings of the line: ulps, and a coarser one for functions that round inside (float32)."""
+SPACINGS: Final = (1.0, 2.0**20)
+"""In ulp: one for rounding that changes with every bit, one for values that are constant between
+neighbours (log(1 + tiny), a float32 table behind a float64 face)."""
+RELATIVE: Final = 128.0
+"""Units of u by which a derivative may be off as a whole: a forward that cancels inside (the tail
+of a tanh-form gelu) is wrong by the same amount at neighbouring points, which no line shows."""
 
 
-def ulp_line(x: Array, spacing: float, rng: np.random.Generator) -> Array:
-    """Copies of `x` on a line of ±64 · `spacing` ulp in a random diagonal direction."""
+def lines(point: Point, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Values [2, 12, m] of forward on lines that move every floating primal at once."""
+    values: list[NDArray[np.float64] | None] = []
+    for spacing in SPACINGS:
+        directions = [_direction(p, spacing, rng) for p in point.primals]
+        for position in LINE:
+            moved = [
+                p if d is None else (p + position * d).astype(p.dtype)
+                for p, d in zip(point.primals, directions, strict=True)
+            ]
+            try:
+                with np.errstate(all="ignore"):
+                    values.append(flatten(point.forward(*moved)))
+            except (ArithmeticError, ValueError, AssertionError):
+                values.append(None)  # outside the domain
+    known = [v for v in values if v is not None]
+    if len(known) < len(values) or len({v.shape for v in known}) != 1:
+        return np.full((len(SPACINGS), LINE.size, 0), np.nan)
+    return np.stack(known).reshape(len(SPACINGS), LINE.size, -1)
+
+
+def _direction(x: Array, spacing: float, rng: np.random.Generator) -> Array | None:
+    """±1 ulp (times `spacing`) per element; None for an index."""
+    if x.dtype.kind != "f":
+        return None
     size = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-10)
-    ulp = np.spacing(np.where(size == 0, 1.0, size).astype(x.dtype)) * spacing
-    direction = ulp * rng.choice([-1.0, 1.0], x.shape)
-    line = LINE.reshape(-1, *(1,) * x.ndim)
-    return (x + line * direction).astype(x.dtype)
+    ulp = np.spacing(np.where(size == 0, 1.0, size).astype(x.dtype))
+    return np.asarray(ulp * spacing * rng.choice([-1.0, 1.0], x.shape))
 
 
-def measure(
-    evaluator: Evaluator,
-    structure: Structure,
-    cts: NDArray[np.float64],
-    rng: np.random.Generator,
+def measured(
+    values: NDArray[np.float64], structure: Structure, cts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Standard deviation of Σ ct·f over the outputs of each block: `[q, blocks]`.
 
-    `cts` is `[q, m]`, one row per cotangent.
+    `values` come from `lines`; `cts` is `[q, m]`, one row per cotangent.
     """
-    fit = np.vander(LINE / 64, 3)
-    residual_of = np.eye(LINE.size) - fit @ np.linalg.pinv(fit)
+    if values.shape[-1] != cts.shape[1]:
+        return np.zeros((len(cts), structure.blocks))
+    fit = np.vander(LINE / LINE[-1], 3)
+    remove = np.eye(LINE.size) - fit @ np.linalg.pinv(fit)
     freedom = LINE.size - fit.shape[1]
-    values = evaluator.values(ulp_line(evaluator.x, 1.0, rng))
-    sums = structure.by_block(cts[:, None, :] * values)  # [q, line, blocks]
-    residual = np.einsum("kl,qlb->qkb", residual_of, sums)
-    return np.sqrt(np.sum(residual**2, axis=1) / freedom)
+    sums = structure.by_block(cts[:, None, None, :] * values)  # [q, spacing, line, blocks]
+    residual = np.einsum("kl,qslb->qskb", remove, sums)
+    deviation = np.sqrt(np.sum(residual**2, axis=2) / freedom)
+    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0).max(axis=1))
 
 
 def modelled(values: NDArray[np.float64], cts: NDArray[np.float64], u: float) -> NDArray[np.float64]:
-    """u·|ct·f| per output, squared: sum over outputs and take the root. `[q, m]`."""
-    return (u * cts * values) ** 2
+    """(u·|ct·f|)² per output, `[q, m]`: sum over outputs and take the root."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((u * cts * values) ** 2)

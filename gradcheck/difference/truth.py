@@ -42,6 +42,11 @@ class Estimate:
         return int(self.value.shape[1])
 
 
+def noise_lines(point: Point) -> Float:
+    """Values of forward near the point, for the noise of all its primals; see `noise.lines`."""
+    return noise.lines(point, np.random.Generator(np.random.Philox(key=key_of("noise"))))
+
+
 class Differences:
     """Differences of one forward with respect to one primal, for several cotangents.
 
@@ -49,14 +54,14 @@ class Differences:
     the triple; `refine` improves elements by the ladder, `settle` overrules them.
     """
 
-    def __init__(self, point: Point, index: int, cts: Float) -> None:
-        """Probe the structure, measure the noise, choose a step, and run the triple."""
+    def __init__(self, point: Point, index: int, cts: Float, lines: Float) -> None:
+        """Probe the structure, choose a step, and run the triple; `lines` show the noise."""
         self._rng = np.random.Generator(np.random.Philox(key=key_of("difference", index)))
         self.evaluator = Evaluator(point, index)
         self.structure = structure.find(self.evaluator, self._rng)
         self.cts = cts
         self._u = float(np.finfo(self.evaluator.x.dtype).eps) / 2
-        self._noise, self._terms = self._measure_noise()
+        self._noise, self._terms = self._measure_noise(lines)
         self._laddered = np.zeros(self.evaluator.x.size, dtype=bool)
         self.estimate = self._triple()
 
@@ -69,7 +74,7 @@ class Differences:
         colours = np.flatnonzero(np.isin(grid, fresh).any(axis=1))
         h = ladder.steps(self.evaluator.x, ladder.LADDER_LEVELS)
         slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        value, bar = ladder.climb(slopes, self._noise[:, colours], h)
+        value, bar = ladder.climb(slopes, scales, self._noise[:, colours], h, self._u)
         cells = grid[colours].reshape(-1)
         new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
         old = self.estimate
@@ -102,20 +107,20 @@ class Differences:
         )
         if size == 0:
             return estimate
-        top = ladder.choose_step(self.evaluator, self.structure, self.cts, self._noise)
-        h = top / ladder.RATIO ** np.arange(ladder.TRIPLE)
+        top = ladder.choose_step(self.evaluator, self.structure, self.cts, self._noise, self._u)
+        h = ladder.down(top, ladder.TRIPLE)
         colours = np.arange(self.structure.colours)
         slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        value, bar = ladder.bars(slopes, self._noise, h)
+        value, bar = ladder.bars(slopes, scales, self._noise, h, self._u)
         estimate.value = self._to_elements(value[0])
         estimate.bar = self._to_elements(bar[0])
         estimate.scale = self._to_elements(scales[1])
         return estimate
 
-    def _measure_noise(self) -> tuple[Float, NDArray[np.int64]]:
+    def _measure_noise(self, lines: Float) -> tuple[Float, NDArray[np.int64]]:
         """Noise [q, c, blocks] and number of outputs that can move [c, blocks]."""
         shape = self.structure
-        measured = noise.measure(self.evaluator, shape, self.cts, self._rng)
+        measured = noise.measured(lines, shape, self.cts)
         squares = noise.modelled(self.evaluator.base, self.cts, self._u)
         out = np.empty((len(self.cts), shape.colours, shape.blocks))
         terms = np.empty((shape.colours, shape.blocks), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents
 
     All-ones is what users send; alone it is blind (the VJP of a softmax for it is exactly zero).
     """
-    makers = {
+    makers: dict[str, Callable[[tuple[int, ...]], Array]] = {
         "normal": lambda shape: draw.away(0.0, *shape),
         "powers": lambda shape: draw.powers(*shape),
         "ones": lambda shape: np.ones(shape),

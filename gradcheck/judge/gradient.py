@@ -65,7 +65,7 @@ class Truth:
         """The ladder: for every open element, and for failing ones until one is confirmed."""
         tried = np.zeros(found.got.shape[1], dtype=bool)
         while True:
-            failed = (found.failed & np.isfinite(found.got)).any(axis=0)
+            failed: Mask = np.asarray((found.failed & np.isfinite(found.got)).any(axis=0))
             if (failed & tried).any():
                 failed[:] = False
             todo = (found.open.any(axis=0) | failed) & ~tried

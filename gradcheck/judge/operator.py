@@ -15,15 +15,15 @@ from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle, as_tuple
-from gradcheck.difference.truth import Differences, Estimate
+from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.judge import rounding
 from gradcheck.judge.compare import RULES, Comparison, Rules
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.finding import Finding
 from gradcheck.judge.gradient import Interval, Truth, kink_interval, merge
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.verdict import Verdict
+from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.suite import Case
 
 Array = NDArray[Any]
@@ -31,6 +31,8 @@ Float = NDArray[np.float64]
 
 KINK_DISTANCE: Final = 0.125
 """What a sample keeps away from a kink that it does not visit."""
+SAFETY: Final = 4.0
+"""Other texts of the same formula round differently: allow so many times the estimate."""
 SINGLY: Final = 32
 """Elements that the oracle differences one by one where the spec's VJP is wrong."""
 
@@ -59,12 +61,13 @@ class CaseTruth:
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
         if index not in self._truths:
-            point = Point(self._forward, self.primals, self.case.core_ranks)
             self._truths[index] = Truth(
                 name=self.names[index],
                 shape=self.primals[index].shape,
                 cotangents=self.cotangents.names,
-                differences=Differences(point, index, self.cotangents.flat),
+                differences=Differences(
+                    self._point, index, self.cotangents.flat, self._noise_lines
+                ),
                 declared=self.kinks if index == 0 else None,
                 settle=lambda pending: self._settle(index, pending),
                 allowance=lambda rules: self._allowance(index, rules),
@@ -82,13 +85,13 @@ class CaseTruth:
         value, rules = flatten(self.outputs)[None], RULES[dtype]
         estimate = Estimate(
             value=value,
-            bar=self._forward_rounding * RULES["float64"].u,
+            bar=np.zeros_like(value),  # its rounding is part of the allowance below
             scale=np.abs(value),
             terms=np.ones(value.shape[1], dtype=np.int64),
             settled=np.zeros(value.shape, dtype=bool),
         )
         found = Comparison.of(flatten(outputs)[None], estimate, rules)
-        found.extra = self._forward_rounding * rules.u
+        found.extra = SAFETY * rules.u * self._forward_rounding
         shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
         finding = found.finding("forward", shape, ("",))
         if finding.verdict is Verdict.FAIL:
@@ -100,6 +103,14 @@ class CaseTruth:
     def spec_is_right(self) -> bool:
         """Whether the oracle certifies the spec's own VJP here."""
         return self._certain is not None
+
+    @cached_property
+    def _point(self) -> Point:
+        return Point(self._forward, self.primals, self.case.core_ranks)
+
+    @cached_property
+    def _noise_lines(self) -> Float:
+        return noise_lines(self._point)
 
     def _forward(self, *primals: Array) -> tuple[Array, ...]:
         outputs = as_tuple(self.case.spec.forward(F64, *primals, **self.case.attrs))
@@ -170,45 +181,34 @@ class CaseTruth:
 
     @cached_property
     def _vjp_rounding(self) -> list[Float]:
-        """Measured cost of rounding per primal, [q, n], in units of u."""
+        """What rounding may cost each primal's gradient, [q, n], in units of u."""
         spec, attrs = self.case.spec, self.case.attrs
+        primals = self._rounding_primals()
         rows = []
         for ct in self.cotangents.values:
-
-            def compute(xp: Any, *floats: Array, ct: tuple[Array, ...] = ct) -> Any:
-                typed = tuple(xp.asarray(part) for part in ct)
-                bare = typed[0] if len(typed) == 1 else typed
-                return spec.vjp(xp, bare, *self._with_indices(floats), **attrs)
-
-            floats = [self.primals[i] for i in self.floating]
-            rows.append(rounding.cost(compute, floats, self.case.name))
-        return [
-            np.stack([np.asarray(row[i]).reshape(-1) for row in rows])
-            if i in self.floating
-            else np.zeros((len(rows), 0))
-            for i in range(len(self.primals))
-        ]
+            parts = tuple(ROUNDING.asarray(part) for part in ct)
+            bare = parts[0] if len(parts) == 1 else parts
+            with np.errstate(all="ignore"):
+                gradients = as_tuple(spec.vjp(ROUNDING, bare, *primals, **attrs))
+            costs = [allowance(g) for g in gradients]
+            rows.append([np.zeros(0) if c is None else c.reshape(-1) for c in costs])
+        return [np.stack(primal) for primal in zip(*rows, strict=True)]
 
     @cached_property
     def _forward_rounding(self) -> Float:
-        """Measured cost of rounding of forward, [1, m], in units of u."""
-        spec, attrs = self.case.spec, self.case.attrs
-
-        def compute(xp: Any, *floats: Array) -> Any:
-            return spec.forward(xp, *self._with_indices(floats), **attrs)
-
-        costs = rounding.cost(compute, [self.primals[i] for i in self.floating], self.case.name)
+        """What rounding may cost forward's value, [1, m], in units of u."""
+        with np.errstate(all="ignore"):
+            outputs = self.case.spec.forward(
+                ROUNDING, *self._rounding_primals(), **self.case.attrs
+            )
+        costs = [allowance(o) for o in as_tuple(outputs)]
         return flatten([c for c in costs if c is not None])[None]
 
-    def _with_indices(self, floats: Sequence[Array]) -> list[Array]:
-        """All primals, where `floats` replace the floating ones."""
-        primals = list(self.primals)
-        for i, x in zip(self.floating, floats, strict=True):
-            primals[i] = x
-        return primals
+    def _rounding_primals(self) -> list[Any]:
+        return [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
 
     def _allowance(self, index: int, rules: Rules) -> Float:
-        extra: Float = self._vjp_rounding[index] * rules.u
+        extra: Float = SAFETY * rules.u * self._vjp_rounding[index]
         slack = self.case.spec.slack
         if slack is not None:
             extra = extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale

@@ -49,7 +49,7 @@ def format_of(path_text: str) -> tuple[Path, str]:
     """
     path, colon, tail = path_text.rpartition(":")
     if colon and not set(tail) & set("./\\"):
-        format = _known(tail)
+        format = check_format(tail)
     else:
         path = path_text
         ending = Path(path).suffix.lower()
@@ -80,13 +80,13 @@ def render(run: Run, format: str, *, color: bool = False, width: int = 100) -> s
     Raises:
         UsageError: the format is unknown.
     """
-    module = import_module(f"{__name__}.{_known(format)}")
+    module = import_module(f"{__name__}.{check_format(format)}")
     options = {"color": color, "width": width} if format == "terminal" else {}
     text: str = module.render(run, **options)
     return text
 
 
-def _known(format: str) -> str:
+def check_format(format: str) -> str:
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known: {', '.join(FORMATS)}")
     return format

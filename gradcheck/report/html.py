@@ -1,6 +1,6 @@
 """The HTML report: one self-contained file that needs neither network nor JavaScript.
 
-The template writes markup only; every word in it comes from `words`, every order from `outline`.
+The template writes markup only: its words come from `words`, its order from `outline`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from gradcheck.report import outline, words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Miss, Result, Run
+    from gradcheck.record import Miss, Record, Run
 
 GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
@@ -38,7 +38,8 @@ def render(run: Run) -> str:
         lstrip_blocks=True,
     )
     script = _asset(environment, "report.js")
-    return environment.get_template("report.html.j2").render(
+    digest = hashlib.sha256(script.encode()).digest()
+    page = environment.get_template("report.html.j2").render(
         run=run,
         groups=outline.failing(run),
         tables=outline.tables(run),
@@ -52,11 +53,12 @@ def render(run: Run) -> str:
         style=_asset(environment, "report.css"),
         script=script,
         # The page may run this one script; one that slipped in through a name may not run.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-    ) + "\n"
+        script_hash=base64.b64encode(digest).decode("ascii"),
+    )
+    return f"{page}\n"
 
 
-def position(result: Result) -> int | None:
+def position(result: Record) -> int | None:
     """Where a bar for log10(error / bound) ends, in percent of its width; None for no bar."""
     top = result.top
     if top is None or not result.verdict.checked:
@@ -74,7 +76,7 @@ def times(miss: Miss) -> str:
 
 
 def _asset(environment: Environment, name: str) -> Markup:
-    """A file of ours to stand in the page as it is."""
+    """A file of ours, free of foreign text, to stand in the page as it is."""
     assert environment.loader is not None
     source, _, _ = environment.loader.get_source(environment, name)
-    return Markup(source)  # noqa: S704  our own file, no foreign text
+    return Markup(source)

@@ -15,7 +15,7 @@ from gradcheck.judge.verdict import Verdict
 from gradcheck.report import words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Result, Run
+    from gradcheck.record import Record, Run
 
 FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 
@@ -23,7 +23,7 @@ FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 def render(run: Run) -> str:
     """The run as XML."""
     root = ET.Element("testsuites", name="gradcheck", time="0")
-    by_suite: dict[tuple[str, str], list[Result]] = {}
+    by_suite: dict[tuple[str, str], list[Record]] = {}
     for result in run.results:
         by_suite.setdefault((result.implementation, result.op), []).append(result)
     for (implementation, op), results in by_suite.items():
@@ -34,8 +34,8 @@ def render(run: Run) -> str:
     if troubles:
         suite = _suite(root, run, "gradcheck")
         for name, message in troubles:
-            testcase = ET.SubElement(suite, "testcase", name=name, classname="gradcheck", time="0")
-            ET.SubElement(testcase, "error", type="run", message=message).text = message
+            case = ET.SubElement(suite, "testcase", name=name, classname="gradcheck", time="0")
+            ET.SubElement(case, "error", type="run", message=message).text = message
     _count(root)
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
@@ -58,7 +58,7 @@ def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
     return suite
 
 
-def _testcase(suite: ET.Element, result: Result) -> None:
+def _testcase(suite: ET.Element, result: Record) -> None:
     testcase = ET.SubElement(
         suite,
         "testcase",

@@ -1,13 +1,12 @@
 """The markdown report: verdict first, a matrix per implementation, failures to unfold.
 
 It is meant to be committed and compared, so it holds no times, and the errors of what passed
-are rounded to one digit, in ulp: another machine's library may change the second.
+are rounded up to powers of ten: another machine's library may change their digits.
 """
 
 from __future__ import annotations
 
 import html
-import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,7 @@ from gradcheck.judge.verdict import Verdict
 from gradcheck.report import outline, words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Cell, Result, Run
+    from gradcheck.record import Cell, Record, Run
 
 LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
@@ -23,6 +22,9 @@ RESERVE: Final = 1_000
 """Bytes kept for saying what was left out."""
 RESULTS: Final = 20
 """Failures of one gradient that are listed."""
+
+SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
+"""How a pass's worst error is told, in multiples of its bound."""
 
 SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
 """What markdown reads in the middle of a line; foreign text never begins one."""
@@ -44,6 +46,8 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
         if len(found) > 1 or len(run.header.implementations) > 1:
             page.add(f"\n### {escape(words.clean(table.implementation))}\n")
         _matrix(page, table)
+    if found:
+        page.add("\nIn brackets: the worst error of what passed, in multiples of its bound.\n")
     _gaps(page, run)
     _failures(page, run)
     return page.text()
@@ -77,7 +81,7 @@ class _Page:
 
 
 def _matrix(page: _Page, table: outline.Table) -> None:
-    heads = ["operator", "dialect", "gradient", *map(code, table.dtypes), "samples", "numbers"]
+    heads = ["operator", "dialect", "gradient", *map(code, table.dtypes), "samples", "elements"]
     rule = ["---"] * (len(heads) - 2) + ["---:"] * 2
     if not page.add(f"\n| {' | '.join(heads)} |\n| {' | '.join(rule)} |\n"):
         return
@@ -101,16 +105,16 @@ def _cell(cell: Cell | None) -> str:
         return "–"
     result = outline.shown(cell)
     if cell.verdict is Verdict.PASS:
-        return f"PASS {_ulp(result)}".rstrip()
+        return f"PASS {_share(result)}".rstrip()
     word = words.word(cell.verdict)
     return word if cell.verdict.expected else f"**{word}** {words.cell(result)}".rstrip()
 
 
-def _ulp(result: Result) -> str:
-    top = result.top
-    if top is None or top.ulp is None or not math.isfinite(top.ulp):
+def _share(result: Record) -> str:
+    badness = outline.badness(result)
+    if badness <= 0:
         return ""
-    return "< 1 ulp" if top.ulp < 1 else f"{words.number(top.ulp, 1)} ulp"
+    return next((f"({text})" for limit, text in SHARES if badness < limit), "")
 
 
 def _gaps(page: _Page, run: Run) -> None:
@@ -158,7 +162,7 @@ def _details(group: outline.Group, named: bool) -> str:
     return "\n".join(lines)
 
 
-def _line(result: Result) -> str:
+def _line(result: Record) -> str:
     top = result.top
     got, want = words.values(top) if top else ("", "")
     cells = [
@@ -185,10 +189,10 @@ def escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A name as code, or escaped where it holds what code cannot.
+    r"""A name as code, or escaped where it holds what code cannot.
 
     >>> code("rms_norm"), code("a|b")
-    ('`rms_norm`', 'a\\\\|b')
+    ('`rms_norm`', 'a\\|b')
     """
     text = words.clean(text)
     return f"`{text}`" if PLAIN.fullmatch(text) else escape(text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.judge.verdict import SEVERITY, Verdict
-from gradcheck.record import Cell, Result, Row, rows
+from gradcheck.record import Cell, Record, Row, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ class Group:
     op: str
     dialect: str
     output: str
-    results: tuple[Result, ...]
+    results: tuple[Record, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -52,7 +52,7 @@ class Gap:
     count: int
 
 
-def badness(result: Result) -> float:
+def badness(result: Record) -> float:
     """Error of the worst element in multiples of its bound; infinite where it is no number."""
     top = result.top
     if top is None:
@@ -65,7 +65,7 @@ def badness(result: Result) -> float:
     return math.inf if top.error else 0.0
 
 
-def shown(cell: Cell) -> Result:
+def shown(cell: Cell) -> Record:
     """The result that stands for a cell: of its worst verdict, the worst one."""
     # Not `Cell.worst`: max() over a NaN depends on the order, and a NaN is the worst there is.
     return max((r for r in cell.results if r.verdict is cell.verdict), key=badness)
@@ -90,7 +90,7 @@ def tables(run: Run) -> list[Table]:
 
 def failing(run: Run) -> list[Group]:
     """What the gate does not accept, by gradient; groups and results in them worst first."""
-    groups: dict[tuple[str, str, str, str], list[Result]] = {}
+    groups: dict[tuple[str, str, str, str], list[Record]] = {}
     for result in run.results:
         if not result.verdict.expected:
             key = (result.implementation, result.op, result.dialect, result.output)
@@ -109,32 +109,41 @@ def failing(run: Run) -> list[Group]:
 
 
 def gaps(run: Run) -> list[Gap]:
-    """What was not checked, one entry per verdict and reason."""
-    found: dict[tuple[Verdict, str], list[Result]] = {}
+    """What was not checked, one entry per verdict and reason.
+
+    What an implementation says nothing about has one reason, however it is worded per operator.
+    """
+    found: dict[tuple[Verdict, str, str], list[Record]] = {}
     for result in run.results:
         if not result.verdict.checked:
-            found.setdefault((result.verdict, result.reason), []).append(result)
+            unbound = result.verdict is Verdict.UNBOUND
+            silent, reason = (result.implementation, "") if unbound else ("", result.reason)
+            found.setdefault((result.verdict, silent, reason), []).append(result)
     return [
         Gap(
             verdict=verdict,
-            reason=reason,
+            reason=f"{silent} says nothing about {_them(results)}" if silent else reason,
             ops=_unique(r.op for r in results),
             count=len(results),
         )
-        for (verdict, reason), results in found.items()
+        for (verdict, silent, reason), results in found.items()
     ]
 
 
-def by_sample(row: Row) -> list[tuple[Result, ...]]:
+def _them(results: list[Record]) -> str:
+    return "them" if len({r.op for r in results}) > 1 else "it"
+
+
+def by_sample(row: Row) -> list[tuple[Record, ...]]:
     """A row's results, those of one sample together."""
-    samples: dict[str, list[Result]] = {}
+    samples: dict[str, list[Record]] = {}
     for cell in row.cells.values():
         for result in cell.results:
             samples.setdefault(result.sample, []).append(result)
     return [tuple(results) for results in samples.values()]
 
 
-def _rank(result: Result) -> tuple[int, float]:
+def _rank(result: Record) -> tuple[int, float]:
     return SEVERITY.index(result.verdict), -badness(result)
 
 

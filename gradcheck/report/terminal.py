@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from gradcheck.report import outline, words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Cell, Result, Row, Run
+    from gradcheck.record import Cell, Record, Row, Run
 
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
@@ -23,6 +24,7 @@ SAMPLES: Final = 3
 NARROWEST: Final = 40
 """Columns below which nothing is readable any more."""
 
+COLOR: Final = re.compile("\x1b\\[[0-9]*m")
 ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
 
 
@@ -48,7 +50,7 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
 class _Layout:
     """What a table shows; each step down gives up the least important thing left."""
 
-    numbers: bool = True
+    elements: bool = True
     samples: bool = True
     bounds: bool = True
     errors: bool = True
@@ -57,13 +59,14 @@ class _Layout:
 
 LAYOUTS: Final = (
     _Layout(),
-    _Layout(numbers=False),
-    _Layout(numbers=False, samples=False),
-    _Layout(numbers=False, samples=False, bounds=False),
-    _Layout(numbers=False, samples=False, bounds=False, name=16),
-    _Layout(numbers=False, samples=False, bounds=False, errors=False),
-    _Layout(numbers=False, samples=False, bounds=False, errors=False, name=16),
-    _Layout(numbers=False, samples=False, bounds=False, errors=False, name=10),
+    _Layout(elements=False),
+    _Layout(elements=False, samples=False),
+    _Layout(elements=False, samples=False, name=20),
+    _Layout(elements=False, samples=False, bounds=False),
+    _Layout(elements=False, samples=False, bounds=False, name=16),
+    _Layout(elements=False, samples=False, bounds=False, errors=False),
+    _Layout(elements=False, samples=False, bounds=False, errors=False, name=16),
+    _Layout(elements=False, samples=False, bounds=False, errors=False, name=10),
 )
 
 
@@ -112,8 +115,7 @@ class _Page:
         """The most telling table that fits the width; several, if none does."""
         for layout in LAYOUTS:
             lines = self.drawn(rows, dtypes, layout)
-            # The rule under the header is as wide as the table, and holds no colour.
-            if len(lines[1]) <= self.width:
+            if len(lines[1]) <= self.width:  # the rule under the header spans the table
                 return lines
         if len(dtypes) > 1:
             half = len(dtypes) // 2
@@ -126,7 +128,7 @@ class _Page:
         """One table, in one layout; repeated names are left blank."""
         several = any(row.dialect != "default" for row in rows)
         heads = ["operator", *(["dialect"] if several else []), "gradient", *dtypes]
-        heads += ["samples"] * layout.samples + ["numbers"] * layout.numbers
+        heads += ["samples"] * layout.samples + ["elements"] * layout.elements
         body = []
         last: tuple[str, ...] = ("", "")
         for row in rows:
@@ -137,29 +139,35 @@ class _Page:
             line = [_clip(words.clean(name), layout.name) for name in names]
             line.append(_clip(words.gradient(row.output), layout.name))
             line += [self.cell(row.cells.get(dtype), layout) for dtype in dtypes]
-            line += [f"{row.samples:,}"] * layout.samples + [f"{row.compared:,}"] * layout.numbers
+            line += [f"{row.samples:,}"] * layout.samples
+            line += [f"{row.compared:,}"] * layout.elements
             body.append(line)
-        counts = layout.samples + layout.numbers
+        counts = layout.samples + layout.elements
         align = ["left"] * (len(heads) - counts) + ["right"] * counts
+        # The heads are a row like others: tabulate would pad those that it knows as such.
         text = tabulate(
-            body, [words.clean(head) for head in heads], disable_numparse=True, colalign=align
+            [[words.clean(head) for head in heads], *body],
+            tablefmt="plain",
+            disable_numparse=True,
+            colalign=align,
         )
-        return [line.rstrip() for line in text.splitlines()]
+        head, *lines = text.splitlines()
+        rule = "─" * max(len(COLOR.sub("", line)) for line in (head, *lines))
+        return [line.rstrip() for line in (head, rule, *lines)]
 
     def cell(self, cell: Cell | None, layout: _Layout) -> str:
         """A verdict, and how far its worst element is off."""
         if cell is None:
             return "–"
-        measured = words.cell(
-            outline.shown(cell), measured=layout.errors, bound=layout.bounds
-        )
+        measured = words.cell(outline.shown(cell), measured=layout.errors, bound=layout.bounds)
         return f"{self.word(cell.verdict)} {measured}".rstrip()
 
     def gaps(self, run: Run) -> list[str]:
         """What was not checked, one paragraph per reason."""
         lines = []
         for gap in outline.gaps(run):
-            text = f"{words.plural(gap.count, 'result')} of {', '.join(map(words.clean, gap.ops))}"
+            ops = ", ".join(map(words.clean, gap.ops))
+            text = f"{words.plural(gap.count, 'result')} of {ops}"
             if gap.reason:
                 text += f": {words.clean(gap.reason)}"
             lines += self.judged(gap.verdict, text)
@@ -220,16 +228,18 @@ class _Page:
         for trouble in run.troubles:
             lines += self.wrap(words.clean(trouble), "problem: ", "  ")
         if not run.complete:
-            lines += self.wrap("incomplete: the run stopped early; what it reached stands above")
+            lines += self.wrap("incomplete: the run stopped early")
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
 
 
 def _clip(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+    """A name cut in the middle: its end often tells it from its neighbour."""
+    tail = most // 3
+    return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[-tail:]}"
 
 
-def _tally(results: Iterator[Result] | tuple[Result, ...]) -> str:
+def _tally(results: Iterator[Record] | tuple[Record, ...]) -> str:
     found = [result.verdict for result in results]
     return ", ".join(f"{found.count(v):,} {words.word(v)}" for v in Verdict if v in found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.judge.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Miss, Result, Run
+    from gradcheck.record import Miss, Record, Run
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
@@ -73,11 +73,13 @@ def tone(verdict: Verdict) -> str:
 def gradient(output: str) -> str:
     """The gradient with respect to a primal, as in code: `d` and the primal's name.
 
+    What is judged beside gradients, forward's value and the call of vjp, keeps its name.
+
     >>> gradient("x"), gradient("h.0.weight"), gradient("forward")
     ('dx', 'd h.0.weight', 'forward')
     """
     name = clean(output)
-    if name == "forward":
+    if name in ("forward", "vjp"):
         return name
     return f"d{name}" if name.isidentifier() else f"d {name}"
 
@@ -91,18 +93,18 @@ def element(output: str, index: tuple[int, ...]) -> str:
     return gradient(output) + (f"[{', '.join(map(str, index))}]" if index else "")
 
 
-def case(result: Result) -> str:
+def case(result: Record) -> str:
     """The name of the case and its dtype: `op/dialect/sample/dtype`."""
     return clean(f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}")
 
 
-def title(result: Result) -> str:
+def title(result: Record) -> str:
     """What a failure's first line says before its reason."""
     return f"{case(result)} · {gradient(result.output)}"
 
 
 def relative(miss: Miss) -> tuple[float, float] | None:
-    """Error and bound, each divided by max(|got|, |want|); None where that is 0 or no number."""
+    """Error and bound as parts of max(|got|, |want|); None where that is 0 or not finite."""
     # Not max(): it drops a NaN that comes second.
     got, want = abs(miss.got), abs(miss.want)
     scale = got if got > want else want
@@ -112,25 +114,29 @@ def relative(miss: Miss) -> tuple[float, float] | None:
 
 
 def comparison(miss: Miss) -> str:
-    """An element's relative error against its relative bound: `2.1e-13 ≤ 1.0e-08`."""
+    """An element's relative error against its relative bound: `2.1e-13 ≤ 1.0e-08`.
+
+    Where the bound is as large as the element itself, relative numbers say nothing; there both
+    are absolute, and say so: `2.2e-16 ≤ 9.3e-16 abs`.
+    """
     if not (math.isfinite(miss.got) and math.isfinite(miss.want)):
         return f"got {number(miss.got)}"
     ratios = relative(miss)
-    if ratios is None:
-        return "0"  # got 0, want 0
+    absolute = ratios is None or ratios[1] >= 1
+    pair = (miss.error, miss.bound) if ratios is None or absolute else ratios
     within = miss.error <= miss.bound
     for digits in range(2, 18):
-        error, bound = (_scientific(ratio, digits) for ratio in ratios)
+        error, bound = (_scientific(value, digits) for value in pair)
         if within or error != bound:
             break
-    return f"{error} {'≤' if within else '>'} {bound}"
+    return f"{error} {'≤' if within else '>'} {bound}{' abs' if absolute else ''}"
 
 
 def _scientific(value: float, digits: int) -> str:
     return f"{value:.{digits - 1}e}" if value else "0"
 
 
-def cell(result: Result, *, measured: bool = True, bound: bool = True) -> str:
+def cell(result: Record, *, measured: bool = True, bound: bool = True) -> str:
     """A result as a table shows it, after its verdict's word: the worst element's error.
 
     Args:
@@ -148,18 +154,24 @@ def cell(result: Result, *, measured: bool = True, bound: bool = True) -> str:
     text = comparison(result.top)
     if bound or text.startswith("got"):
         return text
-    return text.split(" ")[0]
+    error, _, rest = text.partition(" ")
+    return f"{error} abs" if rest.endswith(" abs") else error
 
 
-def values(miss: Miss) -> tuple[str, str]:
-    """What was got and what was wanted, in as many digits as it takes to see them differ."""
-    digits = 6
-    while digits < 17 and number(miss.got, digits) == number(miss.want, digits):
-        digits += 1
-    if digits > 6:
-        digits = min(digits + 1, 17)
+def values(miss: Miss, most: int = 17) -> tuple[str, str]:
+    """What was got and what was wanted, in as many digits as it takes to see them differ.
+
+    Args:
+        miss: the element.
+        most: significant digits at most; there are 6 at least.
+    """
     if miss.got == miss.want:
-        digits = 6
+        return number(miss.got, 6), number(miss.want, 6)
+    digits = 6
+    while digits < most and number(miss.got, digits) == number(miss.want, digits):
+        digits += 1
+    # One more digit, to see by how much.
+    digits = min(digits + 1, most) if digits > 6 else digits
     return number(miss.got, digits), number(miss.want, digits)
 
 
@@ -192,29 +204,30 @@ def errors(miss: Miss) -> str:
     return ", ".join(parts)
 
 
-def extent(result: Result) -> str:
-    """How many of how many numbers failed."""
+def extent(result: Record) -> str:
+    """How many of how many elements failed, and under which cotangent the worst one did."""
     if not result.compared:
         return ""
-    text = f"{result.failed:,} of {plural(result.compared, 'number')} failed"
+    text = f"{result.failed:,} of {plural(result.compared, 'element')}"
     if result.unresolved:
         text += f", {result.unresolved:,} unresolved"
+    if result.top is not None and result.top.cotangent:
+        text += f"; the worst with cotangent {clean(result.top.cotangent)}"
     return text
 
 
-def facts(result: Result) -> list[tuple[str, str]]:
-    """What is known about a result, as (label, text) pairs; the last one is how to run it again."""
+def facts(result: Record) -> list[tuple[str, str]]:
+    """What is known about a result, as (label, text) pairs; the last says how to rerun it."""
     pairs = []
     top = result.top
     if top is not None:
         got, want = values(top)
         where = element(result.output, top.index)
         pairs += [
-            ("worst", f"{where}: got {got}, want {want} {bar(top)}"),
+            ("worst", f"{where} got {got}, want {want} {bar(top)}"),
             ("error", errors(top)),
-            ("cotangent", clean(top.cotangent)),
         ]
-    pairs.append(("extent", extent(result)))
+    pairs.append(("failed", extent(result)))
     if result.verdict is Verdict.INCONCLUSIVE and result.smallest_visible_error is not None:
         least = number(result.smallest_visible_error)
         pairs.append(("visible", f"a relative error of {least} or more"))
@@ -251,11 +264,12 @@ def tally(run: Run) -> list[tuple[str, str]]:
 def versions(run: Run) -> list[tuple[str, str]]:
     """What was run, on what, as (label, text) pairs."""
     header = run.header
+    cases = f", cases {clean(header.cases)}" if header.cases else ""
     numpy = f", NumPy {clean(header.numpy)}" if header.numpy else ""
     several = "s" if len(header.implementations) > 1 else ""
     return [
         ("gradcheck", clean(header.version)),
-        ("suite", clean(f"{header.suite} {header.suite_version}")),
+        ("suite", clean(f"{header.suite} {header.suite_version}") + cases),
         (f"implementation{several}", ", ".join(map(clean, header.implementations)) or "none"),
         ("dtypes", ", ".join(map(clean, header.dtypes)) or "none"),
         ("seed", str(header.seed)),

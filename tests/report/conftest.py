@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from gradcheck.judge.verdict import Verdict
-from gradcheck.record import Header, Miss, Result, Run
+from gradcheck.record import Header, Miss, Record, Run
 
-HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
+HOSTILE = (
+    '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
+)
 DTYPES = ("float64", "float32")
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -28,22 +30,26 @@ def result(
     dtype="float64", implementation="reference", **changes,
 ):  # fmt: skip
     name = f"{op}/{dialect}/{sample}/{dtype}"
+    selection = f"--op {op} --dialect {dialect} --sample {sample} --dtype {dtype}"
     plain = {
         "name": f"{name}#a1b2:{output}",
         "hash": "a1b2",
         "seed": 0,
-        "repro": f"gradcheck run --op {op} --dialect {dialect} --sample {sample} --dtype {dtype}",
+        "repro": f"gradcheck run {selection}",
         "hunts": "a missing factor 1/n in the mean",
     }
     if verdict is Verdict.PASS:
         eps = EPS[dtype]
         plain["compared"] = 24
-        plain["worst"] = (
-            miss(got=0.5 + eps, want=0.5, error=eps, bound=32 * eps, ulp=1.0),
-        )
+        plain["worst"] = (miss(got=0.5 + eps, want=0.5, error=eps, bound=32 * eps, ulp=1.0),)
     elif verdict is Verdict.FAIL:
-        plain.update(compared=24, failed=3, reason="3 of 24 numbers out of bound", worst=(miss(),))
-    return Result(
+        plain.update(
+            compared=24,
+            failed=3,
+            reason="3 of 24 elements are outside their bound",
+            worst=(miss(),),
+        )
+    return Record(
         op=op, dialect=dialect, sample=sample, dtype=dtype, output=output, verdict=verdict,
         implementation=implementation, **{**plain, **changes},
     )  # fmt: skip
@@ -98,7 +104,7 @@ def failing():
         *passing_results(),
         result("rms_norm", "x", v.FAIL, sample="offset"),
         result("gelu", "x", v.FAIL, dialect="tanh", worst=(nan,), reason="got nan"),
-        result("gelu", "x", v.FAIL, dialect="tanh", sample="far", worst=(inf,), reason="got -inf"),
+        result("gelu", "x", v.FAIL, dialect="tanh", sample="far", worst=(inf,), reason="-inf"),
         result("gelu", "x", v.FAIL, dialect="erf", reason="shape (3,), want (3, 1)", worst=()),
         result("relu", "x", v.MISSING, dialect="default", reason="no gradient for x"),
         result("relu", "x", v.CRASH, sample="big", reason="SIGSEGV after 0.2 s"),

@@ -1,0 +1,289 @@
+"""The command line: parse, select, run, report, exit. Nothing heavy is imported for `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from gradcheck.record import Run
+    from gradcheck.suite import Suite
+
+OK, GATE, USAGE, LOAD, NOTHING, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DTYPES: Final = ("float64", "float32")
+LATER: Final = ("float16", "bfloat16")
+
+EPILOG = """\
+examples:
+  gradcheck run                                  every operator, the suite's own VJPs
+  gradcheck run --op rms_norm --op 'soft*'       some of them
+  gradcheck run --impl mykernels:IMPL            your VJPs: IMPL = {"rms_norm": MyRmsNorm, ...}
+  gradcheck run --impl torch -o report.html      PyTorch's autograd, with an HTML report
+  gradcheck explain rms_norm                     what is checked, and why
+
+exit codes:
+  0 all as expected    1 gate failed      2 usage or output path    3 implementation not loaded
+  4 nothing checked    5 internal error or an invalid case          130 interrupted
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
+    try:
+        code: int = arguments.command(arguments)
+    except GradcheckError as error:
+        print(f"gradcheck: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("gradcheck: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `gradcheck … | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gradcheck",
+        description="Judge hand-written backward passes against the true derivative.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.set_defaults(command=_no_command(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    _add_list(commands.add_parser("list", help="operators, dialects and samples"))
+    _add_explain(commands.add_parser("explain", help="what one operator's check consists of"))
+    return parser
+
+
+def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    def command(arguments: argparse.Namespace) -> int:
+        if arguments.version:
+            from gradcheck import __version__
+
+            print(f"gradcheck {__version__}")
+            return OK
+        parser.print_help(sys.stderr)
+        return USAGE
+
+    return command
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    several = {"action": "append", "default": [], "metavar": "GLOB"}
+    parser.add_argument("--op", help="operators (repeat); default: all", **several)  # type: ignore[arg-type]
+    parser.add_argument("--dialect", help="dialects (repeat)", **several)  # type: ignore[arg-type]
+    parser.add_argument("--sample", help="samples (repeat)", **several)  # type: ignore[arg-type]
+    parser.add_argument(
+        "--suite", action="append", default=[], metavar="MODULE:NAME",
+        help="a suite of your own instead of the installed ones (repeat)",
+    )  # fmt: skip
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser)
+    parser.add_argument(
+        "--impl", action="append", default=[], metavar="WHOSE",
+        help="whose code: reference (default), torch, or pkg.module:NAME (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32 (repeat); default: both",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument(
+        "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
+        help="write a report: .md .html .json .xml .txt (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", default="terminal", metavar="FORMAT",
+        help="what stdout carries: terminal (default), markdown, html, json, junit",
+    )  # fmt: skip
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(command=_run)
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=_list)
+
+
+def _add_explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("op", metavar="OP")
+    parser.add_argument("--suite", action="append", default=[], metavar="MODULE:NAME")
+    parser.set_defaults(command=_explain)
+
+
+# ── run ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from gradcheck import report
+
+    targets = [report.format_of(text) for text in arguments.outputs]
+    report.check_format(arguments.format)
+    dtypes = _dtypes(arguments.dtype)
+    for path, _ in targets:
+        _check_writable(path)
+
+    from gradcheck.run import Plan, execute
+    from gradcheck.suite import load_suite
+
+    suite = load_suite(arguments.suite)
+    cases = suite.cases(arguments.op, arguments.dialect, arguments.sample, arguments.seed)
+    plan = Plan(
+        suite=suite,
+        cases=cases,
+        implementations=list(dict.fromkeys(arguments.impl)) or ["reference"],
+        dtypes=dtypes,
+        seed=arguments.seed,
+        suites=arguments.suite,
+    )
+    progress = _Progress(not arguments.quiet and sys.stderr.isatty())
+    run = execute(plan, progress)
+    progress.clear()
+    written = [_write(path, form, run) for path, form in targets]
+    text = report.render(
+        run, arguments.format, color=_color(arguments.color), width=_width(sys.stdout)
+    )
+    for trouble in run.troubles:
+        print(f"gradcheck: {trouble}", file=sys.stderr)
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return _exit_code(run, written=all(written))
+
+
+def _dtypes(words: Sequence[str]) -> list[str]:
+    for word in words:
+        if word in LATER:
+            raise UsageError(f"dtype {word} is not supported yet; choose {' or '.join(DTYPES)}")
+        if word not in DTYPES:
+            raise UnknownNameError("dtype", word, DTYPES)
+    return [dtype for dtype in DTYPES if not words or dtype in words]
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse before the run what could not be written after it."""
+    folder = path.parent
+    if path.is_dir():
+        raise UsageError(f"-o {path}: it is a folder; name a file in it")
+    if not folder.is_dir():
+        raise UsageError(f"-o {path}: there is no folder {folder}; create it first")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError(f"-o {path}: no permission to write there")
+
+
+def _write(path: Path, form: str, run: Run) -> bool:
+    from gradcheck import report
+
+    try:
+        path.write_text(report.render(run, form), encoding="utf-8")
+    except OSError as error:
+        print(
+            f"gradcheck: -o {path}: {error.strerror}; the results are on stdout",
+            file=sys.stderr,
+        )
+        return False
+    return True
+
+
+def _exit_code(run: Run, *, written: bool) -> int:
+    """One code, never ORed: the highest-precedence one wins."""
+    from gradcheck.judge.verdict import Verdict
+
+    footer = run.footer
+    if not run.complete:
+        return INTERRUPTED
+    if footer.counts[Verdict.INVALID]:
+        return INTERNAL
+    if run.troubles:
+        return LOAD
+    if not written:
+        return USAGE
+    if not footer.checked:
+        return NOTHING
+    return OK if run.passed else GATE
+
+
+def _color(choice: str) -> bool:
+    if choice == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return choice == "always"
+
+
+def _width(stream: TextIO) -> int:
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
+
+
+class _Progress:
+    """One line on stderr, for runs that last longer than a second."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown
+        self._start = self._last = time.monotonic()
+        self._length = 0
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        now = time.monotonic()
+        if not self._shown or now - self._start < 1 or now - self._last < 0.1:
+            return
+        self._last = now
+        left = (now - self._start) / max(done, 1) * (total - done)
+        self._print(f"{done}/{total}  {left:.0f} s left  {name}")
+
+    def clear(self) -> None:
+        if self._length:
+            self._print("")
+
+    def _print(self, text: str) -> None:
+        text = text[:100]
+        sys.stderr.write(f"\r{text.ljust(self._length)}\r{text}")
+        sys.stderr.flush()
+        self._length = len(text)
+
+
+# ── list, explain ────────────────────────────────────────────────────────────────────────────
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from gradcheck.report import catalogue
+    from gradcheck.suite import load_suite
+
+    suite = load_suite(arguments.suite)
+    cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
+    print(catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases))
+    return OK if cases else NOTHING
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from gradcheck.report import catalogue
+
+    suite = _suite_with(arguments.op, arguments.suite)
+    print(catalogue.explain(suite, arguments.op))
+    return OK
+
+
+def _suite_with(op: str, references: Sequence[str]) -> Suite:
+    from gradcheck.suite import load_suite
+
+    suite = load_suite(references)
+    if op not in suite.operators:
+        raise UnknownNameError("operator", op, suite.operators)
+    return suite

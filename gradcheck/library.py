@@ -1,0 +1,265 @@
+"""The library face: check any function and its VJP, without a spec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.contract.returned import Broken
+from gradcheck.difference import kinks
+from gradcheck.difference.evaluate import Evaluator, Point, flatten
+from gradcheck.difference.oracle import as_tuple
+from gradcheck.difference.truth import Differences, noise_lines
+from gradcheck.draw import Draw
+from gradcheck.errors import UsageError
+from gradcheck.judge.compare import KAPPA, RULES
+from gradcheck.judge.cotangents import Cotangents, draw_cotangents
+from gradcheck.judge.finding import Finding
+from gradcheck.judge.gradient import Interval, Truth
+from gradcheck.judge.probe import ask_forward, ask_vjp
+from gradcheck.judge.verdict import Verdict, worst
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
+EXAMINED: Final = 1024
+"""Elements that are examined for a kink of forward before the rest is taken as failed."""
+CONFIRMED: Final = 16
+"""Failing elements without a kink that settle the matter."""
+AGREES: Final = 1e-3
+"""How closely a float32 forward must agree with itself in float64 to be differenced there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What `check` found: a finding per gradient output. Prints as a table."""
+
+    findings: tuple[Finding, ...]
+    dtype: str
+    subject: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the findings."""
+        return worst(finding.verdict for finding in self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything passed. Nothing is a pass but PASS."""
+        return self.verdict is Verdict.PASS
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        from gradcheck.report.findings import table
+
+        return table(self.subject, self.dtype, self.findings)
+
+
+def check(
+    forward: Callable[..., Any],
+    vjp: Callable[..., Any],
+    *primals: Any,
+    seed: int = 0,
+    attrs: Mapping[str, Any] = NO_ATTRS,
+) -> Result:
+    """Judge `vjp` against the derivative of `forward` at `primals`, element by element.
+
+    `forward(*primals, **attrs)` returns an array or a tuple of arrays;
+    `vjp(ct, *primals, **attrs)` returns one cotangent per primal (a bare array for one primal,
+    None for an integer one), where `ct` is shaped as forward's output (a tuple for several).
+    The cotangents are random, drawn from `seed`; an all-ones one is among them.
+
+    Cost: about 6 evaluations of forward per element, fewer where outputs do not mix (rows), and
+    batched where forward treats a leading axis as batch.
+
+    Raises:
+        UsageError: a primal is complex, of a dtype other than float64 or float32 (integers
+            apart), or there is no floating one to differentiate by.
+
+    >>> import numpy as np
+    >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
+    True
+    >>> check(lambda x: x**2, lambda ct, x: x * ct, np.array([1.0, 2.0])).verdict.name
+    'FAIL'
+    """
+    arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
+    dtype = _common_dtype(arrays)
+    names = _names(forward, len(arrays))
+    subject = getattr(vjp, "__name__", type(vjp).__name__)
+
+    def result(findings: Sequence[Finding]) -> Result:
+        return Result(findings=tuple(findings), dtype=dtype, subject=subject)
+
+    try:
+        outputs = ask_forward(forward, arrays, names, attrs)
+        strange = sum(int((~np.isfinite(o)).sum()) for o in outputs)
+        if strange:
+            reason = f"{strange} of forward's values are not finite here: it has no derivative"
+            return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
+        shapes = [o.shape for o in outputs]
+        cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
+        typed = [
+            tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
+            for ct in cotangents.values
+        ]
+        answer = ask_vjp(vjp, typed, arrays, names, attrs)
+    except Broken as error:
+        return result([error.finding])
+
+    def function(*values: Array) -> tuple[Array, ...]:
+        return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
+
+    point = _promoted(Point(function, arrays), outputs)
+    lines = noise_lines(point)
+    findings = []
+    for i in point.differentiable:
+        got = answer.gradients[names[i]]
+        if isinstance(got, Finding):
+            findings.append(got)
+            continue
+        black_box = _BlackBox(point, i, names[i], cotangents, lines)
+        findings.append(black_box.judge(got, dtype))
+    return result(findings)
+
+
+def assert_vjp(
+    forward: Callable[..., Any],
+    vjp: Callable[..., Any],
+    *primals: Any,
+    seed: int = 0,
+    attrs: Mapping[str, Any] = NO_ATTRS,
+) -> None:
+    """Raise unless `check` passes; the arguments are those of `check`.
+
+    Raises:
+        AssertionError: the check did not pass; the text is the failure.
+        UsageError: as for `check`.
+    """
+    found = check(forward, vjp, *primals, seed=seed, attrs=attrs)
+    if not found.ok:
+        raise AssertionError(str(found))
+
+
+class _BlackBox:
+    """One primal of a function that no spec describes: no oracle, but kinks can be found."""
+
+    def __init__(
+        self, point: Point, index: int, name: str, cotangents: Cotangents, lines: Float
+    ) -> None:
+        self._cts = cotangents.flat
+        self._differences = Differences(point, index, self._cts, lines)
+        self._truth = Truth(
+            name=name,
+            shape=point.primals[index].shape,
+            cotangents=cotangents.names,
+            differences=self._differences,
+            settle=self._find_kinks,
+        )
+        self._notes: list[str] = []
+
+    def judge(self, got: Float, dtype: str) -> Finding:
+        finding = self._truth.judge(got, RULES[dtype])
+        reason = "; ".join(filter(None, (finding.reason, *self._notes)))
+        return replace(finding, reason=reason)
+
+    def _find_kinks(self, pending: NDArray[np.bool_]) -> list[Interval]:
+        """Look for a kink under every element that the differences leave open or failed."""
+        evaluator: Evaluator = self._differences.evaluator
+        u = float(np.finfo(evaluator.x.dtype).eps) / 2
+        which = np.zeros(pending.shape, dtype=bool)
+        low, high = np.zeros(pending.shape), np.zeros(pending.shape)
+        jumps, smooth = [], 0
+        for element in np.flatnonzero(pending.any(axis=0))[:EXAMINED]:
+            sides = kinks.examine(evaluator, int(element), self._cts, u)
+            if sides is None:
+                smooth += 1
+                if smooth == CONFIRMED:
+                    break
+            elif sides.jumps:
+                jumps.append(int(element))
+                self._differences.estimate.bar[:, element] = np.inf
+            else:
+                which[:, element] = True
+                low[:, element] = sides.low - KAPPA * sides.bar
+                high[:, element] = sides.high + KAPPA * sides.bar
+        kinked = [int(e) for e in np.flatnonzero(which.any(axis=0))]
+        if kinked:
+            self._notes.append(
+                f"forward has an undeclared kink at {self._where(kinked)}: "
+                "judged by the slopes on both sides"
+            )
+        if jumps:
+            self._notes.append(f"forward jumps at {self._where(jumps)}: no slope to judge by")
+        return [Interval(which, low, high)] if kinked else []
+
+    def _where(self, elements: list[int]) -> str:
+        index = np.unravel_index(elements[0], self._truth.shape)
+        shown = ", ".join(str(int(i)) for i in index)
+        value = self._differences.evaluator.x.reshape(-1)[elements[0]]
+        more = f" and {len(elements) - 1} more elements" if len(elements) > 1 else ""
+        return f"{self._truth.name}[{shown}] = {value:g}{more}"
+
+
+def _as_primal(value: Any, index: int) -> Array:
+    array = np.array(value)
+    if array.dtype.kind in "iub":
+        return array
+    if array.dtype.kind == "c":
+        raise UsageError(
+            f"primal {index} is {array.dtype}: complex primals are not supported yet; "
+            "check the real and the imaginary part as two float64 primals"
+        )
+    if array.dtype.kind != "f" or array.dtype.name not in RULES:
+        raise UsageError(
+            f"primal {index} is {array.dtype}: pass float64 or float32 (integers for indices)"
+        )
+    return array
+
+
+def _common_dtype(arrays: Sequence[Array]) -> str:
+    found = sorted({a.dtype.name for a in arrays if a.dtype.kind == "f"})
+    if not found:
+        raise UsageError("no floating primal: there is nothing to differentiate by")
+    if len(found) > 1:
+        raise UsageError("the primals mix float32 and float64: give them one dtype")
+    return found[0]
+
+
+def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Names of the primals, from forward's signature where it has one."""
+    try:
+        parameters = list(inspect.signature(forward).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional]
+    return tuple(names[:count]) if len(names) >= count else tuple(f"primal{i}" for i in range(count))
+
+
+def _promoted(point: Point, outputs: Sequence[Array]) -> Point:
+    """The same point in float64, where a float32 forward computes in its arguments' dtype."""
+    if all(p.dtype != np.float32 for p in point.primals):
+        return point
+    wide = tuple(p.astype(np.float64) if p.dtype.kind == "f" else p for p in point.primals)
+    try:
+        with np.errstate(all="ignore"):
+            values = point.forward(*(p.copy() for p in wide))
+    except Exception:  # noqa: BLE001  it insists on float32, and says so in its own way
+        return point
+    if any(v.dtype != np.float64 for v in values):
+        return point
+    a, b = flatten(outputs), flatten(values)
+    if a.shape != b.shape:
+        return point
+    size = float(np.max(np.abs(b), initial=0.0))
+    ok = bool(np.all(np.abs(a - b) <= AGREES * np.maximum(np.abs(b), size * AGREES)))
+    return replace(point, primals=wide) if ok else point

@@ -1,0 +1,227 @@
+"""An arithmetic that carries with every number the rounding it has collected.
+
+A spec's text that runs in it yields its result in float64 and, beside it, a first-order estimate
+of the rounding error of any sensible evaluation of that text, in units of u (running error
+analysis: Higham, Accuracy and Stability of Numerical Algorithms, §3.3). So the judgement knows
+what cancels inside (1 − y of a saturated softmax, x − mean at 1000, the tail of a tanh), in every
+dtype, without an implementation to learn it from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import ArrayLike, NDArray
+
+from gradcheck.arithmetic import FloatArithmetic
+
+Float = NDArray[np.float64]
+
+LIBRARY: Final = 4.0
+"""Units of u that a library's exp, tanh, … may be off."""
+
+
+class Rounded(NDArrayOperatorsMixin):
+    """Values and the rounding error that each has collected, in units of u (same shape)."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: ArrayLike, error: ArrayLike = 0.0) -> None:
+        """Pair `value` with `error`, which is broadcast to its shape."""
+        self.value = np.asarray(value, dtype=np.float64)
+        self.error = np.broadcast_to(np.asarray(error, dtype=np.float64), self.value.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the values."""
+        return self.value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.value.size
+
+    def __getitem__(self, key: Any) -> Rounded:
+        return Rounded(self.value[key], self.error[key])
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc is np.add and method == "at":
+            target, index, rows = inputs
+            value, error = target.value.copy(), target.error.copy()
+            np.add.at(value, index, _value(rows))
+            np.add.at(error, index, _error(rows) + np.abs(_value(rows)))
+            target.value, target.error = value, error
+            return None
+        if method != "__call__" or kwargs:
+            return NotImplemented
+        if ufunc in _COMPARISONS:
+            return ufunc(*map(_value, inputs))
+        rule = _RULES.get(ufunc)
+        return NotImplemented if rule is None else rule(*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in (np.shape, np.ndim):
+            return function(self.value)
+        if function is np.sum:
+            return _sum(*args, **kwargs)
+        if function in _STRUCTURAL:
+            value = function(*_map(_value, args), **kwargs)
+            return Rounded(value, function(*_map(_structure_error, args), **kwargs))
+        return NotImplemented
+
+
+def _value(x: Any) -> Any:
+    return x.value if isinstance(x, Rounded) else x
+
+
+def _error(x: Any) -> Any:
+    """Errors of a number: a Python float is rounded on entry, an integer is exact."""
+    if isinstance(x, Rounded):
+        return x.error
+    return np.abs(x) if isinstance(x, float) else np.zeros(np.shape(x))
+
+
+def _structure_error(x: Any) -> Any:
+    """What takes the place of a value where only positions matter: indices stay themselves."""
+    if isinstance(x, Rounded):
+        return x.error
+    return 0.0 if isinstance(x, float) else x
+
+
+def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
+    return [[pick(a) for a in arg] if isinstance(arg, (list, tuple)) else pick(arg) for arg in args]
+
+
+def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
+    value = np.sum(x.value, axis=axis, keepdims=keepdims)
+    count = x.value.size / max(np.size(value), 1)
+    carried = np.sum(x.error, axis=axis, keepdims=keepdims)
+    # Rounding of a sum grows like √n for the orders that implementations use.
+    own = 2 * math.sqrt(count) * np.sum(np.abs(x.value), axis=axis, keepdims=keepdims)
+    return Rounded(value, carried + own)
+
+
+def _add(a: Any, b: Any) -> Rounded:
+    value = _value(a) + _value(b)
+    return Rounded(value, _error(a) + _error(b) + np.abs(value))
+
+
+def _multiply(a: Any, b: Any) -> Rounded:
+    x, y = _value(a), _value(b)
+    value = np.multiply(x, y)
+    return Rounded(value, np.abs(y) * _error(a) + np.abs(x) * _error(b) + np.abs(value))
+
+
+def _divide(a: Any, b: Any) -> Rounded:
+    x, y = _value(a), _value(b)
+    value = np.divide(x, y)
+    carried = (_error(a) + np.abs(value) * _error(b)) / np.abs(y)
+    return Rounded(value, carried + np.abs(value))
+
+
+def _power(a: Any, b: Any) -> Rounded:
+    x, k = _value(a), _value(b)
+    value = np.power(x, k)
+    return Rounded(value, np.abs(k * np.power(x, k - 1)) * _error(a) + np.abs(k * value))
+
+
+def _matmul(a: Any, b: Any) -> Rounded:
+    x, y = _value(a), _value(b)
+    own = 2 * math.sqrt(np.shape(x)[-1]) * np.matmul(np.abs(x), np.abs(y))
+    carried = np.matmul(_error(a), np.abs(y)) + np.matmul(np.abs(x), _error(b))
+    return Rounded(np.matmul(x, y), carried + own)
+
+
+def _chosen(first: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Rounded]:
+    def rule(a: Any, b: Any) -> Rounded:
+        x, y = _value(a), _value(b)
+        take = first(x, y)
+        return Rounded(np.where(take, x, y), np.where(take, _error(a), _error(b)))
+
+    return rule
+
+
+def _smooth(
+    function: Callable[[Any], Any], slope: Callable[[Any, Any], Any]
+) -> Callable[[Any], Rounded]:
+    """A library function: its argument's error times |slope(x, f(x))|, plus its own."""
+
+    def rule(a: Any) -> Rounded:
+        x = _value(a)
+        value = function(x)
+        return Rounded(value, np.abs(slope(x, value)) * _error(a) + LIBRARY * np.abs(value))
+
+    return rule
+
+
+_COMPARISONS: Final = frozenset(
+    {np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal}
+)
+_STRUCTURAL: Final = frozenset(
+    {
+        np.broadcast_to, np.concatenate, np.expand_dims, np.max, np.moveaxis, np.reshape,
+        np.stack, np.swapaxes, np.take_along_axis, np.where,
+    }
+)  # fmt: skip
+_RULES: Final[dict[Any, Callable[..., Rounded]]] = {
+    np.add: _add,
+    np.subtract: lambda a, b: _add(a, -b),
+    np.multiply: _multiply,
+    np.divide: _divide,
+    np.power: _power,
+    np.matmul: _matmul,
+    np.negative: lambda a: Rounded(-a.value, a.error),
+    np.absolute: lambda a: Rounded(np.abs(a.value), a.error),
+    np.maximum: _chosen(np.greater_equal),
+    np.minimum: _chosen(np.less_equal),
+    np.exp: _smooth(np.exp, lambda _, y: y),
+    np.log: _smooth(np.log, lambda x, _: 1 / x),
+    np.sqrt: _smooth(np.sqrt, lambda _, y: 0.5 / y),
+    np.tanh: _smooth(np.tanh, lambda _, y: 1 - y * y),
+    np.sin: _smooth(np.sin, lambda x, _: np.cos(x)),
+    np.cos: _smooth(np.cos, lambda x, _: np.sin(x)),
+}
+
+
+class RoundingArithmetic(FloatArithmetic):
+    """float64 values that remember their rounding."""
+
+    def __init__(self) -> None:
+        """Set up the arithmetic."""
+        super().__init__("float64")
+        self.name = "rounding"
+        bell = 2 / math.sqrt(math.pi)  # the slope of erf, and of −erfc, is bell·exp(−x²)
+        self.erf = _smooth(self.erf, lambda x, _: bell * np.exp(-x * x))
+        self.erfc = _smooth(self.erfc, lambda x, _: bell * np.exp(-x * x))
+
+    def asarray(self, values: ArrayLike) -> Any:
+        return values if isinstance(values, Rounded) else Rounded(values)
+
+    def _like(self, x: Any) -> Any:
+        return x
+
+    def _wrap(self, x: Any) -> Any:
+        return x
+
+
+ROUNDING: Final = RoundingArithmetic()
+
+
+def allowance(result: Any) -> Float | None:
+    """The collected error of one result, in units of u; None for the gradient of an index.
+
+    What is not finite (an infinite slope at 0) allows nothing.
+    """
+    if result is None:
+        return None
+    error = result.error if isinstance(result, Rounded) else np.zeros(np.shape(result))
+    return np.where(np.isfinite(error), error, 0.0)

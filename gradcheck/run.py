@@ -1,0 +1,162 @@
+"""The only loop: every case, every implementation, every dtype; nothing already known is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+import gradcheck
+from gradcheck.binding import Binding
+from gradcheck.binding.load import load
+from gradcheck.errors import GradcheckError, LoadError
+from gradcheck.judge.finding import Finding
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.verdict import Verdict
+from gradcheck.record import Header, Record, Run
+from gradcheck.suite import Case, Suite
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
+
+    `suites` are the `--suite` references, repeated in repro lines.
+    """
+
+    suite: Suite
+    cases: Sequence[Case]
+    implementations: Sequence[str]
+    dtypes: Sequence[str]
+    seed: int
+    suites: Sequence[str] = ()
+
+
+def execute(plan: Plan, progress: Progress | None = None) -> Run:
+    """Judge everything in the plan.
+
+    An implementation that does not load is a trouble, not the end: the others are judged.
+    Interrupted (Ctrl-C), the run returns what it has, marked incomplete.
+
+    Raises:
+        UnknownNameError: a word names no implementation.
+        LoadError: none of the implementations can be loaded.
+    """
+    bindings, troubles = _load_all(plan)
+    results: list[Record] = []
+    complete = True
+    digest = hashlib.blake2b(digest_size=4)
+    try:
+        for done, case in enumerate(plan.cases):
+            if progress is not None:
+                progress(done, len(plan.cases), case.name)
+            results.extend(_judge(plan, case, bindings))
+            digest.update(f"{case.name}#{results[-1].hash}".encode() if results else b"")
+    except KeyboardInterrupt:
+        complete = False
+    header = Header(
+        version=gradcheck.__version__,
+        suite=plan.suite.name,
+        suite_version=plan.suite.version,
+        cases=digest.hexdigest(),
+        implementations=tuple(plan.implementations),
+        dtypes=tuple(plan.dtypes),
+        seed=plan.seed,
+        numpy=np.__version__,
+    )
+    ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
+    return Run(
+        header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles)
+    )
+
+
+def judge(plan: Plan, case: Case, binding: Binding) -> list[Record]:
+    """The records of one case and one implementation, for callers with a loop of their own."""
+    return list(_judge(plan, case, [binding]))
+
+
+def _load_all(plan: Plan) -> tuple[list[Binding], list[str]]:
+    bindings: list[Binding] = []
+    troubles: list[str] = []
+    first: LoadError | None = None
+    for word in plan.implementations:
+        try:
+            bindings.append(load(word, plan.suite))
+        except LoadError as error:
+            troubles.append(str(error))
+            first = first or error
+    if first is not None and not bindings:
+        raise first
+    return bindings, troubles
+
+
+def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Record]:
+    fingerprint = ""
+    try:
+        fingerprint = case.fingerprint
+        truth: CaseTruth | None = CaseTruth(case)
+        trouble = ""
+    except Exception as error:  # noqa: BLE001  a case at fault is a verdict; the run goes on
+        truth, trouble = None, _describe(error)
+    for binding in bindings:
+        for dtype in plan.dtypes:
+            for finding in _findings(truth, trouble, binding, dtype):
+                yield _record(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def _findings(
+    truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str
+) -> list[Finding]:
+    if truth is not None:
+        try:
+            return judge_case(truth, binding, dtype)
+        except Exception as error:  # noqa: BLE001  as above
+            trouble = _describe(error)
+    return [Finding(name="vjp", verdict=Verdict.INVALID, reason=trouble)]
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, GradcheckError):
+        return str(error)
+    return f"the case itself raised {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _record(
+    plan: Plan, case: Case, fingerprint: str, implementation: str, dtype: str, finding: Finding
+) -> Record:
+    words = ["gradcheck", "run"]
+    for reference in plan.suites:
+        words += ["--suite", reference]
+    words += ["--op", case.spec.name, "--dialect", case.dialect.name]
+    words += ["--sample", case.sample.name, "--dtype", dtype]
+    if implementation != "reference":
+        words += ["--impl", implementation]
+    if plan.seed:
+        words += ["--seed", str(plan.seed)]
+    return Record(
+        name=f"{case.name}/{dtype}",
+        hash=fingerprint,
+        implementation=implementation,
+        op=case.spec.name,
+        dialect=case.dialect.name,
+        sample=case.sample.name,
+        dtype=dtype,
+        output=finding.name,
+        verdict=finding.verdict,
+        seed=plan.seed,
+        repro=shlex.join(words),
+        hunts=case.sample.hunts,
+        reason=finding.reason,
+        compared=finding.compared,
+        failed=finding.failed,
+        unresolved=finding.unresolved,
+        kinked=finding.kinked,
+        smallest_visible_error=finding.smallest_visible_error,
+        oracle=finding.oracle,
+        worst=finding.worst,
+    )
