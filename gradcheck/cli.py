@@ -136,7 +136,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from gradcheck import report
 
     targets = [report.format_of(text) for text in arguments.outputs]
-    report.check_format(arguments.format)
+    if arguments.format not in report.FORMATS:
+        raise UnknownNameError("format", arguments.format, report.FORMATS)
     dtypes = _dtypes(arguments.dtype)
     for path, _ in targets:
         _check_writable(path)

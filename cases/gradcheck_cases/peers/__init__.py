@@ -1,0 +1,1 @@
+"""The same operators in other people's code, by framework."""
