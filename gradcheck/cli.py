@@ -269,7 +269,9 @@ def _list(arguments: argparse.Namespace) -> int:
 
     suite = load_suite(arguments.suite)
     cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
-    print(catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases))
+    print(
+        catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases)
+    )
     return OK if cases else NOTHING
 
 

@@ -47,11 +47,11 @@ class Draw:
 
     def signed(self, *shape: int) -> Float64:
         """Sign × magnitude in [1/2, 3/2]: dense, and no element can hide another's error."""
-        return self.signs(*shape) * self.uniform(0.5, 1.5, *shape)
+        return np.asarray(self.signs(*shape) * self.uniform(0.5, 1.5, *shape))
 
     def signs(self, *shape: int) -> Float64:
         """±1."""
-        return self._rng.integers(0, 2, shape) * 2.0 - 1.0
+        return np.asarray(self._rng.integers(0, 2, shape) * 2.0 - 1.0, dtype=np.float64)
 
     def powers(self, *shape: int) -> Float64:
         """Signed powers of two from 2^-6 to 2^6: magnitudes that differ by four decades."""

@@ -18,10 +18,10 @@ from gradcheck.difference.oracle import as_tuple
 from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
-from gradcheck.judge.compare import KAPPA, RULES
+from gradcheck.judge.compare import KAPPA, RULES, Interval
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.finding import Finding
-from gradcheck.judge.gradient import Interval, Truth
+from gradcheck.judge.gradient import Truth
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.verdict import Verdict, worst
 
@@ -104,7 +104,9 @@ def check(
         strange = sum(int((~np.isfinite(o)).sum()) for o in outputs)
         if strange:
             reason = f"{strange} of forward's values are not finite here: it has no derivative"
-            return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
+            return result(
+                [Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)]
+            )
         shapes = [o.shape for o in outputs]
         cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
         typed = [
@@ -242,7 +244,11 @@ def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
         parameters = []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in parameters if p.kind in positional]
-    return tuple(names[:count]) if len(names) >= count else tuple(f"primal{i}" for i in range(count))
+    return (
+        tuple(names[:count])
+        if len(names) >= count
+        else tuple(f"primal{i}" for i in range(count))
+    )
 
 
 def _promoted(point: Point, outputs: Sequence[Array]) -> Point:

@@ -121,7 +121,9 @@ class Suite:
         """Register `operators`."""
         self.name = name
         self.version = version
-        self.peers: dict[str, tuple[str, ...]] = {word: (reference,) for word, reference in peers.items()}
+        self.peers: dict[str, tuple[str, ...]] = {
+            word: (reference,) for word, reference in peers.items()
+        }
         self.operators: dict[str, OpSpec] = {}
         self.home: dict[str, str] = {}  # operator → the suite that seeds its samples
         for spec in operators:

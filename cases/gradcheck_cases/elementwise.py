@@ -1,7 +1,7 @@
 """Element-wise operators: residual sum, activations, gated units. Axes: t rows, d features.
 
-Slopes are written so that they keep their relative accuracy where they are tiny: 1 − y·y and
-1 + tanh(a) lose every digit in a tail, σ(z)·σ(−z) and σ(2a) lose none.
+Slopes stand as the known systems write them: the engine reads off this text what rounding may
+cost, so what 1 − y² and 1 + tanh(a) lose in a tail, a right implementation may lose there too.
 """
 
 from __future__ import annotations
@@ -393,7 +393,8 @@ clamp = OpSpec(
 
 
 def _tanh_slope(xp: Any, x: Any) -> Any:
-    return 4 * xp.sigmoid(2 * x) * xp.sigmoid(-2 * x)  # 1 − tanh², without its cancellation
+    y = xp.tanh(x)
+    return 1 - y * y
 
 
 def tanh_forward(xp, x):
@@ -410,7 +411,7 @@ tanh = OpSpec(
     forward=tanh_forward,
     vjp=tanh_vjp,
     formula=r"y = \tanh x",
-    source="ggml PR 921: g (1 - y^2), here without the cancellation",
+    source="ggml PR 921: g (1 - y^2)",
     samples=(
         Sample(
             name="typical",
@@ -444,7 +445,8 @@ def sigmoid_forward(xp, x):
 
 
 def sigmoid_vjp(xp, ct, x):
-    return ct * xp.sigmoid(x) * xp.sigmoid(-x)
+    y = xp.sigmoid(x)
+    return ct * y * (1 - y)
 
 
 sigmoid = OpSpec(
@@ -453,7 +455,7 @@ sigmoid = OpSpec(
     forward=sigmoid_forward,
     vjp=sigmoid_vjp,
     formula=r"y = \sigma(x) = \frac{1}{1 + e^{-x}}",
-    source="ggml PR 921: g y (1 - y), here without the cancellation",
+    source="ggml PR 921: g y (1 - y)",
     samples=(
         Sample(
             name="typical",
@@ -480,34 +482,33 @@ sigmoid = OpSpec(
 )
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
-# Each form is x times a gate p(x) in (0, 1): the normal distribution function, or a sigmoid of
-# z(x) in its place, because (1 + tanh a)/2 = σ(2a).
 
 ROOT = "0.797884560804236"  # gemma.cpp writes √(2/π) so: 1.4e-12 too large
 
 
-def _gelu_exponent(xp: Any, x: Any, form: str, root: str) -> tuple[Any, Any]:
-    """Returns z and its slope, for the forms whose gate is σ(z)."""
+def _share(xp: Any, x: Any, form: str, root: str) -> tuple[Any, Any]:
+    """The share of x that passes, from 0 far left to 1 far right, and its slope."""
+    if form == "erf":
+        density = xp.exp(-x * x / 2) / xp.sqrt_of(2 * xp.pi)
+        return (1 + xp.erf(x / xp.sqrt_of(2))) / 2, density
     if form == "quick":
-        return xp.const("1.702") * x, xp.const("1.702")
-    k = 2 * (xp.const(root) if root else xp.sqrt_of(2 / xp.pi))
+        k = xp.const("1.702")
+        p = xp.sigmoid(k * x)
+        return p, k * p * (1 - p)
+    k = xp.const(root) if root else xp.sqrt_of(2 / xp.pi)
     cube = xp.const("0.044715")
-    return k * (x + cube * x * x * x), k * (1 + 3 * cube * x * x)
+    y = xp.tanh(k * (x + cube * x * x * x))
+    return (1 + y) / 2, k * (1 + 3 * cube * x * x) * (1 - y * y) / 2
 
 
 def _gelu(xp: Any, x: Any, form: str, root: str) -> Any:
-    if form == "erf":
-        return x * xp.erfc(-x / xp.sqrt_of(2)) / 2
-    z, _ = _gelu_exponent(xp, x, form, root)
-    return x * xp.sigmoid(z)
+    p, _ = _share(xp, x, form, root)
+    return x * p
 
 
 def _gelu_slope(xp: Any, x: Any, form: str, root: str) -> Any:
-    if form == "erf":
-        density = xp.exp(-x * x / 2) / xp.sqrt_of(2 * xp.pi)
-        return xp.erfc(-x / xp.sqrt_of(2)) / 2 + x * density
-    z, dz = _gelu_exponent(xp, x, form, root)
-    return xp.sigmoid(z) * (1 + x * dz * xp.sigmoid(-z))
+    p, dp = _share(xp, x, form, root)
+    return p + x * dp
 
 
 def gelu_forward(xp, x, *, form="tanh", root=""):
@@ -574,7 +575,8 @@ gelu = OpSpec(
 
 
 def _silu_slope(xp: Any, x: Any) -> Any:
-    return xp.sigmoid(x) * (1 + x * xp.sigmoid(-x))
+    p = xp.sigmoid(x)
+    return p * (1 + x * (1 - p))
 
 
 def silu_forward(xp, x):

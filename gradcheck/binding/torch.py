@@ -73,4 +73,8 @@ class Torch:
 
 def _numpy(gradient: Any, leaf: Any) -> Any:
     """A gradient as an array; autograd's None says that the leaf is unused: exactly zero."""
-    return np.zeros(tuple(leaf.shape), leaf.detach().numpy().dtype) if gradient is None else gradient.numpy()
+    return (
+        np.zeros(tuple(leaf.shape), leaf.detach().numpy().dtype)
+        if gradient is None
+        else gradient.numpy()
+    )

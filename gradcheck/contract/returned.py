@@ -48,7 +48,8 @@ def gradients(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
         return (returned,)
     what = "None" if returned is None else f"one {type(returned).__name__}"
     raise broken(
-        "vjp", f"vjp returned {what} for {len(names)} primals ({', '.join(names)}); return a tuple"
+        "vjp",
+        f"vjp returned {what} for {len(names)} primals ({', '.join(names)}); return a tuple",
     )
 
 
@@ -59,7 +60,9 @@ def fault(gradient: Any, primal: Array, name: str) -> Finding | None:
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     array = as_array(gradient)
     if array is None:
-        reason = f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
+        reason = (
+            f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
+        )
     elif array.shape != primal.shape:
         reason = f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}"
     elif array.dtype != primal.dtype:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]
-CHUNK_BYTES: Final = 512 * 1024  # measured: within 12% of the best chunk on every operator tried
+CHUNK_BYTES: Final = (
+    512 * 1024
+)  # measured: within 12% of the best chunk on every operator tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,47 @@ class Evaluator:
         except (ArithmeticError, ValueError, AssertionError):
             return None
         return outputs if tuple(np.shape(o) for o in outputs) == self.shapes else None
+
+
+def along(point: Point, moved: Sequence[tuple[Array, ...]]) -> NDArray[np.float64] | None:
+    """Values [k, m] where all primals move at once; None where forward refuses a point.
+
+    Stacked if the first and the last copy come out bit by bit as they do alone.
+    """
+    ends = [_single(point, moved[k]) for k in (0, -1)]
+    if ends[0] is None or ends[1] is None or ends[0].shape != ends[1].shape:
+        return None
+    stacked = _together(point, moved)
+    if stacked is not None and stacked.shape == (len(moved), ends[0].size):
+        if np.array_equal(stacked[[0, -1]], np.stack([ends[0], ends[1]]), equal_nan=True):
+            return stacked
+    rows = [_single(point, primals) for primals in moved]
+    known = [row for row in rows if row is not None and row.shape == ends[0].shape]
+    return np.stack(known) if len(known) == len(rows) else None
+
+
+def _single(point: Point, primals: Sequence[Array]) -> NDArray[np.float64] | None:
+    try:
+        with np.errstate(all="ignore"):
+            return flatten(point.forward(*(p.copy() for p in primals)))
+    except (ArithmeticError, ValueError, AssertionError):
+        return None
+
+
+def _together(point: Point, moved: Sequence[tuple[Array, ...]]) -> NDArray[np.float64] | None:
+    ranks = point.core_ranks or tuple(p.ndim for p in point.primals)
+    loops = [p.ndim - core for p, core in zip(point.primals, ranks, strict=True)]
+    stacked = []
+    for i, p in enumerate(point.primals):
+        copies = np.stack([primals[i] for primals in moved])
+        pad = (1,) * (max(loops) - loops[i])
+        stacked.append(copies.reshape((len(moved), *pad, *p.shape)))
+    try:
+        with np.errstate(all="ignore"):
+            outputs = point.forward(*stacked)
+        return np.concatenate([np.reshape(o, (len(moved), -1)) for o in outputs], axis=1)
+    except Exception:  # noqa: BLE001  a layout that the function refuses is no layout
+        return None
 
 
 Layout = Callable[[Point, int, Array], list[Array]]

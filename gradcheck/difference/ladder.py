@@ -59,31 +59,31 @@ def central(
         `cts` [q, m], `colours` [c], `h` [s]; both results [s, q, c, blocks], in units of
         the gradient. Elements whose step vanishes in rounding are NaN.
     """
-    shape = (h.size, len(cts), colours.size, structure.blocks)
-    slopes, scales = np.empty(shape), np.empty(shape)
-    x = evaluator.x.reshape(-1)
     cells = structure.grid[colours]  # [c, blocks]
-    for s, step in enumerate(h):
-        above = (x + step).astype(x.dtype)
-        below = (x - step).astype(x.dtype)
-        realised = (above.astype(np.float64) - below.astype(np.float64))[cells]
+    x = evaluator.x.reshape(-1)
+    above, below = ((x + sign * h[:, None]).astype(x.dtype) for sign in (1, -1))  # [s, n]
+    realised = above.astype(np.float64) - below.astype(np.float64)
+    gaps = np.where(realised > 0, realised, np.nan)[:, cells].reshape(-1, structure.blocks)
 
-        def fill(rows: slice, copies: Array, above: Array = above, below: Array = below) -> None:
-            # Copies come in pairs: 2c is colour c perturbed upwards, 2c + 1 downwards.
-            flat = copies.reshape(len(copies), -1)
-            for k, row in enumerate(range(rows.start, rows.stop)):
-                cell = cells[row // 2]
-                flat[k, cell] = (below if row % 2 else above)[cell]
+    def fill(rows: slice, copies: Array) -> None:
+        # Copies come in pairs: step s and colour c upwards, then downwards.
+        flat = copies.reshape(len(copies), -1)
+        for k, row in enumerate(range(rows.start, rows.stop)):
+            s, c = divmod(row // 2, colours.size)
+            flat[k, cells[c]] = (below if row % 2 else above)[s, cells[c]]
 
-        for both, values in evaluator.sweep(2 * colours.size, fill, group=2):
-            rows = slice(both.start // 2, both.stop // 2)
-            moved = _difference(values[0::2], values[1::2])
-            weighted = cts[:, None, :] * moved  # [q, rows, m]
-            with np.errstate(all="ignore"):
-                gap = np.where(realised[rows] > 0, realised[rows], np.nan)
-                slopes[s, :, rows] = structure.by_block(weighted) / gap
-                scales[s, :, rows] = structure.by_block(np.abs(weighted)) / gap
-    return slopes, scales
+    slopes = np.empty((len(cts), h.size * colours.size, structure.blocks))
+    scales = np.empty_like(slopes)
+    for both, values in evaluator.sweep(2 * h.size * colours.size, fill, group=2):
+        rows = slice(both.start // 2, both.stop // 2)
+        with np.errstate(
+            all="ignore"
+        ):  # steps beyond the domain, and beyond the largest number
+            weighted = cts[:, None, :] * _difference(values[0::2], values[1::2])  # [q, rows, m]
+            slopes[:, rows] = structure.by_block(weighted) / gaps[rows]
+            scales[:, rows] = structure.by_block(np.abs(weighted)) / gaps[rows]
+    shape = (len(cts), h.size, colours.size, structure.blocks)
+    return np.moveaxis(slopes.reshape(shape), 1, 0), np.moveaxis(scales.reshape(shape), 1, 0)
 
 
 def _difference(above: Float, below: Float) -> Float:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.evaluate import Array, Point, flatten
+from gradcheck.difference.evaluate import Array, Point, along
 from gradcheck.difference.structure import Structure
 
 LINE: Final = np.array([-64, -53, -41, -29, -17, -6, 6, 17, 29, 41, 53, 64], dtype=np.float64)
@@ -26,23 +26,18 @@ of a tanh-form gelu) is wrong by the same amount at neighbouring points, which n
 
 def lines(point: Point, rng: np.random.Generator) -> NDArray[np.float64]:
     """Values [2, 12, m] of forward on lines that move every floating primal at once."""
-    values: list[NDArray[np.float64] | None] = []
+    copies = []
     for spacing in SPACINGS:
         directions = [_direction(p, spacing, rng) for p in point.primals]
-        for position in LINE:
-            moved = [
-                p if d is None else (p + position * d).astype(p.dtype)
-                for p, d in zip(point.primals, directions, strict=True)
-            ]
-            try:
-                with np.errstate(all="ignore"):
-                    values.append(flatten(point.forward(*moved)))
-            except (ArithmeticError, ValueError, AssertionError):
-                values.append(None)  # outside the domain
-    known = [v for v in values if v is not None]
-    if len(known) < len(values) or len({v.shape for v in known}) != 1:
+        pairs = list(zip(point.primals, directions, strict=True))
+        copies += [
+            tuple(p if d is None else (p + position * d).astype(p.dtype) for p, d in pairs)
+            for position in LINE
+        ]
+    values = along(point, copies)
+    if values is None:  # outside the domain
         return np.full((len(SPACINGS), LINE.size, 0), np.nan)
-    return np.stack(known).reshape(len(SPACINGS), LINE.size, -1)
+    return values.reshape(len(SPACINGS), LINE.size, -1)
 
 
 def _direction(x: Array, spacing: float, rng: np.random.Generator) -> Array | None:
@@ -72,7 +67,9 @@ def measured(
     return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0).max(axis=1))
 
 
-def modelled(values: NDArray[np.float64], cts: NDArray[np.float64], u: float) -> NDArray[np.float64]:
+def modelled(
+    values: NDArray[np.float64], cts: NDArray[np.float64], u: float
+) -> NDArray[np.float64]:
     """(u·|ct·f|)² per output, `[q, m]`: sum over outputs and take the root."""
     with np.errstate(invalid="ignore"):
         return np.asarray((u * cts * values) ** 2)

@@ -74,7 +74,9 @@ class Oracle:
         exact = []
         for ct in self.cts:
             bare = ct[0] if len(ct) == 1 else ct
-            exact.append(as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs)))
+            exact.append(
+                as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs))
+            )
         if not self._certified(exact):
             return None
         out: list[Float | None] = [None] * len(self.primals)
@@ -108,7 +110,9 @@ class Oracle:
                 if np.shape(gradients[i]) != self.primals[i].shape:
                     return False
                 products.extend((gradients[i] * self.xp.asarray(direction)).reshape(-1))
-            allowed = self.xp.const(AGREEMENT) * sum(map(abs, products)) + self.xp.const(FLOOR) * size
+            allowed = (
+                self.xp.const(AGREEMENT) * sum(map(abs, products)) + self.xp.const(FLOOR) * size
+            )
             ok = abs(sum(products) - slope) <= allowed
             if not ok:
                 return False

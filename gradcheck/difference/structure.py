@@ -77,21 +77,22 @@ def _owner_along(
     probes: list[Array] = [(x + nudge * away).astype(x.dtype) for nudge in NUDGES]
     probes.append(np.full_like(x, np.nan))  # NaN reaches what a saturated value hides
     owner = np.full(base.size, -1, dtype=np.int64)
-    for probe in probes:
 
-        def fill(rows: slice, copies: Array, probe: Array = probe) -> None:
-            for k, position in enumerate(range(rows.start, rows.stop)):
-                at = (slice(None),) * axis + (position,)
-                copies[k][at] = probe[at]
+    def fill(rows: slice, copies: Array) -> None:
+        for k, row in enumerate(range(rows.start, rows.stop)):
+            position, probe = divmod(row, len(probes))
+            at = (slice(None),) * axis + (position,)
+            copies[k][at] = probes[probe][at]
 
-        for rows, values in evaluator.sweep(x.shape[axis], fill):
-            # A probe that forward refuses comes back as NaN: it counts as moving everything,
-            # which costs colours but never attributes an output to the wrong element.
-            moved = (values != base) & ~(np.isnan(values) & np.isnan(base))
-            for k, position in enumerate(range(rows.start, rows.stop)):
-                if np.any(moved[k] & (owner >= 0) & (owner != position)):
-                    return None
-                owner[moved[k]] = position
+    for rows, values in evaluator.sweep(x.shape[axis] * len(probes), fill):
+        # A probe that forward refuses comes back as NaN: it counts as moving everything,
+        # which costs colours but never attributes an output to the wrong element.
+        moved = (values != base) & ~(np.isnan(values) & np.isnan(base))
+        for k, row in enumerate(range(rows.start, rows.stop)):
+            position = row // len(probes)
+            if np.any(moved[k] & (owner >= 0) & (owner != position)):
+                return None
+            owner[moved[k]] = position
     return owner
 
 

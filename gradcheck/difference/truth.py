@@ -139,7 +139,9 @@ class Differences:
             moves[blind] = finite
             terms[rows] = shape.by_block(moves.astype(np.int64))
             total = shape.by_block(moves[None] * np.where(finite, squares, 0.0)[:, None, :])
-            out[:, rows] = np.maximum(np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0))
+            out[:, rows] = np.maximum(
+                np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
+            )
         return out, terms
 
     def _to_elements(self, values: NDArray[Any]) -> NDArray[Any]:

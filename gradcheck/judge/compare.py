@@ -13,6 +13,7 @@ the units of the gradient and still allows the cancellation of a sum.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -57,82 +58,48 @@ RULES: Final = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Elements `which` [q, n] that sit on a kink, and the values that are allowed there."""
+
+    which: Mask
+    low: Float
+    high: Float
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """A gradient against the truth: arrays [q, n], in units of the gradient."""
+    """A gradient against the truth as it is known now: arrays [q, n], in units of the gradient.
+
+    `want` is the true derivative (on a kink the nearest value that is allowed), `uncertainty` is
+    U, `error` is |a − d| (NaN where a is NaN), `bound` is B. `certified`, `failed` and `open`
+    partition the elements.
+    """
 
     got: Float
     estimate: Estimate
     rules: Rules
-    extra: Float
-    kink_low: Float
-    kink_high: Float
     kinked: Mask
-
-    @classmethod
-    def of(cls, got: Float, estimate: Estimate, rules: Rules) -> Comparison:
-        """Compare `got` [q, n] with the truth; no kinks and no extra allowance yet."""
-        none = np.zeros_like(got)
-        return cls(got, estimate, rules, none, none.copy(), none.copy(), none.astype(bool))
-
-    def on_kink(self, which: Mask, low: Float, high: Float) -> None:
-        """Judge the elements `which` [q, n] by the interval [low, high] instead of by d."""
-        self.kinked = self.kinked | which
-        self.kink_low = np.where(which, low, self.kink_low)
-        self.kink_high = np.where(which, high, self.kink_high)
-
-    @property
-    def want(self) -> Float:
-        """The true derivative; on a kink the nearest value that is allowed."""
-        with np.errstate(invalid="ignore"):
-            nearest = np.clip(self.got, self.kink_low, self.kink_high)
-        return np.where(self.kinked, nearest, self.estimate.value)
-
-    @property
-    def uncertainty(self) -> Float:
-        """U: twice the error bar; 0 on a kink, whose interval is given."""
-        return np.where(self.kinked, 0.0, KAPPA * self.estimate.bar)
-
-    @property
-    def error(self) -> Float:
-        """|a − d|; NaN where the gradient judged is NaN."""
-        with np.errstate(invalid="ignore"):
-            return np.abs(self.got - self.want)
-
-    @property
-    def bound(self) -> Float:
-        """B."""
-        estimate, rules = self.estimate, self.rules
-        with np.errstate(invalid="ignore"):
-            size = np.maximum(np.abs(self.got), np.abs(self.want))
-            size = np.where(np.isfinite(self.got), size, np.abs(self.want))
-            scale = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
-        rounding = ROUNDINGS * rules.u * np.sqrt(np.maximum(estimate.terms, 1)) * scale
-        return np.asarray(rules.rtol * size + rounding + rules.underflow + self.extra)
-
-    @property
-    def certified(self) -> Mask:
-        """Within the bound, error bar included, and the bound is sharp enough to mean it."""
-        scale = self._largest_scale()
-        sharp = self.bound <= np.maximum(self.rules.blunt * scale, self.rules.underflow)
-        with np.errstate(invalid="ignore"):
-            ok = self.error + self.uncertainty <= self.bound
-        return np.asarray(ok & (sharp | self.kinked | (self.error == 0)))
-
-    @property
-    def failed(self) -> Mask:
-        """No explanation left: outside the bound by more than the error bar, or not finite."""
-        with np.errstate(invalid="ignore"):
-            explained = self.error <= self.bound + self.uncertainty
-        unknown = ~np.isfinite(self.estimate.value) & ~self.kinked
-        return np.asarray(~(explained | unknown) | ~np.isfinite(self.got))
+    want: Float
+    uncertainty: Float
+    error: Float
+    bound: Float
+    certified: Mask
+    failed: Mask
 
     @property
     def open(self) -> Mask:
         """Neither certified nor failed."""
-        return np.asarray(~self.certified & ~self.failed)
+        return ~(self.certified | self.failed)
 
-    def finding(self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]) -> Finding:
+    @property
+    def pending(self) -> Mask:
+        """Elements that a better truth, or a better bound, could still decide."""
+        return ~self.certified & np.isfinite(self.got) & ~self.kinked
+
+    def finding(
+        self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]
+    ) -> Finding:
         """The verdict on the whole tensor of `shape`, for the cotangents named."""
         failed, unresolved = self.failed, self.open
         verdict, reason = self._verdict(failed, unresolved)
@@ -158,7 +125,7 @@ class Comparison:
             if strange:
                 return Verdict.FAIL, f"{strange} of {of} elements are not finite"
             return Verdict.FAIL, f"{count} of {of} elements are outside their bound"
-        limit = self.rules.negligible * self._largest_scale()
+        limit = self.rules.negligible * largest_scale(self.estimate)
         with np.errstate(invalid="ignore"):
             blind = unresolved & ~(self.uncertainty <= np.broadcast_to(limit, self.got.shape))
         if blind.any():
@@ -167,12 +134,6 @@ class Comparison:
                 "their error bars are wider than their bounds"
             )
         return Verdict.PASS, ""
-
-    def _largest_scale(self) -> Float:
-        """The tensor's largest Σ|ct·J| per cotangent, [q, 1]."""
-        scale = self.estimate.scale
-        finite = np.where(np.isfinite(scale), scale, 0.0)
-        return np.asarray(np.max(finite, axis=1, initial=0.0, keepdims=True))
 
     def _smallest_visible(self, unresolved: Mask) -> float | None:
         """The largest (B + U) / S among resolved elements that are not zero."""
@@ -217,3 +178,58 @@ class Comparison:
             ulp=error / place if want != 0 and np.isfinite(place) else None,
             cotangent=cotangents[row],
         )
+
+
+def compare(
+    got: Float,
+    estimate: Estimate,
+    rules: Rules,
+    *,
+    kinks: Sequence[Interval] = (),
+    extra: Float | None = None,
+) -> Comparison:
+    """Compare `got` [q, n] with the truth; `extra` [q, n] widens the bound."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        kinked, want = _allowed(got, estimate, kinks)
+        uncertainty = np.where(kinked, 0.0, KAPPA * estimate.bar)
+        error = np.abs(got - want)
+        size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
+        scale = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
+        rounding = ROUNDINGS * rules.u * np.sqrt(np.maximum(estimate.terms, 1)) * scale
+        bound = rules.rtol * size + rounding + rules.underflow
+        if extra is not None:
+            bound = bound + extra
+        blunt = np.maximum(rules.blunt * largest_scale(estimate), rules.underflow)
+        sharp = (bound <= blunt) | kinked | (error == 0)
+        certified = sharp & (error + uncertainty <= bound)
+        # Never `error > bound`: a NaN would pass.
+        explained = error <= bound + uncertainty
+        unknown = ~np.isfinite(estimate.value) & ~kinked
+        failed = ~(explained | unknown) | ~np.isfinite(got)
+    return Comparison(
+        got,
+        estimate,
+        rules,
+        kinked,
+        want,
+        uncertainty,
+        error,
+        bound,
+        certified & ~failed,
+        failed,
+    )
+
+
+def largest_scale(estimate: Estimate) -> Float:
+    """The tensor's largest Σ|ct·J| per cotangent, [q, 1]."""
+    finite = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
+    return np.asarray(np.max(finite, axis=1, initial=0.0, keepdims=True))
+
+
+def _allowed(got: Float, estimate: Estimate, kinks: Sequence[Interval]) -> tuple[Mask, Float]:
+    """Which elements sit on a kink, and what each element should be."""
+    kinked, want = np.zeros(got.shape, dtype=bool), estimate.value
+    for kink in kinks:
+        kinked = kinked | kink.which
+        want = np.where(kink.which, np.clip(got, kink.low, kink.high), want)
+    return kinked, want

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.truth import Differences
-from gradcheck.judge.compare import Comparison, Rules
+from gradcheck.judge.compare import Comparison, Interval, Rules, compare
 from gradcheck.judge.finding import Finding
 
 Float = NDArray[np.float64]
@@ -18,15 +18,6 @@ Mask = NDArray[np.bool_]
 
 BATCH: Final = 256
 """Elements that the ladder takes at once: one confirmed failure is enough to fail a tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Elements `which` [q, n] that sit on a kink, and the values that are allowed there."""
-
-    which: Mask
-    low: Float
-    high: Float
 
 
 @dataclass(slots=True)
@@ -47,38 +38,30 @@ class Truth:
 
     def judge(self, got: Float, rules: Rules) -> Finding:
         """The verdict on `got` [q, n]."""
-        found = Comparison.of(got, self.differences.estimate, rules)
-        if self.declared is not None:
-            found.on_kink(self.declared.which, self.declared.low, self.declared.high)
-        self._refine(found)
-        pending = self._pending(found)
-        if pending.any():
-            for interval in self.settle(pending):
-                found.on_kink(interval.which, interval.low, interval.high)
-        if self._pending(found).any():
+        kinks = [] if self.declared is None else [self.declared]
+        found = self._refined(got, rules, kinks)
+        if found.pending.any():
+            kinks = [*kinks, *self.settle(found.pending)]
+            found = compare(got, self.differences.estimate, rules, kinks=kinks)
+        if found.pending.any():
             extra = self.allowance(rules)
-            if extra is not None:
-                found.extra = extra
+            found = compare(got, self.differences.estimate, rules, kinks=kinks, extra=extra)
         return found.finding(self.name, self.shape, self.cotangents)
 
-    def _refine(self, found: Comparison) -> None:
+    def _refined(self, got: Float, rules: Rules, kinks: list[Interval]) -> Comparison:
         """The ladder: for every open element, and for failing ones until one is confirmed."""
-        tried = np.zeros(found.got.shape[1], dtype=bool)
+        tried = np.zeros(got.shape[1], dtype=bool)
         while True:
-            failed: Mask = np.asarray((found.failed & np.isfinite(found.got)).any(axis=0))
-            if (failed & tried).any():
-                failed[:] = False
-            todo = (found.open.any(axis=0) | failed) & ~tried
+            found = compare(got, self.differences.estimate, rules, kinks=kinks)
+            failed = np.any(found.failed & np.isfinite(got), axis=0)
+            confirmed = np.any(failed & tried)
+            todo = np.any(found.open, axis=0) | (failed & ~confirmed)
+            todo &= ~tried
             if not todo.any():
-                return
+                return found
             worst = np.flatnonzero(todo)[:BATCH]
             self.differences.refine(worst)
             tried[worst] = True
-
-    @staticmethod
-    def _pending(found: Comparison) -> Mask:
-        """Elements that a better truth could still decide."""
-        return (found.open | found.failed) & np.isfinite(found.got) & ~found.kinked
 
 
 def kink_interval(

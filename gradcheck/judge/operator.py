@@ -17,10 +17,10 @@ from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle, as_tuple
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.judge.compare import RULES, Comparison, Rules
+from gradcheck.judge.compare import RULES, Interval, Rules, compare
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.finding import Finding
-from gradcheck.judge.gradient import Interval, Truth, kink_interval, merge
+from gradcheck.judge.gradient import Truth, kink_interval, merge
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.verdict import Verdict
 from gradcheck.rounding import ROUNDING, allowance
@@ -79,19 +79,22 @@ class CaseTruth:
         shapes = [np.shape(o) for o in outputs]
         wanted = [o.shape for o in self.outputs]
         if shapes != wanted or any(o.dtype != dtype for o in outputs):
-            got = ", ".join(f"{o.dtype}{o.shape}" for o in outputs)
-            reason = f"forward returned {got}, the operator gives {dtype} of shape {wanted}"
+            forms = ", ".join(f"{o.dtype}{o.shape}" for o in outputs)
+            reason = f"forward returned {forms}, the operator gives {dtype} of shape {wanted}"
             return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
         value, rules = flatten(self.outputs)[None], RULES[dtype]
         estimate = Estimate(
             value=value,
-            bar=np.zeros_like(value),  # its rounding is part of the allowance below
+            bar=np.zeros_like(value),  # its own rounding is part of the allowance below
             scale=np.abs(value),
             terms=np.ones(value.shape[1], dtype=np.int64),
             settled=np.zeros(value.shape, dtype=bool),
         )
-        found = Comparison.of(flatten(outputs)[None], estimate, rules)
-        found.extra = SAFETY * rules.u * self._forward_rounding
+        got = flatten(outputs)[None]
+        found = compare(got, estimate, rules)
+        if found.pending.any():
+            extra = SAFETY * rules.u * self._forward_rounding
+            found = compare(got, estimate, rules, extra=extra)
         shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
         finding = found.finding("forward", shape, ("",))
         if finding.verdict is Verdict.FAIL:
@@ -211,7 +214,9 @@ class CaseTruth:
         extra: Float = SAFETY * rules.u * self._vjp_rounding[index]
         slack = self.case.spec.slack
         if slack is not None:
-            extra = extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
+            extra = (
+                extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
+            )
         return extra
 
 

@@ -26,6 +26,10 @@ RESULTS: Final = 20
 SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
 """How a pass's worst error is told, in multiples of its bound."""
 
+LEGEND: Final = (
+    "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
+)
+
 SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
 """What markdown reads in the middle of a line; foreign text never begins one."""
 PLAIN: Final = re.compile(r"[\w./,\[\] -]+", re.ASCII)
@@ -47,7 +51,7 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
             page.add(f"\n### {escape(words.clean(table.implementation))}\n")
         _matrix(page, table)
     if found:
-        page.add("\nIn brackets: the worst error of what passed, in multiples of its bound.\n")
+        page.add(f"\n{LEGEND}\n")
     _gaps(page, run)
     _failures(page, run)
     return page.text()
@@ -114,7 +118,7 @@ def _share(result: Record) -> str:
     badness = outline.badness(result)
     if badness <= 0:
         return ""
-    return next((f"({text})" for limit, text in SHARES if badness < limit), "")
+    return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
 
 
 def _gaps(page: _Page, run: Run) -> None:

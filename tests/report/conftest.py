@@ -18,7 +18,7 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16"
 
 
 def miss(**changes):
-    got = {"index": (1, 3), "got": 0.1234567, "want": 0.1234, "bound": 1.234e-9,
+    got = {"index": (1, 3), "got": 0.123456, "want": 0.1234, "bound": 1.234e-9,
            "error_bar": 1e-20, "ulp": 4.0e9, "cotangent": "normal-0"}  # fmt: skip
     got.update(changes)
     got.setdefault("error", abs(got["got"] - got["want"]))

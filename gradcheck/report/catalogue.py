@@ -1,0 +1,129 @@
+"""What a suite holds: the list of its operators, and one operator explained."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from gradcheck.judge.compare import KAPPA, ROUNDINGS, RULES
+from gradcheck.spec import Attrs, Kink, OpSpec, Sample
+from gradcheck.suite import Case, Suite
+
+WIDTH = 96
+
+
+def as_table(suite: Suite, cases: Sequence[Case]) -> str:
+    """The operators among `cases`: family, dialects, primals, number of samples."""
+    body = []
+    for spec, samples in _grouped(cases).items():
+        op = suite.operators[spec]
+        dialects = sorted({d for d, _ in samples}, key=[d.name for d in op.dialects].index)
+        names = {s for _, s in samples}
+        body.append(
+            [op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)]
+        )
+    heads = ["operator", "family", "primals", "dialects", "samples"]
+    total = f"{len(body)} operators, {len(cases)} cases (operator × dialect × sample)"
+    return f"{tabulate(body, heads)}\n\nsuite {suite.name} {suite.version}: {total}"
+
+
+def as_json(suite: Suite, cases: Sequence[Case]) -> str:
+    """The same as JSON, with every sample and what it hunts."""
+    operators = []
+    for name, samples in _grouped(cases).items():
+        op = suite.operators[name]
+        hunts = {s.name: s.hunts for s in op.samples}
+        operators.append(
+            {
+                "name": op.name,
+                "family": op.family,
+                "signature": op.signature,
+                "formula": op.formula,
+                "source": op.source,
+                "primals": list(op.primals),
+                "dialects": {d.name: d.says for d in op.dialects},
+                "kinks": [kink.name for kink in op.kinks],
+                "cases": [
+                    {"name": f"{name}/{d}/{s}", "dialect": d, "sample": s, "hunts": hunts[s]}
+                    for d, s in samples
+                ],
+            }
+        )
+    document = {"suite": suite.name, "version": suite.version, "operators": operators}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def explain(suite: Suite, name: str) -> str:
+    """Everything that a check of one operator consists of, as text."""
+    op = suite.operators[name]
+    parts = [
+        f"{op.name}: {op.signature}\n{op.formula}\nsource: {op.source}\n"
+        f"defined in {op.forward.__module__}",
+        _section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
+        _section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects]),
+        _section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples]),
+    ]
+    if op.kinks:
+        parts.insert(3, _section("kinks", [(k.name, _kink(op, k)) for k in op.kinks]))
+    parts.append(_section("bounds", _bounds(op)))
+    return "\n\n".join(parts)
+
+
+def _grouped(cases: Sequence[Case]) -> dict[str, list[tuple[str, str]]]:
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for case in cases:
+        groups.setdefault(case.spec.name, []).append((case.dialect.name, case.sample.name))
+    return groups
+
+
+def _section(title: str, entries: Sequence[tuple[str, str]]) -> str:
+    width = max(len(name) for name, _ in entries) + 2
+    lines = [title]
+    for name, text in entries:
+        lead = f"  {name.ljust(width)}"
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)
+        ) or [lead.rstrip()]
+    return "\n".join(lines)
+
+
+def _attrs(attrs: Attrs) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in attrs.items())
+
+
+def _dialect(op: OpSpec, name: str) -> str:
+    dialect = op.dialect(name)
+    merged = _attrs({**op.defaults, **dialect.attrs})
+    lacks = f"; without {', '.join(dialect.without)}" if dialect.without else ""
+    return f"{dialect.says}{f' ({merged})' if merged else ''}{lacks}"
+
+
+def _sample(sample: Sample) -> str:
+    extra = [_attrs(sample.attrs)] if sample.attrs else []
+    extra += ["at a kink"] if sample.at_kink else []
+    extra += [f"only {', '.join(sample.dialects)}"] if sample.dialects else []
+    return sample.hunts + (f" [{'; '.join(extra)}]" if extra else "")
+
+
+def _kink(op: OpSpec, kink: Kink) -> str:
+    low, high = kink.slopes(op.defaults)
+    shown = f"the slope {low:g}" if low == high else f"any slope in [{low:g}, {high:g}]"
+    varies = ", for the default attributes" if callable(kink.accept) else ""
+    return f"{shown} is accepted on it{varies}: {kink.source}"
+
+
+def _bounds(op: OpSpec) -> list[tuple[str, str]]:
+    entries = [
+        (
+            rules.dtype,
+            f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + {ROUNDINGS:g}·u·√terms·Σ|ct·J|, "
+            f"u = {rules.u:.3g}; the error bar of d counts {KAPPA:g} times",
+        )
+        for rules in RULES.values()
+    ]
+    if op.slack is not None:
+        entries.append(("slack", f"{op.slack.ulp:g} ulp more: {op.slack.because}"))
+    return entries

@@ -1,0 +1,78 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.record import run_dict
+from gradcheck.report.json import render
+
+
+def refuse(constant):
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def load(text):
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_every_run_is_strict_json(any_run):
+    found = load(render(any_run))
+    assert list(found) == ["header", "results", "footer"]
+    assert len(found["results"]) == len(any_run.results)
+
+
+def test_numbers_that_are_not_finite_are_words(make):
+    worst = make.miss(
+        got=math.nan, want=math.inf, error=-math.inf, bound=0.1, error_bar=math.nan
+    )
+    run = make.run(make.result(verdict=Verdict.FAIL, worst=(worst,)))
+    (result,) = load(render(run))["results"]
+    assert (result["got"], result["want"], result["error"]) == ("nan", "inf", "-inf")
+    assert result["worst"][0]["error_bar"] == "nan"
+    assert result["bound"] == 0.1
+
+
+def test_nothing_is_lost(passing):
+    assert load(render(passing)) == json.loads(json.dumps(run_dict(passing)))
+
+
+def test_numbers_keep_every_bit(make):
+    miss = make.miss(got=0.1 + 0.2, want=5e-324, error=1.7976931348623157e308)
+    (result,) = load(render(make.run(make.result(worst=(miss,)))))["results"]
+    assert result["got"] == 0.1 + 0.2
+    assert result["want"] == 5e-324
+    assert result["error"] == 1.7976931348623157e308
+
+
+def test_foreign_text_survives(hostile, make):
+    text = render(hostile)
+    assert text.isascii()
+    assert load(text)["results"][0]["diagnosis"] == make.hostile
+
+
+def test_numpy_scalars_are_numbers(make):
+    miss = make.miss(
+        index=(np.int64(1), np.int64(2)), got=np.float32("nan"), want=np.float64(2)
+    )
+    (result,) = load(render(make.run(make.result(worst=(miss,)))))["results"]
+    assert (result["worst_index"], result["got"], result["want"]) == ([1, 2], "nan", 2.0)
+
+
+def test_what_is_no_data_is_refused(make):
+    with pytest.raises(TypeError):
+        render(make.run(make.result(reason=object())))
+
+
+def test_a_result_is_a_line(failing):
+    body = [line for line in render(failing).splitlines() if line.startswith("    {")]
+    assert len(body) == len(failing.results)
+    for line, result in zip(body, failing.results, strict=True):
+        assert load(line.rstrip(","))["name"] == result.name
+
+
+def test_an_empty_run_has_no_results(empty):
+    found = load(render(empty))
+    assert found["results"] == []
+    assert found["footer"]["passed"] is False

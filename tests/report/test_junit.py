@@ -1,0 +1,124 @@
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import xmlschema
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report.junit import kind, render
+
+SCHEMA = Path(__file__).parent / "data" / "junit-10.xsd"
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return xmlschema.XMLSchema(SCHEMA)
+
+
+def parse(run):
+    return ET.fromstring(render(run).encode())
+
+
+def test_every_run_is_valid(any_run, schema):
+    schema.validate(render(any_run))
+
+
+def test_the_schema_can_tell(passing, schema):
+    text = render(passing)
+    for broken in (
+        text.replace("<testcase name=", "<testcase title=", 1),
+        text.replace('tests="', 'tries="', 2),
+        text.replace("<properties>", "<properties><oops/>", 1),
+    ):
+        assert broken != text
+        assert not schema.is_valid(broken)
+
+
+def test_it_is_green_exactly_if_the_run_passed(any_run, make):
+    runs = [
+        any_run,
+        make.run(make.result(), complete=False),
+        make.run(make.result(), troubles=("mine does not load",)),
+        make.run(make.result(verdict=Verdict.SKIP)),
+        *(make.run(make.result(), make.result(verdict=v, sample="b")) for v in Verdict),
+    ]
+    for run in runs:
+        root = parse(run)
+        red = int(root.get("failures")) + int(root.get("errors"))
+        assert (red == 0) == run.passed, run.summary
+
+
+def test_verdicts_become_what_they_are():
+    words = {
+        "": "pass",
+        "failure": "fail missing",
+        "error": "inconclusive error crash timeout notrun invalid",
+        "skipped": "unsupported unbound skip",
+    }
+    for tag, verdicts in words.items():
+        assert [v.value for v in Verdict if kind(v) == tag] == verdicts.split()
+
+
+def test_counts_are_right(failing):
+    root = parse(failing)
+    assert root.get("tests") == str(len(failing.results))
+    assert root.get("failures") == "5"
+    assert root.get("errors") == "6"
+    for suite in root:
+        cases = suite.findall("testcase")
+        for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            assert int(suite.get(name)) == sum(case.find(tag) is not None for case in cases)
+        assert int(suite.get("tests")) == len(cases)
+    assert sum(int(suite.get("skipped")) for suite in root) == 4
+
+
+def test_a_suite_per_implementation_and_operator(several):
+    names = [suite.get("name") for suite in parse(several)]
+    assert names == ["reference/rms_norm", "reference/softmax", "mine/rms_norm", "mine/softmax"]
+
+
+def test_a_testcase_per_result_with_a_name_of_its_own(failing):
+    cases = list(parse(failing).iter("testcase"))
+    names = [case.get("name") for case in cases]
+    assert len(set(names)) == len(names) == len(failing.results)
+    assert names[0] == "rms_norm/weight/typical/float64/x"
+    assert cases[0].get("classname") == "reference.rms_norm"
+
+
+def test_a_failure_carries_its_reason_its_facts_and_its_repro(make):
+    result = make.result(verdict=Verdict.FAIL)
+    failure = parse(make.run(result)).find(".//failure")
+    assert failure.get("message") == result.reason
+    assert failure.get("type") == "fail"
+    told = failure.text.splitlines()
+    assert told[0].startswith("FAIL rms_norm/weight/typical/float64 · dx: ")
+    assert "worst: dx[1, 3] got 0.123456, want 0.1234 ± 1e-20" in told
+    assert told[-1] == f"run: {result.repro}"
+
+
+def test_a_verdict_without_a_reason_has_a_message(make):
+    crash = parse(make.run(make.result(verdict=Verdict.CRASH))).find(".//error")
+    assert crash.get("message") == "CRASH"
+
+
+def test_what_is_illegal_in_xml_is_gone(make, schema):
+    illegal = "".join(map(chr, (*range(0x20), 0xFFFE, 0xFFFF, 0xD800, 0xDFFF)))
+    run = make.run(make.result(op=illegal, verdict=Verdict.FAIL, reason=f"a{illegal}b<&>\"'"))
+    schema.validate(render(run))
+    message = parse(run).find(".//failure").get("message")
+    assert message.startswith("a")
+    assert message.endswith("b<&>\"'")
+
+
+def test_troubles_are_errors_of_their_own(make):
+    run = make.run(make.result(), troubles=("no mine", "no yours"), complete=False)
+    suite = parse(run).findall("testsuite")[-1]
+    messages = [error.get("message") for error in suite.iter("error")]
+    assert messages == ["no mine", "no yours", "the run stopped early"]
+    assert suite.get("name") == "gradcheck"
+
+
+def test_there_is_no_time_in_it(any_run):
+    root = parse(any_run)
+    assert {element.get("time", "0") for element in root.iter()} == {"0"}
+    assert not [element for element in root.iter() if "timestamp" in element.attrib]

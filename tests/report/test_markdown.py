@@ -1,0 +1,187 @@
+import math
+import re
+
+import pytest
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report.markdown import LIMIT, code, escape, render
+
+FAIL = Verdict.FAIL
+TAG = re.compile(r"</?(?:details|summary|b)>")
+BARE = re.compile(r"(?<!\\)\|")
+
+
+def outside_fences(text):
+    """The lines that markdown reads, those of code blocks left out."""
+    found, fence = [], ""
+    for line in text.splitlines():
+        opening = re.match("`{3,}", line)
+        if fence:
+            fence = "" if line == fence else fence
+        elif opening:
+            fence = opening[0]
+        else:
+            found.append(line)
+    assert not fence, "a code block is left open"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("passing", "**gradcheck: all 12 checks passed** (12 pass)"),
+        ("empty", "**gradcheck: nothing was checked** (no results)"),
+        ("several", "**gradcheck: 1 of 25 checks did not pass** (24 pass, 1 fail)"),
+    ],
+)
+def test_the_verdict_is_on_the_first_line(name, line, request):
+    assert render(request.getfixturevalue(name)).splitlines()[0] == line
+
+
+def test_only_the_line_of_versions_differs_between_machines(make):
+    found = [make.result(), make.result(verdict=FAIL, sample="b")]
+    here = render(make.run(*found))
+    there = render(make.run(*found, python="3.14.0", numpy="3.0.0", platform="Darwin arm64"))
+    pairs = zip(here.splitlines(), there.splitlines(), strict=True)
+    assert sum(a != b for a, b in pairs) == 1
+
+
+def test_the_last_digits_of_what_passed_do_not_matter(make):
+    def run(error):
+        miss = make.miss(got=1.0, want=1.0, error=error, bound=1e-8, ulp=error * 2**52)
+        return make.run(make.result(worst=(miss,)))
+
+    assert render(run(2.1e-13)) == render(run(2.4e-13))
+    assert "| PASS (< 0.001) |" in render(run(2.1e-13))
+    assert "| PASS (< 0.01) |" in render(run(9e-11))
+    assert "| PASS (< 0.1) |" in render(run(9e-10))
+    assert "| PASS (< 1) |" in render(run(9e-9))
+    assert "| PASS |" in render(run(0.0))
+
+
+def test_the_matrix_has_a_row_per_gradient(passing):
+    rows = [line for line in render(passing).splitlines() if line.startswith("|")]
+    assert rows[0] == (
+        "| operator | dialect | gradient | `float64` | `float32` | samples | elements |"
+    )
+    assert [row.split(" | ")[:3] for row in rows[2:]] == [
+        ["| `rms_norm`", "`weight`", "`dx`"],
+        ["| ", "", "`dweight`"],
+        ["| `softmax`", "`weight`", "`dx`"],
+    ]
+
+
+def test_what_failed_is_bold_and_what_was_not_checked_is_no_pass(make):
+    text = render(make.run(*(make.result(v.value, verdict=v) for v in Verdict)))
+    for verdict in Verdict:
+        word = verdict.value.upper()
+        assert (f"**{word}**" in text) == (not verdict.expected), word
+        assert word in text
+    assert "| **FAIL** 4.5e-04 > 1.0e-08 |" in text
+
+
+def test_failures_unfold_with_the_worst_element_and_a_repro(make):
+    result = make.result(verdict=FAIL)
+    text = render(make.run(result))
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert (
+        "<details><summary><b>FAIL</b> rms_norm/weight · dx: "
+        "3 of 24 elements are outside their bound</summary>\n\n| sample |" in text
+    )
+    assert "| `dx[1, 3]` | 0.123456 | 0.1234 ± 1e-20 |" in text
+    assert f"\n```sh\n{result.repro}\n```\n" in text
+    assert "- `typical` hunts a missing factor 1/n in the mean\n" in text
+
+
+def test_failures_beyond_twenty_are_counted(make):
+    found = [make.result(verdict=FAIL, sample=f"s{i}") for i in range(23)]
+    text = render(make.run(*found))
+    assert "\n… and 3 more\n" in text
+    assert text.count("gradcheck run") == 20
+
+
+def test_implementations_are_told_apart(several):
+    text = render(several)
+    assert "\n### reference\n" in text
+    assert "\n### mine\n" in text
+    assert "### " not in render(several.__class__(header=several.header, results=())).replace(
+        "### reference", ""
+    )
+
+
+def test_gaps_problems_and_an_early_end_are_told(make):
+    gap = make.result("sort", verdict=Verdict.UNSUPPORTED, reason="no axis but the last")
+    run = make.run(make.result(), gap, troubles=("mine does not load",), complete=False)
+    text = render(run)
+    assert "- UNSUPPORTED: 1 result of `sort`: no axis but the last\n" in text
+    assert "\n> problem: mine does not load\n" in text
+    assert "incomplete" in text.splitlines()[0]
+
+
+def test_hostile_text_stays_text(hostile):
+    lines = outside_fences(render(hostile))
+    for line in lines:
+        assert not re.search("[<>]", TAG.sub("", line.removeprefix("> "))), line
+        if not line.startswith("<details>"):  # in HTML, no markdown is read
+            bare = re.sub(r"\\.", "", re.sub(r"`[\w./,\[\] -]+`", "", line))
+            assert "`" not in bare, line
+            assert "[" not in bare.replace("\\[", ""), line
+    assert "\x1b" not in "".join(lines)
+
+
+def test_hostile_text_breaks_no_table(hostile):
+    tables = [
+        block
+        for block in "\n".join(outside_fences(render(hostile))).split("\n\n")
+        if block.startswith("|")
+    ]
+    assert len(tables) >= 2
+    for table in tables:
+        widths = {len(BARE.findall(line)) for line in table.splitlines()}
+        assert len(widths) == 1, table
+
+
+def test_a_repro_cannot_close_its_fence(make):
+    evil = make.result(verdict=FAIL, repro="```\n</details><script>alert(1)</script>\n````")
+    text = render(make.run(evil))
+    assert "`````sh\n``` </details><script>alert(1)</script> ````\n`````\n" in text
+    assert not [line for line in outside_fences(text) if "script" in line]
+
+
+def test_escapes():
+    assert escape("a|b") == "a\\|b"
+    assert escape("<i>&`*_[x](y)~$\\") == "&lt;i&gt;&amp;\\`\\*\\_\\[x\\](y)\\~\\$\\\\"
+    assert code("rms_norm") == "`rms_norm`"
+    assert code("dx[1, 3]") == "`dx[1, 3]`"
+    assert code("a`b|c") == "a\\`b\\|c"
+    assert code("") == ""
+
+
+def test_the_report_stops_growing_and_counts_what_it_leaves_out(make):
+    found = [
+        make.result(f"op{i}", verdict=FAIL, reason="é" * 2000, hunts="h" * 1000)
+        for i in range(400)
+    ]
+    text = render(make.run(*found))
+    assert LIMIT * 0.9 < len(text.encode()) <= LIMIT
+    shown = text.count("<details>")
+    left = re.search(r"\n… and (\d+) more failing gradients, left out for size\n$", text)
+    assert shown + int(left[1]) == 400
+    assert shown > 0
+    outside_fences(text)  # every block is whole
+
+
+def test_a_small_limit_still_says_the_verdict(make):
+    found = [make.result(f"op{i}", verdict=FAIL) for i in range(200)]
+    text = render(make.run(*found), limit=5000)
+    assert len(text.encode()) <= 5000
+    assert text.startswith("**gradcheck: 200 of 200 checks did not pass**")
+    rows = len(re.findall(r"^\| `op", text, re.MULTILINE))
+    assert 0 < rows < 200
+    assert f"… and {200 - rows} more rows, left out for size" in text
+
+
+def test_numbers_that_are_none_are_shown_as_they_are(make):
+    miss = make.miss(got=math.nan, error=math.nan, ulp=None)
+    text = render(make.run(make.result(verdict=FAIL, worst=(miss,))))
+    assert "| nan | 0.1234 ± 1e-20 |  | 3 of 24 |" in text

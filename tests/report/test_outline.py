@@ -1,0 +1,125 @@
+import itertools
+import math
+
+import pytest
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.record import rows
+from gradcheck.report import outline
+
+FAIL = Verdict.FAIL
+
+
+def bad(make, times, **changes):
+    return make.result(verdict=FAIL, worst=(make.miss(error=times, bound=1.0),), **changes)
+
+
+def test_a_nan_is_the_worst_whatever_the_order(make):
+    nan = make.miss(got=math.nan, error=math.nan)
+    results = [
+        make.result(verdict=FAIL, sample="nan", worst=(nan,)),
+        bad(make, 1e300, sample="huge"),
+        bad(make, 2.0, sample="small"),
+    ]
+    for order in itertools.permutations(results):
+        run = make.run(*order)
+        (row,) = rows(run)
+        assert outline.shown(row.cells["float64"]).sample == "nan"
+        (group,) = outline.failing(run)
+        assert [r.sample for r in group.results] == ["nan", "huge", "small"]
+
+
+@pytest.mark.parametrize(
+    ("error", "bound", "badness"),
+    [(1.0, 0.5, 2.0), (1.0, 0.0, math.inf), (0.0, 0.0, 0.0), (math.nan, 1.0, math.inf),
+     (1.0, math.nan, math.inf), (math.inf, math.inf, math.inf), (math.inf, 1.0, math.inf)],
+)  # fmt: skip
+def test_badness_is_a_number(make, error, bound, badness):
+    assert outline.badness(make.result(worst=(make.miss(error=error, bound=bound),))) == badness
+
+
+def test_a_result_without_elements_is_the_least_bad_of_its_verdict(make):
+    assert outline.badness(make.result(worst=())) < 0
+
+
+def test_groups_come_worst_first_by_verdict_then_by_error(make):
+    run = make.run(
+        make.result("a", verdict=Verdict.INCONCLUSIVE),
+        bad(make, 2.0, op="b"),
+        bad(make, 3.0, op="c"),
+        make.result("d", verdict=Verdict.CRASH),
+        make.result("e", verdict=Verdict.SKIP),
+        make.result("f"),
+    )
+    assert [group.op for group in outline.failing(run)] == ["d", "c", "b", "a"]
+
+
+def test_failures_are_all_that_the_gate_does_not_accept(failing):
+    grouped = [r for group in outline.failing(failing) for r in group.results]
+    assert len(grouped) == 11
+    assert {id(r) for r in grouped} == {
+        id(r) for r in failing.results if not r.verdict.expected
+    }
+
+
+def test_an_operator_stands_together_even_if_it_came_back_later(make):
+    order = [("a", "one"), ("b", "one"), ("a", "two"), ("b", "two"), ("a", "one")]
+    found = [
+        make.result(op, output, dialect=dialect)
+        for (op, dialect), output in zip(order, "vwxyz", strict=True)
+    ]
+    (table,) = outline.tables(make.run(*found))
+    assert [(row.op, row.dialect, row.output) for row in table.rows] == [
+        ("a", "one", "v"), ("a", "one", "z"), ("a", "two", "x"), ("b", "one", "w"),
+        ("b", "two", "y"),
+    ]  # fmt: skip
+
+
+def test_columns_are_the_headers_dtypes_that_were_judged_and_any_others(make):
+    run = make.run(make.result(dtype="float16"), make.result(dtype="float32"))
+    (table,) = outline.tables(run)
+    assert table.dtypes == ("float32", "float16")
+
+
+def test_tables_follow_the_header_and_forget_nobody(make):
+    run = make.run(
+        make.result(implementation="stranger"),
+        make.result(implementation="b"),
+        make.result(implementation="a"),
+        implementations=("a", "silent", "b"),
+    )
+    assert [t.implementation for t in outline.tables(run)] == ["a", "b", "stranger"]
+
+
+def test_gaps_are_told_once_per_reason(failing):
+    gaps = [(g.verdict.value, g.reason, g.ops, g.count) for g in outline.gaps(failing)]
+    assert gaps == [
+        ("unsupported", "no axis but the last", ("sort",), 2),
+        ("unbound", "reference says nothing about it", ("conv",), 1),
+        ("skip", "left out by -k", ("einsum",), 1),
+    ]
+
+
+def test_what_is_unbound_is_one_gap_per_implementation(make):
+    run = make.run(
+        *(
+            make.result(op, verdict=Verdict.UNBOUND, reason=f"nothing about {op}")
+            for op in "abc"
+        ),
+        make.result(verdict=Verdict.UNBOUND, implementation="mine"),
+    )
+    first, second = outline.gaps(run)
+    assert (first.ops, first.reason) == (("a", "b", "c"), "reference says nothing about them")
+    assert (second.count, second.reason) == (1, "mine says nothing about it")
+
+
+def test_samples_keep_their_dtypes_together(make):
+    run = make.run(
+        *(make.result(sample=s, dtype=d) for s in "ab" for d in ("float64", "float32"))
+    )
+    (row,) = outline.tables(run)[0].rows
+    found = [[(r.sample, r.dtype) for r in part] for part in outline.by_sample(row)]
+    assert found == [
+        [("a", "float64"), ("a", "float32")],
+        [("b", "float64"), ("b", "float32")],
+    ]

@@ -1,0 +1,203 @@
+import re
+
+import pytest
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report import terminal
+from gradcheck.report.terminal import render
+
+FAIL = Verdict.FAIL
+COLOURED = re.compile("\x1b\\[(\\d+)m(.*?)\x1b\\[0m", re.DOTALL)
+
+
+def lines(run, **options):
+    return render(run, **options).splitlines()
+
+
+def test_the_last_line_is_the_one_for_scripts(any_run):
+    for width in (60, 100):
+        text = render(any_run, width=width, color=True)
+        assert text.splitlines()[-1] == any_run.summary
+        assert text.count("RESULT ") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_is_wider_than_asked_but_those_to_be_copied(any_run, width):
+    *body, _ = lines(any_run, width=width)
+    wide = [line for line in body if len(line) > width]
+    assert all(line.startswith("  run: ") for line in wide), wide
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_four_dtypes_and_long_names_fit_too(make, width):
+    dtypes = ("float64", "float32", "float16", "bfloat16")
+    op = "scaled_dot_product_attention_with_a_name_that_goes_on_and_on"
+    found = [
+        make.result(
+            op, "projection_weight", verdict, dialect="label-smoothing-mean", dtype=dtype
+        )
+        for dtype in dtypes
+        for verdict in (Verdict.INCONCLUSIVE, Verdict.UNSUPPORTED)
+    ]
+    *body, _ = lines(make.run(*found, dtypes=dtypes), width=width)
+    assert [line for line in body if len(line) > width and not line.startswith("  run: ")] == []
+    for dtype in dtypes:  # where one table is too wide, two hold all columns
+        assert sum({dtype, "gradient"} <= set(line.split()) for line in body) == 1
+
+
+def test_a_repro_line_is_never_broken(make):
+    repro = "gradcheck run " + "--op rms_norm " * 20
+    result = make.result(verdict=FAIL, repro=repro.strip())
+    assert f"  run: {repro.strip()}" in lines(make.run(result), width=60)
+
+
+def test_the_header_says_what_ran(passing):
+    text = render(passing)
+    for fact in (
+        "0.1.0",
+        "builtin 2026.11",
+        "reference",
+        "float64, float32",
+        "3.11.2",
+        "2.1.0",
+    ):
+        assert fact in text.split("\n\n")[0]
+    assert re.search(r"^seed +0$", text, re.MULTILINE)
+
+
+def test_the_table_has_a_row_per_gradient_and_names_each_operator_once(passing):
+    table = render(passing, width=120).split("\n\n")[1].splitlines()
+    assert table[0].split() == [
+        "operator", "dialect", "gradient", "float64", "float32", "samples", "elements",
+    ]  # fmt: skip
+    assert len(table) == 2 + 3
+    assert table[2].startswith("rms_norm  weight   dx")
+    assert re.match(r" +dweight +PASS", table[3])
+    assert table[4].startswith("softmax   weight   dx")
+    assert table[2].endswith("       2        96")
+
+
+def test_a_dialect_is_a_column_only_where_there_is_a_choice(make):
+    assert "dialect" not in render(make.run(make.result(dialect="default"))).split("\n\n")[1]
+    assert "dialect" in render(make.run(make.result(dialect="weight"))).split("\n\n")[1]
+
+
+def test_a_cell_shows_the_worst_result_against_its_bound(make):
+    small = make.miss(got=1.0, want=1.0, error=2.1e-13, bound=1e-8)
+    large = make.miss(got=1.0, want=1.0, error=3.2e-4, bound=1e-8)
+    passed = make.run(make.result(worst=(small,)), make.result(sample="b"))
+    assert "PASS 2.1e-13 ≤ 1.0e-08" not in render(passed)  # "b" comes closer to its bound
+    assert "PASS 2.2e-16 ≤ 7.1e-15" not in render(make.run(make.result(worst=(small,))))
+    assert "PASS 2.1e-13 ≤ 1.0e-08" in render(make.run(make.result(worst=(small,))))
+    failed = make.result(sample="b", verdict=FAIL, worst=(large,))
+    assert "FAIL 3.2e-04 > 1.0e-08" in render(make.run(make.result(), failed))
+
+
+def test_narrow_tables_give_up_counts_then_bounds_then_errors(failing):
+    def table(width):
+        return render(failing, width=width).split("\n\n")[1]
+
+    assert "elements" in table(120)
+    assert "elements" not in table(90)
+    assert "≤" in table(80)
+    assert "samples" not in table(80)
+    assert "≤" not in table(60)
+    assert "FAIL" in table(60)
+    for verdict in Verdict:
+        assert verdict.value.upper() in render(failing, width=60)
+
+
+def test_a_dtype_that_was_not_judged_is_no_pass(make):
+    run = make.run(make.result("a"), make.result("b", dtype="float32"))
+    a, b = render(run).split("\n\n")[1].splitlines()[2:]
+    assert (a.count("PASS"), a.count("–")) == (1, 1)
+    assert (b.count("PASS"), b.count("–")) == (1, 1)
+
+
+def test_each_implementation_has_its_table(several):
+    text = render(several)
+    assert "\n\nreference\noperator" in text
+    assert "\n\nmine\noperator" in text
+    assert "\nFAIL mine · softmax/weight/big/float64 · dx: " in text
+
+
+def test_one_implementation_needs_no_title(passing):
+    assert "\nreference\n" not in render(passing)
+
+
+def test_a_failure_tells_all_there_is_to_know(make):
+    result = make.result(verdict=FAIL)
+    text = render(make.run(result))
+    assert text.split("\n\n")[2].splitlines() == [
+        "FAIL rms_norm/weight/typical/float64 · dx: 3 of 24 elements are outside their bound",
+        "  worst: dx[1, 3] got 0.123456, want 0.1234 ± 1e-20",
+        "  error: 0.000454 relative, 4e+09 ulp, 4.54e+04 × bound, 5.6e+15 × error bar",
+        "  failed: 3 of 24 elements; the worst with cotangent normal-0",
+        "  hunts: a missing factor 1/n in the mean",
+        f"  run: {result.repro}",
+    ]
+
+
+def test_long_lists_are_cut_and_every_failure_is_counted(make):
+    found = [
+        make.result(f"op{i:02}", verdict=verdict, sample=f"s{j}")
+        for i in range(15)
+        for j, verdict in enumerate([FAIL] * 4 + [Verdict.MISSING] * i)
+    ]
+    text = render(make.run(*found))
+    blocks = text.split("\n\n")[2:-1]
+    assert len(blocks) == terminal.GROUPS + 1
+    shown = len(re.findall(r"^(?:FAIL|MISSING) op", text, re.MULTILINE))
+    assert shown == terminal.GROUPS * terminal.SAMPLES
+    more = [int(n) for n in re.findall(r"and (\d+) more of op", text)]
+    assert len(more) == terminal.GROUPS
+    last = re.search(r"… and (\d+) more results of 3 more gradients: (.*);", blocks[-1])
+    assert shown + sum(more) + int(last[1]) == len(found)
+    tallied = re.findall(r"(\d+) (FAIL|MISSING)", text)
+    assert sum(int(n) for n, _ in tallied) == sum(more) + int(last[1])
+
+
+def test_gaps_are_one_line_per_reason(failing):
+    text = render(failing)
+    assert "UNSUPPORTED 2 results of sort: no axis but the last\n" in text
+    assert "UNBOUND 1 result of conv: reference says nothing about it\n" in text
+    assert "SKIP 1 result of einsum: left out by -k\n" in text
+
+
+def test_failures_come_last(failing):
+    text = render(failing)
+    assert text.index("SKIP 1 result") < text.index("\nINVALID abs/") < text.index("\nRESULT ")
+
+
+def test_problems_are_told(make):
+    run = make.run(make.result(), troubles=("mine: no module named 'mine'",), complete=False)
+    text = render(run)
+    assert "\nproblem: mine: no module named 'mine'\n" in text
+    assert "\nincomplete: the run stopped early\n" in text
+
+
+def test_an_empty_run_says_so(empty):
+    assert "\nnothing was checked\n" in render(empty)
+    assert "PASS" not in render(empty)
+
+
+def test_colour_is_on_verdict_words_only_and_changes_no_text(any_run):
+    plain, coloured = render(any_run), render(any_run, color=True)
+    assert "\x1b" not in plain
+    assert COLOURED.sub(r"\2", coloured) == plain
+    known = {verdict.value.upper() for verdict in Verdict}
+    found = COLOURED.findall(coloured)
+    assert {word for _, word in found} <= known
+    assert bool(found) == bool(any_run.results)
+    for colour, word in found:
+        assert (colour == "32") == (word == "PASS")
+
+
+def test_hostile_text_cannot_paint_or_fake_lines(hostile):
+    text = render(hostile, color=False)
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
+    assert "\x00" not in text
+    fake = "\nRESULT pass checked=1"
+    run = hostile.__class__(header=hostile.header, results=hostile.results, troubles=(fake,))
+    assert not [line for line in lines(run)[:-1] if line.startswith("RESULT")]

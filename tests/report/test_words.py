@@ -1,0 +1,191 @@
+import math
+
+import pytest
+
+from gradcheck.judge.verdict import Verdict
+from gradcheck.report import words
+
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\nb\r\nc\td", "a b c d"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("\x00\x7f\x85", "\\x00\\x7f"),  # U+0085 is a line break, and so white space
+        ("\ud800", "\\ud800"),
+        ("a\u202eb\u200bc", "a\\u202eb\\u200bc"),  # reversed text, invisible text
+        ("\ufffe\U0001ffff", "\\ufffe\\U0001ffff"),
+        ("a\u2028b\u00a0c", "a b c"),
+        ("naïve ∂x ≤ 1 🙂", "naïve ∂x ≤ 1 🙂"),
+        ("", ""),
+    ],
+)
+def test_foreign_text_becomes_one_printable_line(text, line):
+    assert words.clean(text) == line
+    assert words.clean(text).isprintable()
+
+
+def test_foreign_text_is_cut_and_says_by_how_much():
+    assert words.clean("x" * 2000) == "x" * 2000
+    assert words.clean("x" * 3500) == "x" * 2000 + " … (1,500 more characters)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), (0.0, "0"), (1234567.0, "1.23e+06"),
+     (2.0e-13, "2e-13"), (0.5, "0.5"), (12.345, "12.3")],
+)  # fmt: skip
+def test_numbers_have_three_digits(value, text):
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("got", "want"), [(NAN, 1.0), (1.0, NAN), (INF, 1.0), (1.0, -INF), (NAN, NAN), (0.0, 0.0)]
+)
+def test_nothing_is_relative_to_zero_or_to_what_is_no_number(make, got, want):
+    assert words.relative(make.miss(got=got, want=want)) is None
+
+
+def test_relative_means_relative_to_the_larger(make):
+    small, large = make.miss(got=1.0, want=4.0, error=3.0, bound=0.4), (0.75, 0.1)
+    assert words.relative(small) == large
+    assert words.relative(make.miss(got=-4.0, want=1.0, error=5.0, bound=0.4)) == (1.25, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"got": 0.5, "want": 1.0, "error": 3.2e-4, "bound": 1e-8}, "3.2e-04 > 1.0e-08"),
+        ({"got": 0.5, "want": 1.0, "error": 2.1e-13, "bound": 1e-8}, "2.1e-13 ≤ 1.0e-08"),
+        ({"got": 1.0, "want": 1.0, "error": 0.0, "bound": 1e-8}, "0 ≤ 1.0e-08"),
+        ({"got": 1.0, "want": 1.0, "error": 1e-8, "bound": 1e-8}, "1.0e-08 ≤ 1.0e-08"),
+        # A failure that two digits would hide is told in as many as it takes.
+        (
+            {"got": 1.0, "want": 1.0, "error": 1.0001e-8, "bound": 1e-8},
+            "1.0001e-08 > 1.0000e-08",
+        ),
+        ({"got": 1.0, "want": 1.0, "error": 1e-8, "bound": 0.0}, "1.0e-08 > 0"),
+        ({"got": NAN, "want": 1.0, "error": NAN, "bound": 1e-8}, "got nan"),
+        ({"got": -INF, "want": 1.0, "error": INF, "bound": 1e-8}, "got -inf"),
+        # Near zero, relative numbers say nothing.
+        ({"got": 1e-17, "want": 0.0, "error": 1e-17, "bound": 2e-17}, "1.0e-17 ≤ 2.0e-17 abs"),
+        ({"got": 1e-17, "want": 0.0, "error": 1e-17, "bound": 5e-18}, "1.0e+00 > 5.0e-01"),
+        ({"got": 0.0, "want": 0.0, "error": 0.0, "bound": 2e-17}, "0 ≤ 2.0e-17 abs"),
+    ],
+)
+def test_error_against_bound(make, changes, text):
+    assert words.comparison(make.miss(**changes)) == text
+
+
+def test_a_cell_measures_only_what_was_compared(make):
+    for verdict in Verdict:
+        measured = words.cell(make.result(verdict=verdict, worst=(make.miss(),)))
+        assert bool(measured) == (verdict in (Verdict.PASS, Verdict.FAIL)), verdict
+    assert words.cell(make.result(verdict=Verdict.FAIL, worst=())) == ""
+
+
+def test_a_cell_gives_up_its_bound_then_its_error(make):
+    failed = make.result(verdict=Verdict.FAIL)
+    assert words.cell(failed) == "4.5e-04 > 1.0e-08"
+    assert words.cell(failed, bound=False) == "4.5e-04"
+    assert words.cell(failed, measured=False) == ""
+    tiny = make.result(worst=(make.miss(got=1e-17, want=0.0, error=1e-17, bound=2e-17),))
+    assert words.cell(tiny, bound=False) == "1.0e-17 abs"
+    broken = make.result(verdict=Verdict.FAIL, worst=(make.miss(got=NAN, error=NAN),))
+    assert words.cell(broken, bound=False) == "got nan"
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "texts"),
+    [
+        (0.123456, 0.2, ("0.123456", "0.2")),
+        (1.0, 1.0 + 2**-52, ("1", "1.0000000000000002")),
+        (0.1234567891, 0.1234567892, ("0.1234567891", "0.1234567892")),
+        (1 / 3, 1 / 3, ("0.333333", "0.333333")),
+        (NAN, 1.0, ("nan", "1")),
+        (NAN, NAN, ("nan", "nan")),
+        (-INF, INF, ("-inf", "inf")),
+        (-0.0, 0.0, ("-0", "0")),
+    ],
+)
+def test_got_and_want_show_where_they_differ(make, got, want, texts):
+    found = words.values(make.miss(got=got, want=want, error=0.0))
+    assert found == texts
+    if got != want and not math.isnan(got):
+        assert found[0] != found[1]
+
+
+def test_digits_stop_at_most(make):
+    miss = make.miss(got=1.0, want=1.0 + 2**-52, error=2**-52)
+    assert words.values(miss, 8) == ("1", "1")
+
+
+def test_an_element_is_named_as_in_code():
+    assert words.element("x", (1, 3)) == "dx[1, 3]"
+    assert words.element("x", (5,)) == "dx[5]"
+    assert words.element("x", ()) == "dx"
+    assert words.element("h.0.w", (2,)) == "d h.0.w[2]"
+    assert words.element("forward", (2,)) == "forward[2]"
+    assert words.gradient("vjp") == "vjp"
+
+
+def test_an_error_is_told_in_four_units(make):
+    miss = make.miss(got=1.5, want=1.0, error=0.5, bound=0.25, error_bar=0.125, ulp=7.0)
+    assert words.errors(miss) == "0.333 relative, 7 ulp, 2 × bound, 4 × error bar"
+
+
+def test_units_that_mean_nothing_are_left_out(make):
+    exact = make.miss(got=1.0, want=0.0, error=1.0, bound=0.0, error_bar=0.0, ulp=None)
+    assert words.errors(exact) == "1 relative"
+    assert words.errors(make.miss(got=NAN, error=NAN)) == ""
+    assert words.errors(make.miss(got=INF, error=INF)) == ""
+    assert words.multiple(1.0, NAN) == ""
+
+
+def test_the_facts_of_a_failure_end_with_how_to_rerun_it(make):
+    result = make.result(verdict=Verdict.FAIL, unresolved=2)
+    facts = words.facts(result)
+    assert [label for label, _ in facts] == ["worst", "error", "failed", "hunts", "run"]
+    told = dict(facts)
+    assert told["worst"] == "dx[1, 3] got 0.123456, want 0.1234 ± 1e-20"
+    assert told["failed"] == "3 of 24 elements, 2 unresolved; the worst with cotangent normal-0"
+    assert told["run"] == result.repro
+
+
+def test_a_result_without_elements_has_no_empty_facts(make):
+    crash = make.result(verdict=Verdict.CRASH, hunts="")
+    assert [label for label, _ in words.facts(crash)] == ["run"]
+
+
+def test_what_an_inconclusive_check_could_have_seen_is_told(make):
+    result = make.result(verdict=Verdict.INCONCLUSIVE, smallest_visible_error=0.01234)
+    assert ("visible", "a relative error of 0.0123 or more") in words.facts(result)
+    passed = make.result(smallest_visible_error=0.01234)
+    assert "visible" not in dict(words.facts(passed))
+
+
+def test_only_a_pass_is_good():
+    tones = {verdict: words.tone(verdict) for verdict in Verdict}
+    assert [v for v in Verdict if tones[v] == "good"] == [Verdict.PASS]
+    assert {v for v in Verdict if tones[v] == "calm"} == {v for v in Verdict if not v.checked}
+    assert {v for v in Verdict if tones[v] == "warn"} == {Verdict.INCONCLUSIVE, Verdict.NOTRUN}
+
+
+def test_the_headline_never_sounds_better_than_the_gate(make):
+    passed = make.result()
+    skipped = make.result(verdict=Verdict.SKIP)
+    failed = make.result(verdict=Verdict.FAIL)
+    for run, text in (
+        (make.run(), "nothing was checked"),
+        (make.run(skipped), "nothing was checked"),
+        (make.run(passed), "1 check passed"),
+        (make.run(passed, passed, skipped), "all 2 checks passed"),
+        (make.run(passed, failed), "1 of 2 checks did not pass"),
+        (make.run(passed, failed, complete=False), "1 of 2 checks did not pass"),
+        (make.run(passed, complete=False), "the run is incomplete"),
+        (make.run(passed, troubles=("x",)), "1 problem kept the run from judging everything"),
+    ):
+        assert words.headline(run) == text
+        assert words.headline(run).endswith("passed") == run.passed
