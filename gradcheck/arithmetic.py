@@ -42,7 +42,6 @@ class Arithmetic:
     sin: Callable[[Array], Array]
     cos: Callable[[Array], Array]
     erf: Callable[[Array], Array]
-    erfc: Callable[[Array], Array]  # 1 − erf(x), which keeps its digits for large x
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse names outside the list, and say where to add them."""
@@ -226,12 +225,8 @@ class FloatArithmetic(Arithmetic):
         self.dtype = np.dtype(dtype)
         self.exp, self.log, self.sqrt = np.exp, np.log, np.sqrt
         self.tanh, self.sin, self.cos = np.tanh, np.sin, np.cos
-        self.erf = self._lifted(math.erf)  # NumPy has neither
-        self.erfc = self._lifted(math.erfc)
-
-    def _lifted(self, function: Callable[[float], float]) -> Callable[[Array], Array]:
-        ufunc = np.frompyfunc(function, 1, 1)
-        return lambda x: np.asarray(ufunc(x)).astype(self.dtype)
+        self._erf = np.frompyfunc(math.erf, 1, 1)  # NumPy has none
+        self.erf = lambda x: np.asarray(self._erf(x)).astype(self.dtype)
 
     def asarray(self, values: ArrayLike) -> Array:
         return np.asarray(values, dtype=self.dtype)
@@ -262,7 +257,7 @@ class BigArithmetic(Arithmetic):
         self.context = context
         self.name = "mp50"
         self.dtype = np.dtype(object)
-        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf", "erfc"):
+        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf"):
             setattr(self, name, self._lifted(getattr(context, name)))
         self._number = np.frompyfunc(context.mpf, 1, 1)
 

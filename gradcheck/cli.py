@@ -8,17 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
+from gradcheck.selection import dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.record import Run
     from gradcheck.suite import Suite
 
 OK, GATE, USAGE, LOAD, NOTHING, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-DTYPES: Final = ("float64", "float32")
-LATER: Final = ("float16", "bfloat16")
 
 EPILOG = """\
 examples:
@@ -138,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> int:
     targets = [report.format_of(text) for text in arguments.outputs]
     if arguments.format not in report.FORMATS:
         raise UnknownNameError("format", arguments.format, report.FORMATS)
-    dtypes = _dtypes(arguments.dtype)
+    dtypes = dtypes_of(arguments.dtype)
     for path, _ in targets:
         _check_writable(path)
 
@@ -167,15 +166,6 @@ def _run(arguments: argparse.Namespace) -> int:
     sys.stdout.write(text)
     sys.stdout.flush()
     return _exit_code(run, written=all(written))
-
-
-def _dtypes(words: Sequence[str]) -> list[str]:
-    for word in words:
-        if word in LATER:
-            raise UsageError(f"dtype {word} is not supported yet; choose {' or '.join(DTYPES)}")
-        if word not in DTYPES:
-            raise UnknownNameError("dtype", word, DTYPES)
-    return [dtype for dtype in DTYPES if not words or dtype in words]
 
 
 def _check_writable(path: Path) -> None:
@@ -269,9 +259,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
     suite = load_suite(arguments.suite)
     cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
-    print(
-        catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases)
-    )
+    print(catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases))
     return OK if cases else NOTHING
 
 

@@ -32,6 +32,7 @@ class UnknownNameError(UsageError):
     """A name or pattern that matches nothing."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        """Name what was asked for, and the nearest of what is `known`."""
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         if near:

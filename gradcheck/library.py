@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
-from gradcheck.difference.evaluate import Evaluator, Point, flatten
+from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import as_tuple
 from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
-from gradcheck.judge.compare import KAPPA, RULES, Interval
+from gradcheck.judge.compare import KAPPA, RULES, Comparison, Interval
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.finding import Finding
 from gradcheck.judge.gradient import Truth
@@ -29,10 +29,10 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
-EXAMINED: Final = 1024
-"""Elements that are examined for a kink of forward before the rest is taken as failed."""
 CONFIRMED: Final = 16
-"""Failing elements without a kink that settle the matter."""
+"""Failing elements without a kink of forward under them that settle the matter."""
+EXAMINED: Final = 64
+"""Open elements without a kink after which the others are left unresolved."""
 AGREES: Final = 1e-3
 """How closely a float32 forward must agree with itself in float64 to be differenced there."""
 
@@ -104,9 +104,7 @@ def check(
         strange = sum(int((~np.isfinite(o)).sum()) for o in outputs)
         if strange:
             reason = f"{strange} of forward's values are not finite here: it has no derivative"
-            return result(
-                [Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)]
-            )
+            return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
         shapes = [o.shape for o in outputs]
         cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
         typed = [
@@ -173,27 +171,28 @@ class _BlackBox:
         reason = "; ".join(filter(None, (finding.reason, *self._notes)))
         return replace(finding, reason=reason)
 
-    def _find_kinks(self, pending: NDArray[np.bool_]) -> list[Interval]:
-        """Look for a kink under every element that the differences leave open or failed."""
-        evaluator: Evaluator = self._differences.evaluator
-        u = float(np.finfo(evaluator.x.dtype).eps) / 2
-        which = np.zeros(pending.shape, dtype=bool)
-        low, high = np.zeros(pending.shape), np.zeros(pending.shape)
-        jumps, smooth = [], 0
-        for element in np.flatnonzero(pending.any(axis=0))[:EXAMINED]:
-            sides = kinks.examine(evaluator, int(element), self._cts, u)
-            if sides is None:
-                smooth += 1
-                if smooth == CONFIRMED:
-                    break
-            elif sides.jumps:
-                jumps.append(int(element))
-                self._differences.estimate.bar[:, element] = np.inf
-            else:
-                which[:, element] = True
-                low[:, element] = sides.low - KAPPA * sides.bar
-                high[:, element] = sides.high + KAPPA * sides.bar
-        kinked = [int(e) for e in np.flatnonzero(which.any(axis=0))]
+    def _find_kinks(self, found: Comparison) -> list[Interval]:
+        """Look for a kink under the elements that the differences leave failed or open."""
+        shape = found.got.shape
+        which = np.zeros(shape, dtype=bool)
+        low, high = np.zeros(shape), np.zeros(shape)
+        jumps: list[int] = []
+        for suspects, enough in ((found.failed, CONFIRMED), (found.open, EXAMINED)):
+            smooth = 0
+            for element in np.flatnonzero(np.any(suspects & found.pending, axis=0)):
+                sides = kinks.examine(self._differences.evaluator, int(element), self._cts)
+                if sides is None:
+                    smooth += 1
+                    if smooth == enough:
+                        break
+                elif sides.jumps:
+                    jumps.append(int(element))
+                    self._differences.estimate.bar[:, element] = np.inf
+                else:
+                    which[:, element] = True
+                    low[:, element] = sides.low - KAPPA * sides.bar
+                    high[:, element] = sides.high + KAPPA * sides.bar
+        kinked = [int(e) for e in np.flatnonzero(np.any(which, axis=0))]
         if kinked:
             self._notes.append(
                 f"forward has an undeclared kink at {self._where(kinked)}: "
@@ -245,9 +244,7 @@ def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     names = [p.name for p in parameters if p.kind in positional]
     return (
-        tuple(names[:count])
-        if len(names) >= count
-        else tuple(f"primal{i}" for i in range(count))
+        tuple(names[:count]) if len(names) >= count else tuple(f"primal{i}" for i in range(count))
     )
 
 

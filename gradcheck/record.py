@@ -80,9 +80,6 @@ class Record:
         return self.worst[0] if self.worst else None
 
 
-Result = Record
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
     """Totals. `complete` is false where the run was interrupted or lost something."""
@@ -164,9 +161,7 @@ class Cell:
             top = result.top
             if top is None:
                 return -1.0
-            return (
-                top.error / top.bound if top.bound > 0 else (float("inf") if top.error else 0.0)
-            )
+            return top.error / top.bound if top.bound > 0 else (float("inf") if top.error else 0.0)
 
         same = [result for result in self.results if result.verdict is self.verdict]
         return max(same, key=badness, default=None)

@@ -98,9 +98,7 @@ def _structure_error(x: Any) -> Any:
 
 
 def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
-    return [
-        [pick(a) for a in arg] if isinstance(arg, (list, tuple)) else pick(arg) for arg in args
-    ]
+    return [[pick(a) for a in arg] if isinstance(arg, (list, tuple)) else pick(arg) for arg in args]
 
 
 def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
@@ -201,10 +199,9 @@ class RoundingArithmetic(FloatArithmetic):
         """Set up the arithmetic."""
         super().__init__("float64")
         self.name = "rounding"
-        bell = 2 / math.sqrt(math.pi)  # the slope of erf, and of −erfc, is bell·exp(−x²)
-        for name in ("erf", "erfc"):
-            plain = getattr(self, name)
-            setattr(self, name, _smooth(plain, lambda x, _: bell * np.exp(-x * x)))
+        bell = 2 / math.sqrt(math.pi)
+        rule: Any = _smooth(self.erf, lambda x, _: bell * np.exp(-x * x))
+        self.erf = rule
 
     def asarray(self, values: ArrayLike) -> Any:
         return values if isinstance(values, Rounded) else Rounded(values)

@@ -70,9 +70,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
         numpy=np.__version__,
     )
     ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
-    return Run(
-        header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles)
-    )
+    return Run(header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles))
 
 
 def judge(plan: Plan, case: Case, binding: Binding) -> list[Record]:
@@ -109,9 +107,7 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
                 yield _record(plan, case, fingerprint, binding.name, dtype, finding)
 
 
-def _findings(
-    truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str
-) -> list[Finding]:
+def _findings(truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str) -> list[Finding]:
     if truth is not None:
         try:
             return judge_case(truth, binding, dtype)

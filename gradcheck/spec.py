@@ -58,9 +58,7 @@ class Sample:
     def __post_init__(self) -> None:
         _check_name("sample", self.name)
         if not self.hunts.strip():
-            raise SpecError(
-                f"sample {self.name!r}: say in `hunts` which defect it would expose"
-            )
+            raise SpecError(f"sample {self.name!r}: say in `hunts` which defect it would expose")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +195,7 @@ class OpSpec:
             if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
                 raise SpecError(f"{me}: attribute {p.name!r} of forward needs a default")
             if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
-                raise SpecError(
-                    f"{me}: spell out the arguments of forward; *args hide mistakes"
-                )
+                raise SpecError(f"{me}: spell out the arguments of forward; *args hide mistakes")
 
         def shown(p: inspect.Parameter) -> str:
             return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
@@ -244,9 +240,7 @@ class OpSpec:
     def core_ranks(self) -> tuple[int, ...]:
         """Number of core axes of each primal, from the signature."""
         left = self.signature.partition("->")[0]
-        return tuple(
-            len([d for d in core.split(",") if d.strip()]) for core in CORE.findall(left)
-        )
+        return tuple(len([d for d in core.split(",") if d.strip()]) for core in CORE.findall(left))
 
     @property
     def family(self) -> str:

@@ -152,9 +152,7 @@ masked_softmax = OpSpec(
         ),
         Sample(
             name="loud-hidden",
-            primals=lambda draw: (
-                draw.normal(3, 2, 4) + 1000 * (1 - np.tri(3, 4)[:, None, :]),
-            ),
+            primals=lambda draw: (draw.normal(3, 2, 4) + 1000 * (1 - np.tri(3, 4)[:, None, :]),),
             hunts="a maximum over hidden slots, which underflows all that are seen",
         ),
         Sample(
@@ -272,9 +270,7 @@ mix_by_attention = OpSpec(
     vjp=mix_by_attention_vjp,
     formula=r"y_{th} = \sum_{s \le t} a_{ths}\,v_s",
     source="Shazeer 2019, arXiv:1911.02150; gemma.cpp, backprop/forward_scalar.h",
-    dialects=(
-        Dialect(name="gemma", says="Gemma: packed heads are h queries, one key, one value"),
-    ),
+    dialects=(Dialect(name="gemma", says="Gemma: packed heads are h queries, one key, one value"),),
     samples=(
         Sample(
             name="typical",
@@ -331,9 +327,7 @@ def attention_vjp(xp, ct, q, k, v, *, heads=2, causal=True):
     dq = xp.matmul(ds, k)
     dk = xp.matmul(xp.swapaxes(ds, -1, -2), q)
     dv = xp.matmul(xp.swapaxes(a, -1, -2), ct)
-    return tuple(
-        xp.reduce_to(_merge(xp, g), x) for g, x in zip((dq, dk, dv), primals, strict=True)
-    )
+    return tuple(xp.reduce_to(_merge(xp, g), x) for g, x in zip((dq, dk, dv), primals, strict=True))
 
 
 def _weights(xp, q, k, causal):

@@ -534,9 +534,7 @@ gelu = OpSpec(
             says="gemma.cpp: the tanh form, its root of 2/pi off by 1.4e-12",
             attrs={"root": ROOT},
         ),
-        Dialect(
-            name="erf", says="PyTorch's default, BERT: the exact form", attrs={"form": "erf"}
-        ),
+        Dialect(name="erf", says="PyTorch's default, BERT: the exact form", attrs={"form": "erf"}),
         Dialect(
             name="quick",
             says="CLIP, ggml's gelu_quick: x sigma(1.702 x)",

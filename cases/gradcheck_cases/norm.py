@@ -34,9 +34,7 @@ def _row_scales(draw: Any) -> tuple[Any, ...]:
 
 
 def _zero_row(draw: Any) -> tuple[Any, ...]:
-    return np.concatenate(
-        [draw.normal(1, 5), np.zeros((1, 5)), draw.normal(1, 5)]
-    ), draw.normal(5)
+    return np.concatenate([draw.normal(1, 5), np.zeros((1, 5)), draw.normal(1, 5)]), draw.normal(5)
 
 
 def _one_huge(draw: Any) -> tuple[Any, ...]:
@@ -200,9 +198,7 @@ layer_norm = OpSpec(
             name="row-length-1",
             primals=lambda draw: (draw.normal(3, 1), draw.signed(1), draw.normal(1)),
             hunts="a variance over d - 1 = 0 elements; dx is exactly 0",
-            dialects=(
-                "plain",
-            ),  # after a product with w, right code may leave a rounding error
+            dialects=("plain",),  # after a product with w, right code may leave a rounding error
         ),
         Sample(
             name="row-length-2",

@@ -25,9 +25,7 @@ def load(word: str, suite: Suite) -> Binding:
 
         return Torch(suite.peers.get("torch", ()))
     if ":" not in word:
-        raise UnknownNameError(
-            "implementation (or write your own as pkg.module:NAME)", word, WORDS
-        )
+        raise UnknownNameError("implementation (or write your own as pkg.module:NAME)", word, WORDS)
     from gradcheck.binding.python import Python
 
     return Python(word)

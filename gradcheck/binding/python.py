@@ -75,9 +75,7 @@ def _value_only(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     def value(*primals: Any, **attrs: Any) -> Any:
         takes = _takes(forward)
-        out = forward(
-            *primals, **{k: v for k, v in attrs.items() if takes is None or k in takes}
-        )
+        out = forward(*primals, **{k: v for k, v in attrs.items() if takes is None or k in takes})
         has_pullback = isinstance(out, tuple) and len(out) == 2 and callable(out[1])
         return out[0] if has_pullback else out
 
@@ -121,7 +119,5 @@ def _accepted(function: Callable[..., Any], case: Case, fixed: Attrs) -> Attrs:
         return case.attrs
     for name, value in case.attrs.items():
         if name not in takes and value != fixed[name]:
-            raise Unsupported(
-                f"the function takes no {name!r}; this case wants {name}={value!r}"
-            )
+            raise Unsupported(f"the function takes no {name!r}; this case wants {name}={value!r}")
     return {name: value for name, value in case.attrs.items() if name in takes}

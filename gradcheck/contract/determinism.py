@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def differs(
-    first: Sequence[NDArray[Any] | None], second: Sequence[NDArray[Any] | None]
-) -> bool:
+def differs(first: Sequence[NDArray[Any] | None], second: Sequence[NDArray[Any] | None]) -> bool:
     """Whether two calls gave other bits anywhere (NaN equals NaN, −0 is not 0)."""
     for a, b in zip(first, second, strict=True):
         if (a is None) != (b is None):

@@ -19,9 +19,7 @@ def guarded(arrays: Sequence[Array]) -> tuple[Array, ...]:
     return copies
 
 
-def mutated(
-    before: Sequence[Array], after: Sequence[Array], names: Sequence[str]
-) -> str | None:
+def mutated(before: Sequence[Array], after: Sequence[Array], names: Sequence[str]) -> str | None:
     """The name of the first argument whose bytes changed (foreign code ignores the flag)."""
     for name, old, new in zip(names, before, after, strict=True):
         if old.tobytes() != new.tobytes():

@@ -60,9 +60,7 @@ def fault(gradient: Any, primal: Array, name: str) -> Finding | None:
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     array = as_array(gradient)
     if array is None:
-        reason = (
-            f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
-        )
+        reason = f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
     elif array.shape != primal.shape:
         reason = f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}"
     elif array.dtype != primal.dtype:

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]
-CHUNK_BYTES: Final = (
-    512 * 1024
-)  # measured: within 12% of the best chunk on every operator tried
+CHUNK_BYTES: Final = 512 * 1024  # measured: within 12% of the best chunk on every operator tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +104,7 @@ class Evaluator:
         with np.errstate(all="ignore"):
             outputs = self.point.forward(*layout(self.point, self.index, copies))
         if tuple(np.shape(o) for o in outputs) != tuple((len(copies), *s) for s in self.shapes):
-            outputs = tuple(
-                np.broadcast_to(o, (len(copies), *np.shape(o)[1:])) for o in outputs
-            )
+            outputs = tuple(np.broadcast_to(o, (len(copies), *np.shape(o)[1:])) for o in outputs)
         flat = [
             np.asarray(o, dtype=np.float64).reshape(len(copies), size)
             for o, size in zip(outputs, (int(np.prod(s)) for s in self.shapes), strict=True)

@@ -38,10 +38,10 @@ class OneSided:
     jumps: bool
 
 
-def examine(evaluator: Evaluator, element: int, cts: Float, u: float) -> OneSided | None:
+def examine(evaluator: Evaluator, element: int, cts: Float) -> OneSided | None:
     """The one-sided slopes at `element` if forward has a kink there, else None.
 
-    `cts` is [q, m]; `u` is the unit roundoff of forward.
+    `cts` is [q, m].
     """
     h = steps(evaluator.x, LEVELS)
     x = evaluator.x.reshape(-1)[element]
@@ -57,6 +57,7 @@ def examine(evaluator: Evaluator, element: int, cts: Float, u: float) -> OneSide
     # The realised steps: x + h as the machine rounded it.
     right = (x + h).astype(evaluator.x.dtype).astype(np.float64) - float(x)
     left = float(x) - (x - h).astype(evaluator.x.dtype).astype(np.float64)
+    u = float(np.finfo(evaluator.x.dtype).eps) / 2
     noise = 4 * u * np.maximum(np.abs(base), np.nanmax(np.abs(values), axis=0, initial=0.0))
     with np.errstate(all="ignore"):
         ahead = (values[:LEVELS] - base) / right[:, None]

@@ -76,9 +76,7 @@ def central(
     scales = np.empty_like(slopes)
     for both, values in evaluator.sweep(2 * h.size * colours.size, fill, group=2):
         rows = slice(both.start // 2, both.stop // 2)
-        with np.errstate(
-            all="ignore"
-        ):  # steps beyond the domain, and beyond the largest number
+        with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
             weighted = cts[:, None, :] * _difference(values[0::2], values[1::2])  # [q, rows, m]
             slopes[:, rows] = structure.by_block(weighted) / gaps[rows]
             scales[:, rows] = structure.by_block(np.abs(weighted)) / gaps[rows]
@@ -87,7 +85,7 @@ def central(
 
 
 def _difference(above: Float, below: Float) -> Float:
-    """above − below, where two equal infinities differ by nothing."""
+    """Above − below, where two equal infinities differ by nothing."""
     with np.errstate(invalid="ignore"):
         return np.where(above == below, 0.0, above - below)
 

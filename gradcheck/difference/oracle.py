@@ -74,9 +74,7 @@ class Oracle:
         exact = []
         for ct in self.cts:
             bare = ct[0] if len(ct) == 1 else ct
-            exact.append(
-                as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs))
-            )
+            exact.append(as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs)))
         if not self._certified(exact):
             return None
         out: list[Float | None] = [None] * len(self.primals)

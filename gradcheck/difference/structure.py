@@ -49,14 +49,12 @@ class Structure:
         """Sum `values[…, m]` over the outputs of each block: `[…, blocks]`."""
         sums = np.zeros((*values.shape[:-1], self.blocks), dtype=values.dtype)
         if self.present.size:
-            sums[..., self.present] = np.add.reduceat(
-                values[..., self.order], self.starts, axis=-1
-            )
+            sums[..., self.present] = np.add.reduceat(values[..., self.order], self.starts, axis=-1)
         return sums
 
 
 def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
-    """Probe every axis of the evaluator's primal slice by slice."""
+    """Probe every axis of the evaluator's primal."""
     x = evaluator.x
     owners = {}
     for axis in range(x.ndim):
@@ -69,31 +67,47 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
 def _owner_along(
     evaluator: Evaluator, axis: int, rng: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """For each output the slice of `axis` that moves it (−1: none); None if some has two."""
+    """For each output the slice of `axis` that moves it (−1: none); None if some has two.
+
+    Slices are probed by the bits of their numbers: once all slices whose bit is set, once all
+    others. An output that one slice moves answers to exactly one of each pair, and the answers
+    spell the slice's number; two slices differ in some bit, where both probes move the output.
+    So an axis of length n costs 2·log2(n) probes of each kind, not n.
+    """
     x, base = evaluator.x, evaluator.base
-    reach = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-6)
-    reach = np.where(reach == 0, 1.0, reach)
-    away = rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape) * reach
-    probes: list[Array] = [(x + nudge * away).astype(x.dtype) for nudge in NUDGES]
-    probes.append(np.full_like(x, np.nan))  # NaN reaches what a saturated value hides
-    owner = np.full(base.size, -1, dtype=np.int64)
+    length = x.shape[axis]
+    bits = max(1, (length - 1).bit_length())
+    numbers = np.arange(length).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    masks = [(numbers >> bit) & 1 == side for bit in range(bits) for side in (1, 0)]
+    kinds = _probes(x, rng)
 
     def fill(rows: slice, copies: Array) -> None:
         for k, row in enumerate(range(rows.start, rows.stop)):
-            position, probe = divmod(row, len(probes))
-            at = (slice(None),) * axis + (position,)
-            copies[k][at] = probes[probe][at]
+            mask, kind = divmod(row, len(kinds))
+            copies[k] = np.where(masks[mask], kinds[kind], copies[k])
 
-    for rows, values in evaluator.sweep(x.shape[axis] * len(probes), fill):
+    moved = np.zeros((len(masks), base.size), dtype=bool)
+    for rows, values in evaluator.sweep(len(masks) * len(kinds), fill):
         # A probe that forward refuses comes back as NaN: it counts as moving everything,
         # which costs colours but never attributes an output to the wrong element.
-        moved = (values != base) & ~(np.isnan(values) & np.isnan(base))
+        changed = (values != base) & ~(np.isnan(values) & np.isnan(base))
         for k, row in enumerate(range(rows.start, rows.stop)):
-            position = row // len(probes)
-            if np.any(moved[k] & (owner >= 0) & (owner != position)):
-                return None
-            owner[moved[k]] = position
+            moved[row // len(kinds)] |= changed[k]
+    on, off = moved[0::2], moved[1::2]
+    if np.any(on & off):
+        return None
+    owner: NDArray[np.int64] = np.asarray((1 << np.arange(bits)) @ on.astype(np.int64))
+    owner[~np.any(on | off, axis=0)] = -1
     return owner
+
+
+def _probes(x: Array, rng: np.random.Generator) -> list[Array]:
+    """Values to put in the place of a slice: two finite ones, and NaN."""
+    reach = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-6)
+    reach = np.where(reach == 0, 1.0, reach)
+    away = rng.choice([-1.0, 1.0], x.shape) * rng.uniform(0.5, 1.5, x.shape) * reach
+    kinds: list[Array] = [(x + nudge * away).astype(x.dtype) for nudge in NUDGES]
+    return [*kinds, np.full_like(x, np.nan)]  # NaN reaches what a saturated value hides
 
 
 def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> Structure:

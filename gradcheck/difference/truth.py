@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.draw import key_of
 from gradcheck.difference import ladder, noise, structure
 from gradcheck.difference.evaluate import Evaluator, Point
+from gradcheck.draw import key_of
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -97,9 +97,7 @@ class Comparison:
         """Elements that a better truth, or a better bound, could still decide."""
         return ~self.certified & np.isfinite(self.got) & ~self.kinked
 
-    def finding(
-        self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]
-    ) -> Finding:
+    def finding(self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]) -> Finding:
         """The verdict on the whole tensor of `shape`, for the cotangents named."""
         failed, unresolved = self.failed, self.open
         verdict, reason = self._verdict(failed, unresolved)

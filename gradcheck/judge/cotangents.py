@@ -42,7 +42,7 @@ def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents
     makers: dict[str, Callable[[tuple[int, ...]], Array]] = {
         "normal": lambda shape: draw.away(0.0, *shape),
         "powers": lambda shape: draw.powers(*shape),
-        "ones": lambda shape: np.ones(shape),
+        "ones": np.ones,
     }
     values = tuple(tuple(makers[kind](shape) for shape in shapes) for kind in KINDS)
     return Cotangents(KINDS, values)

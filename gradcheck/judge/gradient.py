@@ -24,7 +24,7 @@ BATCH: Final = 256
 class Truth:
     """What is known of one primal's true gradient, and how to learn more.
 
-    `settle(pending)` overrules elements [q, n] of the differences from a certain source, or
+    `settle(found)` overrules pending elements of the differences from a certain source, or
     returns the kinks found among them; `allowance(rules)` is the measured cost of rounding.
     """
 
@@ -33,7 +33,7 @@ class Truth:
     cotangents: tuple[str, ...]
     differences: Differences
     declared: Interval | None = None
-    settle: Callable[[Mask], list[Interval]] = field(default=lambda _: [])
+    settle: Callable[[Comparison], list[Interval]] = field(default=lambda _: [])
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
 
     def judge(self, got: Float, rules: Rules) -> Finding:
@@ -41,7 +41,7 @@ class Truth:
         kinks = [] if self.declared is None else [self.declared]
         found = self._refined(got, rules, kinks)
         if found.pending.any():
-            kinks = [*kinks, *self.settle(found.pending)]
+            kinks = [*kinks, *self.settle(found)]
             found = compare(got, self.differences.estimate, rules, kinks=kinks)
         if found.pending.any():
             extra = self.allowance(rules)
@@ -64,9 +64,7 @@ class Truth:
             tried[worst] = True
 
 
-def kink_interval(
-    which: NDArray[np.bool_], slopes: tuple[float, float], cts: Float
-) -> Interval:
+def kink_interval(which: NDArray[np.bool_], slopes: tuple[float, float], cts: Float) -> Interval:
     """The values allowed on a declared kink of a forward that acts element by element.
 
     `which` is [n]; `cts` is [q, n]; the slopes are those of forward.

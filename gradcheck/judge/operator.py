@@ -69,7 +69,7 @@ class CaseTruth:
                     self._point, index, self.cotangents.flat, self._noise_lines
                 ),
                 declared=self.kinks if index == 0 else None,
-                settle=lambda pending: self._settle(index, pending),
+                settle=lambda found: self._settle(index, found.pending),
                 allowance=lambda rules: self._allowance(index, rules),
             )
         return self._truths[index]
@@ -201,9 +201,7 @@ class CaseTruth:
     def _forward_rounding(self) -> Float:
         """What rounding may cost forward's value, [1, m], in units of u."""
         with np.errstate(all="ignore"):
-            outputs = self.case.spec.forward(
-                ROUNDING, *self._rounding_primals(), **self.case.attrs
-            )
+            outputs = self.case.spec.forward(ROUNDING, *self._rounding_primals(), **self.case.attrs)
         costs = [allowance(o) for o in as_tuple(outputs)]
         return flatten([c for c in costs if c is not None])[None]
 
@@ -214,9 +212,7 @@ class CaseTruth:
         extra: Float = SAFETY * rules.u * self._vjp_rounding[index]
         slack = self.case.spec.slack
         if slack is not None:
-            extra = (
-                extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
-            )
+            extra = extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
         return extra
 
 

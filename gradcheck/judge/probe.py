@@ -129,9 +129,7 @@ def _call(
             raise broken(role, f"{role} writes into its arguments: {error}") from error
         text = " ".join(str(error).split()) or "no message"
         raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
-    changed = purity.mutated(
-        (*ct, *primals), (*cotangents, *copies), (*("ct",) * len(ct), *names)
-    )
+    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*("ct",) * len(ct), *names))
     if changed is not None:
         raise broken(role, f"{role} writes into its argument {changed}")
     return out
