@@ -161,8 +161,9 @@ def _run(arguments: argparse.Namespace) -> int:
     text = report.render(
         run, arguments.format, color=_color(arguments.color), width=_width(sys.stdout)
     )
-    for trouble in run.troubles:
-        print(f"gradcheck: {trouble}", file=sys.stderr)
+    if arguments.format != "terminal":  # the terminal report shows them itself
+        for trouble in run.troubles:
+            print(f"gradcheck: {trouble}", file=sys.stderr)
     sys.stdout.write(text)
     sys.stdout.flush()
     return _exit_code(run, written=all(written))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
 from gradcheck.difference.evaluate import Point, flatten
+from gradcheck.difference.noise import RELATIVE
 from gradcheck.difference.oracle import as_tuple
 from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.draw import Draw
@@ -163,6 +164,7 @@ class _BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._find_kinks,
+            resolution=RELATIVE * float(np.finfo(point.primals[index].dtype).eps) / 2,
         )
         self._notes: list[str] = []
 

@@ -153,19 +153,6 @@ class Cell:
     verdict: Verdict
     results: tuple[Record, ...]
 
-    @property
-    def worst(self) -> Record | None:
-        """The result that the cell shows: worst verdict, then largest error against its bound."""
-
-        def badness(result: Record) -> float:
-            top = result.top
-            if top is None:
-                return -1.0
-            return top.error / top.bound if top.bound > 0 else (float("inf") if top.error else 0.0)
-
-        same = [result for result in self.results if result.verdict is self.verdict]
-        return max(same, key=badness, default=None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:

@@ -25,7 +25,7 @@ Float = NDArray[np.float64]
 
 RATIO: Final = 4.0
 PILOT_LEVELS: Final = 13
-LADDER_LEVELS: Final = 17
+LADDER_LEVELS: Final = 20
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 4
 SIGMAS: Final = 3.0
@@ -119,8 +119,8 @@ def choose_step(
 ) -> float:
     """The pilot: the top step of the triple whose largest bar is least, over a few elements."""
     h = steps(evaluator.x, PILOT_LEVELS)
-    spread = np.linspace(0, structure.colours - 1, min(PILOT_COLOURS, structure.colours))
-    colours = np.unique(spread.astype(np.int64))
+    count = min(PILOT_COLOURS, structure.colours)
+    colours = np.linspace(0, structure.colours - 1, count).astype(np.int64)
     slopes, scale = central(evaluator, structure, cts, colours, h)
     _, bar = bars(slopes, scale, noise[:, colours], h, u)
     finite = np.isfinite(bar)
@@ -139,7 +139,9 @@ def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tupl
     """
     with np.errstate(all="ignore"):
         tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * noise.ndim)
-        seen = np.max(np.where(np.isfinite(tail), tail, 0.0), axis=0)
+        # Noise stays as h shrinks, truncation does not: the least of three, times 4, is noise.
+        seen = 4 * np.min(np.where(np.isfinite(tail), tail, np.inf), axis=0)
+        seen = np.where(np.isfinite(seen), seen, 0.0)
         above = np.abs(np.diff(extrapolate(slopes), axis=0))[:-1] / RATIO**2
     values, bar = bars(slopes, scale, np.maximum(noise, seen), h, u)
     bar[1:] = np.maximum(bar[1:], np.where(np.isfinite(above), above, np.inf))

@@ -19,6 +19,8 @@ LINE: Final = np.array([-64, -53, -41, -29, -17, -6, 6, 17, 29, 41, 53, 64], dty
 SPACINGS: Final = (1.0, 2.0**20)
 """In ulp: one for rounding that changes with every bit, one for values that are constant between
 neighbours (log(1 + tiny), a float32 table behind a float64 face)."""
+LOSES: Final = 16.0
+"""Units of u of a value above which its collected rounding replaces the model."""
 RELATIVE: Final = 128.0
 """Units of u by which a derivative may be off as a whole: a forward that cancels inside (the tail
 of a tanh-form gelu) is wrong by the same amount at neighbouring points, which no line shows."""
@@ -68,8 +70,18 @@ def measured(
 
 
 def modelled(
-    values: NDArray[np.float64], cts: NDArray[np.float64], u: float
+    values: NDArray[np.float64],
+    cts: NDArray[np.float64],
+    u: float,
+    rounding: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """(u·|ct·f|)² per output, `[q, m]`: sum over outputs and take the root."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray((u * cts * values) ** 2)
+    """Squared noise per output, `[q, m]`: sum over outputs and take the root.
+
+    It is u·|ct·f|; where forward is known to lose more than 16 such units inside (`rounding` [m],
+    in units of u), as in the tail of 1 + tanh, what it loses.
+    """
+    size = np.abs(values)
+    if rounding is not None:
+        size = np.where(rounding > LOSES * size, rounding, size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray((u * cts * size) ** 2)

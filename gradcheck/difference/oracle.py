@@ -1,9 +1,10 @@
-"""The 50-digit oracle: the spec's own text in mpmath, differenced with a step of 1e-20.
+"""The 50-digit oracle: the spec's own text in mpmath, differenced with a step of 1e-25.
 
-Truncation is then about 1e-40 and rounding about 1e-30 of the value, so that one central
-difference along a random direction through all primals certifies the spec's VJP to 25 digits
-there; the certified VJP gives every element at once. Where certification fails, the VJP is wrong
-and elements are differenced one by one.
+Forward has 25 guard digits, which the difference f(x + h) − f(x − h) uses up; so truncation and
+rounding are both about 1e-50, also where forward cancels inside. One central difference along a
+random direction through all primals certifies the spec's VJP to 30 digits of their sum, that is
+to 25 of every element that makes up 1e-5 of it; the certified VJP gives every element at once.
+Where certification fails, the VJP is wrong and elements are differenced one by one.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import BigArithmetic, mp50
+from gradcheck.arithmetic import DIGITS, BigArithmetic, mp50
 from gradcheck.draw import key_of
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-STEP: Final = "1e-20"
-AGREEMENT: Final = "1e-25"
+STEP: Final = "1e-25"
+GUARDED: Final = DIGITS + 25
+"""Digits of forward while it is differenced."""
+AGREEMENT: Final = "1e-30"
 """Relative to Σ |g·r| over the direction r."""
-FLOOR: Final = "1e-28"
-"""Relative to Σ |ct·f|: what rounding leaves of a derivative that is exactly zero."""
+FLOOR: Final = "1e-38"
+"""Relative to Σ |ct·f|: what rounding leaves of a VJP that is exactly zero."""
 
 
 class Operator(Protocol):
@@ -105,7 +108,7 @@ class Oracle:
                 return False
             products = []
             for i, direction in directions.items():
-                if np.shape(gradients[i]) != self.primals[i].shape:
+                if gradients[i] is None or np.shape(gradients[i]) != self.primals[i].shape:
                     return False
                 products.extend((gradients[i] * self.xp.asarray(direction)).reshape(-1))
             allowed = (
@@ -118,6 +121,10 @@ class Oracle:
 
     def _slopes(self, directions: dict[int, Float]) -> list[tuple[Any, Any]]:
         """Per cotangent: the central difference of Σ ct·f, and Σ |ct·f|."""
+        with self.xp.context.workdps(GUARDED):
+            return self._guarded_slopes(directions)
+
+    def _guarded_slopes(self, directions: dict[int, Float]) -> list[tuple[Any, Any]]:
         h = self.xp.const(STEP)
         ends = []
         for sign in (1, -1):

@@ -54,14 +54,20 @@ class Differences:
     the triple; `refine` improves elements by the ladder, `settle` overrules them.
     """
 
-    def __init__(self, point: Point, index: int, cts: Float, lines: Float) -> None:
-        """Probe the structure, choose a step, and run the triple; `lines` show the noise."""
+    def __init__(
+        self, point: Point, index: int, cts: Float, lines: Float, rounding: Float | None = None
+    ) -> None:
+        """Probe the structure, choose a step, and run the triple.
+
+        `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
+        error that forward's values have collected, in units of u.
+        """
         self._rng = np.random.Generator(np.random.Philox(key=key_of("difference", index)))
         self.evaluator = Evaluator(point, index)
         self.structure = structure.find(self.evaluator, self._rng)
         self.cts = cts
         self._u = float(np.finfo(self.evaluator.x.dtype).eps) / 2
-        self._noise, self._terms = self._measure_noise(lines)
+        self._noise, self._terms = self._measure_noise(lines, rounding)
         self._laddered = np.zeros(self.evaluator.x.size, dtype=bool)
         self.estimate = self._triple()
 
@@ -117,11 +123,13 @@ class Differences:
         estimate.scale = self._to_elements(scales[1])
         return estimate
 
-    def _measure_noise(self, lines: Float) -> tuple[Float, NDArray[np.int64]]:
+    def _measure_noise(
+        self, lines: Float, rounding: Float | None
+    ) -> tuple[Float, NDArray[np.int64]]:
         """Noise [q, c, blocks] and number of outputs that can move [c, blocks]."""
         shape = self.structure
         measured = noise.measured(lines, shape, self.cts)
-        squares = noise.modelled(self.evaluator.base, self.cts, self._u)
+        squares = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
         out = np.empty((len(self.cts), shape.colours, shape.blocks))
         terms = np.empty((shape.colours, shape.blocks), dtype=np.int64)
 

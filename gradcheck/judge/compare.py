@@ -1,7 +1,7 @@
 """Element by element: is a gradient within its bound of the truth, as far as the truth is known?
 
 With a the gradient judged, d the true one, S = max(|a|, |d|), U = 2 · error bar, and the bound
-B = rtol·S + 4·u·√terms·Σ|ct·J| + underflow + what rounding is measured to cost:
+B = rtol·S + (rtol/64 + 4·u·√terms)·Σ|ct·J| + underflow + what rounding is known to cost:
 
 * certified   |a − d| + U ≤ B
 * failed      |a − d| > B + U: no explanation is left
@@ -31,6 +31,8 @@ KAPPA: Final = 2.0
 """Error bars are doubled before anything is blamed on the code judged."""
 ROUNDINGS: Final = 4.0
 """Units of roundoff allowed per square root of accumulated term."""
+CANCELLED: Final = 64.0
+"""An element that cancels is judged so many times more strictly, but against Σ|ct·J|."""
 WORST: Final = 20
 
 
@@ -185,16 +187,22 @@ def compare(
     *,
     kinks: Sequence[Interval] = (),
     extra: Float | None = None,
+    resolution: float = 0.0,
 ) -> Comparison:
-    """Compare `got` [q, n] with the truth; `extra` [q, n] widens the bound."""
+    """Compare `got` [q, n] with the truth; `extra` [q, n] widens the bound.
+
+    `resolution` is the part of the tensor's largest Σ|ct·J| below which the truth sees nothing.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         kinked, want = _allowed(got, estimate, kinks)
-        uncertainty = np.where(kinked, 0.0, KAPPA * estimate.bar)
+        blur = np.maximum(KAPPA * estimate.bar, resolution * largest_scale(estimate))
+        uncertainty = np.where(kinked, 0.0, blur)
         error = np.abs(got - want)
         size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
         scale = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
-        rounding = ROUNDINGS * rules.u * np.sqrt(np.maximum(estimate.terms, 1)) * scale
-        bound = rules.rtol * size + rounding + rules.underflow
+        roundings = ROUNDINGS * rules.u * np.sqrt(np.maximum(estimate.terms, 1))
+        part = rules.rtol / CANCELLED + roundings
+        bound = rules.rtol * size + part * scale + rules.underflow
         if extra is not None:
             bound = bound + extra
         blunt = np.maximum(rules.blunt * largest_scale(estimate), rules.underflow)

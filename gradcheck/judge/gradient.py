@@ -25,7 +25,8 @@ class Truth:
     """What is known of one primal's true gradient, and how to learn more.
 
     `settle(found)` overrules pending elements of the differences from a certain source, or
-    returns the kinks found among them; `allowance(rules)` is the measured cost of rounding.
+    returns the kinks found among them; `allowance(rules)` is the known cost of rounding;
+    `resolution` is the part of the largest Σ|ct·J| below which differences alone are blind.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Truth:
     declared: Interval | None = None
     settle: Callable[[Comparison], list[Interval]] = field(default=lambda _: [])
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
+    resolution: float = 0.0
 
     def judge(self, got: Float, rules: Rules) -> Finding:
         """The verdict on `got` [q, n]."""
@@ -42,17 +44,28 @@ class Truth:
         found = self._refined(got, rules, kinks)
         if found.pending.any():
             kinks = [*kinks, *self.settle(found)]
-            found = compare(got, self.differences.estimate, rules, kinks=kinks)
+            found = self._compare(got, rules, kinks)
         if found.pending.any():
-            extra = self.allowance(rules)
-            found = compare(got, self.differences.estimate, rules, kinks=kinks, extra=extra)
+            found = self._compare(got, rules, kinks, self.allowance(rules))
         return found.finding(self.name, self.shape, self.cotangents)
+
+    def _compare(
+        self, got: Float, rules: Rules, kinks: list[Interval], extra: Float | None = None
+    ) -> Comparison:
+        return compare(
+            got,
+            self.differences.estimate,
+            rules,
+            kinks=kinks,
+            extra=extra,
+            resolution=self.resolution,
+        )
 
     def _refined(self, got: Float, rules: Rules, kinks: list[Interval]) -> Comparison:
         """The ladder: for every open element, and for failing ones until one is confirmed."""
         tried = np.zeros(got.shape[1], dtype=bool)
         while True:
-            found = compare(got, self.differences.estimate, rules, kinks=kinks)
+            found = self._compare(got, rules, kinks)
             failed = np.any(found.failed & np.isfinite(got), axis=0)
             confirmed = np.any(failed & tried)
             todo = np.any(found.open, axis=0) | (failed & ~confirmed)

@@ -66,7 +66,11 @@ class CaseTruth:
                 shape=self.primals[index].shape,
                 cotangents=self.cotangents.names,
                 differences=Differences(
-                    self._point, index, self.cotangents.flat, self._noise_lines
+                    self._point,
+                    index,
+                    self.cotangents.flat,
+                    self._noise_lines,
+                    self._forward_rounding[0],
                 ),
                 declared=self.kinks if index == 0 else None,
                 settle=lambda found: self._settle(index, found.pending),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from gradcheck.judge.compare import KAPPA, ROUNDINGS, RULES
+from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
 from gradcheck.spec import Attrs, Kink, OpSpec, Sample
 from gradcheck.suite import Case, Suite
 
@@ -22,9 +22,7 @@ def as_table(suite: Suite, cases: Sequence[Case]) -> str:
         op = suite.operators[spec]
         dialects = sorted({d for d, _ in samples}, key=[d.name for d in op.dialects].index)
         names = {s for _, s in samples}
-        body.append(
-            [op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)]
-        )
+        body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
     total = f"{len(body)} operators, {len(cases)} cases (operator × dialect × sample)"
     return f"{tabulate(body, heads)}\n\nsuite {suite.name} {suite.version}: {total}"
@@ -119,7 +117,7 @@ def _bounds(op: OpSpec) -> list[tuple[str, str]]:
     entries = [
         (
             rules.dtype,
-            f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + {ROUNDINGS:g}·u·√terms·Σ|ct·J|, "
+            f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + ({rules.rtol / CANCELLED:.2g} + {ROUNDINGS:g}·u·√terms)·Σ|ct·J|, "
             f"u = {rules.u:.3g}; the error bar of d counts {KAPPA:g} times",
         )
         for rules in RULES.values()

@@ -66,7 +66,10 @@ class _Page:
         self.omitted: dict[str, int] = {}
 
     def add(self, text: str, noun: str = "line") -> bool:
-        """Append `text` if it fits; after the first that does not, nothing of its kind does."""
+        """Append `text` if it fits; after the first that does not, nothing of its kind does.
+
+        A later row that fits would stand under another operator's name.
+        """
         size = len(text.encode())
         if self.omitted.get(noun) or size > self.room:
             self.omitted[noun] = self.omitted.get(noun, 0) + 1
@@ -160,7 +163,7 @@ def _details(group: outline.Group, named: bool) -> str:
         lines += [f"… and {len(group.results) - len(listed):,} more", ""]
     hunts = dict.fromkeys((r.sample, r.hunts) for r in listed if r.hunts)
     lines += [f"- {code(sample)} hunts {escape(words.clean(text))}" for sample, text in hunts]
-    repros = list(dict.fromkeys(words.clean(r.repro) for r in listed if r.repro))
+    repros = list(dict.fromkeys(words.command(r.repro) for r in listed if r.repro))
     fence = "`" * (1 + max([2, *(len(run) for r in repros for run in re.findall("`+", r))]))
     lines += ["", f"{fence}sh", *repros, fence, "", "</details>", ""]
     return "\n".join(lines)

@@ -57,12 +57,10 @@ def badness(result: Record) -> float:
     top = result.top
     if top is None:
         return -1.0
-    if math.isnan(top.error) or math.isnan(top.bound):
-        return math.inf
-    if top.bound > 0:
-        ratio = top.error / top.bound
-        return math.inf if math.isnan(ratio) else ratio
-    return math.inf if top.error else 0.0
+    if not top.bound > 0:  # a NaN is an error too
+        return math.inf if top.error else 0.0
+    ratio = top.error / top.bound
+    return math.inf if math.isnan(ratio) else ratio
 
 
 def shown(cell: Cell) -> Record:

@@ -122,9 +122,7 @@ class _Page:
             return [*self.table(rows, dtypes[:half]), "", *self.table(rows, dtypes[half:])]
         return [line[: self.width] for line in lines]
 
-    def drawn(
-        self, rows: tuple[Row, ...], dtypes: tuple[str, ...], layout: _Layout
-    ) -> list[str]:
+    def drawn(self, rows: tuple[Row, ...], dtypes: tuple[str, ...], layout: _Layout) -> list[str]:
         """One table, in one layout; repeated names are left blank."""
         several = any(row.dialect != "default" for row in rows)
         heads = ["operator", *(["dialect"] if several else []), "gradient", *dtypes]

@@ -38,6 +38,11 @@ def clean(text: str) -> str:
     return line + cut
 
 
+def command(text: str) -> str:
+    """A command to be copied: as it is, blanks in quotes included, unless it is no clean line."""
+    return text if text.isprintable() and len(text) <= LONGEST else clean(text)
+
+
 def number(value: float, digits: int = 3) -> str:
     """A measured number in `digits` significant digits; "nan", "inf" and "-inf" as they are.
 
@@ -117,7 +122,7 @@ def comparison(miss: Miss) -> str:
     """An element's relative error against its relative bound: `2.1e-13 ≤ 1.0e-08`.
 
     Where the bound is as large as the element itself, relative numbers say nothing; there both
-    are absolute, and say so: `2.2e-16 ≤ 9.3e-16 abs`.
+    are absolute, and say so in the same width: `2e-16 ≤ 9e-16 abs`.
     """
     if not (math.isfinite(miss.got) and math.isfinite(miss.want)):
         return f"got {number(miss.got)}"
@@ -125,7 +130,7 @@ def comparison(miss: Miss) -> str:
     absolute = ratios is None or ratios[1] >= 1
     pair = (miss.error, miss.bound) if ratios is None or absolute else ratios
     within = miss.error <= miss.bound
-    for digits in range(2, 18):
+    for digits in range(1 if absolute else 2, 18):
         error, bound = (_scientific(value, digits) for value in pair)
         if within or error != bound:
             break
@@ -231,8 +236,16 @@ def facts(result: Record) -> list[tuple[str, str]]:
     if result.verdict is Verdict.INCONCLUSIVE and result.smallest_visible_error is not None:
         least = number(result.smallest_visible_error)
         pairs.append(("visible", f"a relative error of {least} or more"))
-    pairs += [("hunts", clean(result.hunts)), ("run", clean(result.repro))]
+    pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
+
+
+def paragraph(result: Record) -> str:
+    """One result in full: what is wrong in the first line, the facts below."""
+    first = f"{word(result.verdict)} {title(result)}"
+    if result.reason:
+        first += f": {clean(result.reason)}"
+    return "\n".join([first, *(f"  {label}: {text}" for label, text in facts(result))])
 
 
 def headline(run: Run) -> str:

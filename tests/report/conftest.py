@@ -10,9 +10,7 @@ import pytest
 from gradcheck.judge.verdict import Verdict
 from gradcheck.record import Header, Miss, Record, Run
 
-HOSTILE = (
-    '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
-)
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
 DTYPES = ("float64", "float32")
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -66,6 +64,7 @@ def run(*results, **changes):
         "python": "3.11.2",
         "platform": "Linux x86_64",
         "numpy": "2.1.0",
+        "cases": "",
     }
     for name in list(changes):
         if name in header:

@@ -67,8 +67,7 @@ def test_attributes_hold_hostile_text_whole(make):
     run = make.run(make.result(dtype="float64"), dtypes=("float64", dtype))
     results = (*run.results, make.result(dtype="float32"))
     evil = tuple(
-        r.__class__(**{f: getattr(r, f) for f in r.__slots__} | {"dtype": dtype})
-        for r in results
+        r.__class__(**{f: getattr(r, f) for f in r.__slots__} | {"dtype": dtype}) for r in results
     )
     page = Page(render(run.__class__(header=run.header, results=evil)))
     assert ("span", "data-is", dtype) in page.attributes

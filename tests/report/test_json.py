@@ -24,9 +24,7 @@ def test_every_run_is_strict_json(any_run):
 
 
 def test_numbers_that_are_not_finite_are_words(make):
-    worst = make.miss(
-        got=math.nan, want=math.inf, error=-math.inf, bound=0.1, error_bar=math.nan
-    )
+    worst = make.miss(got=math.nan, want=math.inf, error=-math.inf, bound=0.1, error_bar=math.nan)
     run = make.run(make.result(verdict=Verdict.FAIL, worst=(worst,)))
     (result,) = load(render(run))["results"]
     assert (result["got"], result["want"], result["error"]) == ("nan", "inf", "-inf")
@@ -53,9 +51,7 @@ def test_foreign_text_survives(hostile, make):
 
 
 def test_numpy_scalars_are_numbers(make):
-    miss = make.miss(
-        index=(np.int64(1), np.int64(2)), got=np.float32("nan"), want=np.float64(2)
-    )
+    miss = make.miss(index=(np.int64(1), np.int64(2)), got=np.float32("nan"), want=np.float64(2))
     (result,) = load(render(make.run(make.result(worst=(miss,)))))["results"]
     assert (result["worst_index"], result["got"], result["want"]) == ([1, 2], "nan", 2.0)
 

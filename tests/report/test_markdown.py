@@ -159,8 +159,7 @@ def test_escapes():
 
 def test_the_report_stops_growing_and_counts_what_it_leaves_out(make):
     found = [
-        make.result(f"op{i}", verdict=FAIL, reason="é" * 2000, hunts="h" * 1000)
-        for i in range(400)
+        make.result(f"op{i}", verdict=FAIL, reason="é" * 2000, hunts="h" * 1000) for i in range(400)
     ]
     text = render(make.run(*found))
     assert LIMIT * 0.9 < len(text.encode()) <= LIMIT
@@ -169,6 +168,14 @@ def test_the_report_stops_growing_and_counts_what_it_leaves_out(make):
     assert shown + int(left[1]) == 400
     assert shown > 0
     outside_fences(text)  # every block is whole
+
+
+def test_no_row_stands_under_the_name_of_one_that_was_left_out(make):
+    names = ["first", "long" * 400, "last"]
+    text = render(make.run(*(make.result(name) for name in names)), limit=2000)
+    assert "`first`" in text
+    assert "`last`" not in text
+    assert "… and 2 more rows, left out for size" in text
 
 
 def test_a_small_limit_still_says_the_verdict(make):

@@ -57,9 +57,7 @@ def test_groups_come_worst_first_by_verdict_then_by_error(make):
 def test_failures_are_all_that_the_gate_does_not_accept(failing):
     grouped = [r for group in outline.failing(failing) for r in group.results]
     assert len(grouped) == 11
-    assert {id(r) for r in grouped} == {
-        id(r) for r in failing.results if not r.verdict.expected
-    }
+    assert {id(r) for r in grouped} == {id(r) for r in failing.results if not r.verdict.expected}
 
 
 def test_an_operator_stands_together_even_if_it_came_back_later(make):
@@ -102,10 +100,7 @@ def test_gaps_are_told_once_per_reason(failing):
 
 def test_what_is_unbound_is_one_gap_per_implementation(make):
     run = make.run(
-        *(
-            make.result(op, verdict=Verdict.UNBOUND, reason=f"nothing about {op}")
-            for op in "abc"
-        ),
+        *(make.result(op, verdict=Verdict.UNBOUND, reason=f"nothing about {op}") for op in "abc"),
         make.result(verdict=Verdict.UNBOUND, implementation="mine"),
     )
     first, second = outline.gaps(run)
@@ -114,9 +109,7 @@ def test_what_is_unbound_is_one_gap_per_implementation(make):
 
 
 def test_samples_keep_their_dtypes_together(make):
-    run = make.run(
-        *(make.result(sample=s, dtype=d) for s in "ab" for d in ("float64", "float32"))
-    )
+    run = make.run(*(make.result(sample=s, dtype=d) for s in "ab" for d in ("float64", "float32")))
     (row,) = outline.tables(run)[0].rows
     found = [[(r.sample, r.dtype) for r in part] for part in outline.by_sample(row)]
     assert found == [

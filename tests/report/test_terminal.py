@@ -33,9 +33,7 @@ def test_four_dtypes_and_long_names_fit_too(make, width):
     dtypes = ("float64", "float32", "float16", "bfloat16")
     op = "scaled_dot_product_attention_with_a_name_that_goes_on_and_on"
     found = [
-        make.result(
-            op, "projection_weight", verdict, dialect="label-smoothing-mean", dtype=dtype
-        )
+        make.result(op, "projection_weight", verdict, dialect="label-smoothing-mean", dtype=dtype)
         for dtype in dtypes
         for verdict in (Verdict.INCONCLUSIVE, Verdict.UNSUPPORTED)
     ]
@@ -51,6 +49,13 @@ def test_a_repro_line_is_never_broken(make):
     assert f"  run: {repro.strip()}" in lines(make.run(result), width=60)
 
 
+def test_names_are_not_broken_at_their_hyphens(make):
+    for before in range(1, 60):  # so that it meets the edge wherever that is
+        reason = f"{'x' * before} a-name-with-hyphens"
+        text = render(make.run(make.result(verdict=FAIL, reason=reason)), width=60)
+        assert "a-name-with-hyphens" in text
+
+
 def test_the_header_says_what_ran(passing):
     text = render(passing)
     for fact in (
@@ -63,6 +68,11 @@ def test_the_header_says_what_ran(passing):
     ):
         assert fact in text.split("\n\n")[0]
     assert re.search(r"^seed +0$", text, re.MULTILINE)
+
+
+def test_the_header_tells_which_cases_were_selected(make):
+    text = render(make.run(make.result(), cases="f296b0f3"))
+    assert re.search("^suite +builtin 2026.11, cases f296b0f3$", text, re.MULTILINE)
 
 
 def test_the_table_has_a_row_per_gradient_and_names_each_operator_once(passing):

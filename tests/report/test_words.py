@@ -32,6 +32,12 @@ def test_foreign_text_is_cut_and_says_by_how_much():
     assert words.clean("x" * 3500) == "x" * 2000 + " … (1,500 more characters)"
 
 
+def test_a_command_is_copied_as_it_is_if_it_is_one_clean_line():
+    assert words.command("run --impl 'a  b'") == "run --impl 'a  b'"
+    assert words.command("run\nrm -rf  /") == "run rm -rf /"
+    assert words.command("run \x1b[31m") == "run \\x1b[31m"
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(NAN, "nan"), (INF, "inf"), (-INF, "-inf"), (0.0, "0"), (1234567.0, "1.23e+06"),
@@ -70,9 +76,10 @@ def test_relative_means_relative_to_the_larger(make):
         ({"got": NAN, "want": 1.0, "error": NAN, "bound": 1e-8}, "got nan"),
         ({"got": -INF, "want": 1.0, "error": INF, "bound": 1e-8}, "got -inf"),
         # Near zero, relative numbers say nothing.
-        ({"got": 1e-17, "want": 0.0, "error": 1e-17, "bound": 2e-17}, "1.0e-17 ≤ 2.0e-17 abs"),
+        ({"got": 1e-17, "want": 0.0, "error": 1e-17, "bound": 2e-17}, "1e-17 ≤ 2e-17 abs"),
         ({"got": 1e-17, "want": 0.0, "error": 1e-17, "bound": 5e-18}, "1.0e+00 > 5.0e-01"),
-        ({"got": 0.0, "want": 0.0, "error": 0.0, "bound": 2e-17}, "0 ≤ 2.0e-17 abs"),
+        ({"got": 0.0, "want": 1.0, "error": 1.04, "bound": 1.0}, "1.04e+00 > 1.00e+00 abs"),
+        ({"got": 0.0, "want": 0.0, "error": 0.0, "bound": 2e-17}, "0 ≤ 2e-17 abs"),
     ],
 )
 def test_error_against_bound(make, changes, text):
@@ -92,7 +99,7 @@ def test_a_cell_gives_up_its_bound_then_its_error(make):
     assert words.cell(failed, bound=False) == "4.5e-04"
     assert words.cell(failed, measured=False) == ""
     tiny = make.result(worst=(make.miss(got=1e-17, want=0.0, error=1e-17, bound=2e-17),))
-    assert words.cell(tiny, bound=False) == "1.0e-17 abs"
+    assert words.cell(tiny, bound=False) == "1e-17 abs"
     broken = make.result(verdict=Verdict.FAIL, worst=(make.miss(got=NAN, error=NAN),))
     assert words.cell(broken, bound=False) == "got nan"
 
