@@ -272,14 +272,14 @@ class BigArithmetic(Arithmetic):
         return self._wrap(self._number(values))
 
     def const(self, text: str) -> Any:
-        return self.context.mpf(text)
+        return self._scalar(text)
 
     @property
     def pi(self) -> Any:
-        return +self.context.pi
+        return self._scalar(self.context.pi)
 
     def sqrt_of(self, number: float) -> Any:
-        return self.context.sqrt(self.context.mpf(number))
+        return self._scalar(self.context.sqrt(number))
 
     def _like(self, x: Any) -> Any:
         return self.context.mpf(x) if isinstance(x, (int, float)) else x
@@ -290,6 +290,11 @@ class BigArithmetic(Arithmetic):
         if array.ndim == 0 and isinstance(array[()], int):
             return np.asarray(self.context.mpf(array[()]), dtype=object)
         return array
+
+    def _scalar(self, number: Any) -> Any:
+        # A 0-d array: a bare mpf times an array first formats the whole array for an error
+        # message that nobody sees.
+        return np.asarray(self.context.mpf(number), dtype=object)
 
     def to_float64(self, x: Any) -> NDArray[np.float64]:
         """Round to float64."""

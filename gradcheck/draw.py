@@ -54,8 +54,8 @@ class Draw:
         return np.asarray(self._rng.integers(0, 2, shape) * 2.0 - 1.0, dtype=np.float64)
 
     def powers(self, *shape: int) -> Float64:
-        """Signed powers of two from 2^-6 to 2^6: magnitudes that differ by four decades."""
-        exponents = self._rng.integers(-6, 7, shape).astype(np.float64)
+        """Signed powers of two from 2^-4 to 2^4: magnitudes that differ by a factor of 256."""
+        exponents = self._rng.integers(-4, 5, shape).astype(np.float64)
         return np.asarray(self.signs(*shape) * np.exp2(exponents), dtype=np.float64)
 
     def near(self, centre: float, *shape: int) -> Float64:

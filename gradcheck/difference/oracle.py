@@ -130,16 +130,14 @@ class Oracle:
         for sign in (1, -1):
             moved = list(self.primals)
             for i, direction in directions.items():
-                moved[i] = moved[i] + (sign * h) * self.xp.asarray(direction)
+                moved[i] = moved[i] + self.xp.asarray(direction) * (sign * h)
             ends.append(as_tuple(self.operator.forward(self.xp, *moved, **self.attrs)))
         out = []
         for ct in self.cts:
-            slope = size = self.xp.const("0")
+            slope, size = self.xp.context.mpf(0), self.xp.context.mpf(0)
             for part, above, below in zip(ct, *ends, strict=True):
-                pieces = zip(np.ravel(part), np.ravel(above), np.ravel(below), strict=True)
-                for c, a, b in pieces:
-                    slope += c * (a - b)
-                    size += abs(c * a)
+                slope = slope + np.sum(part * (above - below))
+                size = size + np.sum(np.abs(part * above))
             out.append((slope / (2 * h), size))
         return out
 

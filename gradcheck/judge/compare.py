@@ -1,7 +1,7 @@
 """Element by element: is a gradient within its bound of the truth, as far as the truth is known?
 
 With a the gradient judged, d the true one, S = max(|a|, |d|), U = 2 · error bar, and the bound
-B = rtol·S + (rtol/64 + 4·u·√terms)·Σ|ct·J| + underflow + what rounding is known to cost:
+B = rtol·S + (rtol/16 + 4·u·√terms)·Σ|ct·J| + underflow + what rounding is known to cost:
 
 * certified   |a − d| + U ≤ B
 * failed      |a − d| > B + U: no explanation is left
@@ -31,7 +31,7 @@ KAPPA: Final = 2.0
 """Error bars are doubled before anything is blamed on the code judged."""
 ROUNDINGS: Final = 4.0
 """Units of roundoff allowed per square root of accumulated term."""
-CANCELLED: Final = 64.0
+CANCELLED: Final = 16.0
 """An element that cancels is judged so many times more strictly, but against Σ|ct·J|."""
 WORST: Final = 20
 
