@@ -6,7 +6,9 @@ import argparse
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -36,18 +38,23 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
+    _open_streams()
     try:
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
         code: int = arguments.command(arguments)
     except GradcheckError as error:
-        print(f"gradcheck: {error}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("gradcheck: interrupted", file=sys.stderr)
+        _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # `gradcheck … | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return INTERRUPTED
+    except Exception as error:  # noqa: BLE001  1 would say that the gate failed
+        traceback.print_exc()
+        _say(f"internal error: {type(error).__name__}: {error}; please report it")
+        return INTERNAL
     return code
 
 
@@ -73,8 +80,7 @@ def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace
         if arguments.version:
             from gradcheck import __version__
 
-            print(f"gradcheck {__version__}")
-            return OK
+            return OK if _show(f"gradcheck {__version__}\n") else USAGE
         parser.print_help(sys.stderr)
         return USAGE
 
@@ -138,13 +144,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.format not in report.FORMATS:
         raise UnknownNameError("format", arguments.format, report.FORMATS)
     dtypes = dtypes_of(arguments.dtype)
-    for path, _ in targets:
-        _check_writable(path)
+    _check_writable([path for path, _ in targets])
 
     from gradcheck.run import Plan, execute
-    from gradcheck.suite import load_suite
 
-    suite = load_suite(arguments.suite)
+    suite = _suite(arguments.suite)
     cases = suite.cases(arguments.op, arguments.dialect, arguments.sample, arguments.seed)
     plan = Plan(
         suite=suite,
@@ -155,7 +159,8 @@ def _run(arguments: argparse.Namespace) -> int:
         suites=arguments.suite,
     )
     progress = _Progress(not arguments.quiet and sys.stderr.isatty())
-    run = execute(plan, progress)
+    with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
+        run = execute(plan, progress)
     progress.clear()
     written = [_write(path, form, run) for path, form in targets]
     text = report.render(
@@ -163,21 +168,26 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     if arguments.format != "terminal":  # the terminal report shows them itself
         for trouble in run.troubles:
-            print(f"gradcheck: {trouble}", file=sys.stderr)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+            _say(trouble)
+    written.append(_show(text))
     return _exit_code(run, written=all(written))
 
 
-def _check_writable(path: Path) -> None:
+def _check_writable(paths: Sequence[Path]) -> None:
     """Refuse before the run what could not be written after it."""
-    folder = path.parent
-    if path.is_dir():
-        raise UsageError(f"-o {path}: it is a folder; name a file in it")
-    if not folder.is_dir():
-        raise UsageError(f"-o {path}: there is no folder {folder}; create it first")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"-o {path}: no permission to write there")
+    for path in paths:
+        folder = path.parent
+        try:
+            if paths.count(path) > 1:
+                raise UsageError(f"-o {path}: named twice; give each report its own file")
+            if path.is_dir():
+                raise UsageError(f"-o {path}: it is a folder; name a file in it")
+            if not folder.is_dir():
+                raise UsageError(f"-o {path}: there is no folder {folder}; create it first")
+            if not os.access(path if path.exists() else folder, os.W_OK):
+                raise UsageError(f"-o {path}: no permission to write there")
+        except OSError as error:  # a name that is too long, a folder that may not be searched
+            raise UsageError(f"-o {path}: {error.strerror}") from error
 
 
 def _write(path: Path, form: str, run: Run) -> bool:
@@ -186,10 +196,7 @@ def _write(path: Path, form: str, run: Run) -> bool:
     try:
         path.write_text(report.render(run, form), encoding="utf-8")
     except OSError as error:
-        print(
-            f"gradcheck: -o {path}: {error.strerror}; the results are on stdout",
-            file=sys.stderr,
-        )
+        _say(f"-o {path}: {error.strerror}; the results are on stdout")
         return False
     return True
 
@@ -256,26 +263,63 @@ class _Progress:
 
 def _list(arguments: argparse.Namespace) -> int:
     from gradcheck.report import catalogue
-    from gradcheck.suite import load_suite
 
-    suite = load_suite(arguments.suite)
+    suite = _suite(arguments.suite)
     cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
-    print(catalogue.as_json(suite, cases) if arguments.json else catalogue.as_table(suite, cases))
+    listing = catalogue.as_json if arguments.json else catalogue.as_table
+    if not _show(f"{listing(suite, cases)}\n"):
+        return USAGE
     return OK if cases else NOTHING
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     from gradcheck.report import catalogue
 
-    suite = _suite_with(arguments.op, arguments.suite)
-    print(catalogue.explain(suite, arguments.op))
-    return OK
+    suite = _suite(arguments.suite)
+    if arguments.op not in suite.operators:
+        raise UnknownNameError("operator", arguments.op, suite.operators)
+    return OK if _show(f"{catalogue.explain(suite, arguments.op)}\n") else USAGE
 
 
-def _suite_with(op: str, references: Sequence[str]) -> Suite:
+def _suite(references: Sequence[str]) -> Suite:
     from gradcheck.suite import load_suite
 
-    suite = load_suite(references)
-    if op not in suite.operators:
-        raise UnknownNameError("operator", op, suite.operators)
-    return suite
+    with redirect_stdout(sys.stderr):  # a user's module may print
+        return load_suite(references)
+
+
+# ── streams ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _open_streams() -> None:
+    """A stream that the caller has closed (`>&-`) swallows what it is given."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _say(text: str) -> None:
+    """One line on stderr, whatever `text` holds."""
+    from gradcheck.report.words import clean
+
+    print(f"gradcheck: {clean(text)}", file=sys.stderr)
+
+
+def _show(text: str) -> bool:
+    """Write to stdout; what its encoding lacks is escaped. False: it cannot be written."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _drop_stdout()
+        _say(f"stdout: {error.strerror}")
+        return False
+    return True
+
+
+def _drop_stdout() -> None:
+    """Let the interpreter flush what is left of stdout into nothing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,7 +12,6 @@ The verdicts about the code that is judged are data, not exceptions; these are a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -33,6 +32,8 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         """Name what was asked for, and the nearest of what is `known`."""
+        import difflib  # deferred: only a mistake needs it
+
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         if near:

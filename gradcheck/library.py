@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
-from gradcheck.difference.evaluate import Point, flatten
+from gradcheck.difference.evaluate import REFUSALS, Point, flatten
 from gradcheck.difference.noise import RELATIVE
 from gradcheck.difference.oracle import as_tuple
 from gradcheck.difference.truth import Differences, noise_lines
@@ -34,6 +34,8 @@ CONFIRMED: Final = 16
 """Failing elements without a kink of forward under them that settle the matter."""
 EXAMINED: Final = 64
 """Open elements without a kink after which the others are left unresolved."""
+BLURRED: Final = 0.1
+"""The error bar, as a part of the one-sided slopes, above which they are no slopes to judge by."""
 AGREES: Final = 1e-3
 """How closely a float32 forward must agree with itself in float64 to be differenced there."""
 
@@ -178,7 +180,7 @@ class _BlackBox:
         shape = found.got.shape
         which = np.zeros(shape, dtype=bool)
         low, high = np.zeros(shape), np.zeros(shape)
-        jumps: list[int] = []
+        lost: list[int] = []
         for suspects, enough in ((found.failed, CONFIRMED), (found.open, EXAMINED)):
             smooth = 0
             for element in np.flatnonzero(np.any(suspects & found.pending, axis=0)):
@@ -187,33 +189,40 @@ class _BlackBox:
                     smooth += 1
                     if smooth == enough:
                         break
-                elif sides.jumps:
-                    jumps.append(int(element))
+                    continue
+                blur = KAPPA * sides.bar
+                steepest = np.maximum(np.abs(sides.low), np.abs(sides.high))
+                if sides.jumps or not np.all(blur <= BLURRED * steepest):
+                    lost.append(int(element))
                     self._differences.estimate.bar[:, element] = np.inf
                 else:
                     which[:, element] = True
-                    low[:, element] = sides.low - KAPPA * sides.bar
-                    high[:, element] = sides.high + KAPPA * sides.bar
+                    low[:, element], high[:, element] = sides.low - blur, sides.high + blur
         kinked = [int(e) for e in np.flatnonzero(np.any(which, axis=0))]
         if kinked:
             self._notes.append(
                 f"forward has an undeclared kink at {self._where(kinked)}: "
                 "judged by the slopes on both sides"
             )
-        if jumps:
-            self._notes.append(f"forward jumps at {self._where(jumps)}: no slope to judge by")
+        if lost:
+            self._notes.append(
+                f"forward jumps, or ends, at {self._where(lost)}: no slope to judge by"
+            )
         return [Interval(which, low, high)] if kinked else []
 
     def _where(self, elements: list[int]) -> str:
         index = np.unravel_index(elements[0], self._truth.shape)
-        shown = ", ".join(str(int(i)) for i in index)
+        shown = f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
-        more = f" and {len(elements) - 1} more elements" if len(elements) > 1 else ""
-        return f"{self._truth.name}[{shown}] = {value:g}{more}"
+        more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
+        return f"{self._truth.name}{shown} = {value:g}{more}"
 
 
 def _as_primal(value: Any, index: int) -> Array:
-    array = np.array(value)
+    try:
+        array = np.array(value)
+    except ValueError as error:
+        raise UsageError(f"primal {index} is no array: {error}") from error
     if array.dtype.kind in "iub":
         return array
     if array.dtype.kind == "c":
@@ -258,7 +267,7 @@ def _promoted(point: Point, outputs: Sequence[Array]) -> Point:
     try:
         with np.errstate(all="ignore"):
             values = point.forward(*(p.copy() for p in wide))
-    except Exception:  # noqa: BLE001  it insists on float32, and says so in its own way
+    except REFUSALS:  # it insists on float32, and says so in its own way
         return point
     if any(v.dtype != np.float64 for v in values):
         return point

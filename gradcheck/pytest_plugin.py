@@ -7,8 +7,9 @@ spread with `-n auto`, because their names and inputs depend on nothing but name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     from gradcheck.binding import Binding
     from gradcheck.run import Plan
     from gradcheck.suite import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one item judges; the plan holds one implementation, case and dtype."""
+
+    plan: Plan
+    case: Case
+    binding: Binding
+
+
+CHECKS: Final = pytest.StashKey[list[Check]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,23 +46,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gradcheck-seed", type=int, default=0, help="of all inputs; default 0")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Load and select before anything is collected: what is wrong there is a usage error.
+
+    So also under xdist, whose workers could not say it.
+    """
+    if not config.getoption("--gradcheck-impl"):
+        return
+    from gradcheck.errors import GradcheckError
+    from gradcheck.report.words import clean
+
+    sys.path.insert(0, str(config.invocation_params.dir))  # as the command line does
+    try:
+        config.stash[CHECKS] = _checks(config)
+    except GradcheckError as error:
+        raise pytest.UsageError(f"gradcheck: {clean(str(error))}") from error
+
+
 @pytest.hookimpl(tryfirst=True)  # before -k, --lf and random orders, so that they see the items
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Append an item per case."""
-    if not config.getoption("--gradcheck-impl"):
+    """Append an item per case, and say so: pytest counts what collectors report."""
+    if CHECKS not in config.stash:
         return
-    from gradcheck.errors import GradcheckError
+    added: list[pytest.Item | pytest.Collector] = []
+    for check in config.stash[CHECKS]:
+        name = f"{check.binding.name}::{check.case.name}/{check.plan.dtypes[0]}"
+        nodeid = f"gradcheck::{name}"
+        item = GradcheckItem.from_parent(session, name=name, nodeid=nodeid, check=check)
+        added.append(item)
+        items.append(item)
+    report = pytest.CollectReport("gradcheck", "passed", longrepr=None, result=added)
+    config.hook.pytest_collectreport(report=report)
 
-    try:
-        items.extend(_items(session, config))
-    except GradcheckError as error:
-        raise pytest.UsageError(f"gradcheck: {error}") from error
 
-
-def _items(session: pytest.Session, config: pytest.Config) -> Iterator[GradcheckItem]:
+def _checks(config: pytest.Config) -> list[Check]:
     from gradcheck.binding.load import load
+    from gradcheck.errors import UsageError
     from gradcheck.run import Plan
     from gradcheck.selection import dtypes_of
     from gradcheck.suite import load_suite
@@ -60,26 +94,36 @@ def _items(session: pytest.Session, config: pytest.Config) -> Iterator[Gradcheck
     suite = load_suite(option("suite"))
     cases = suite.cases(option("op"), option("dialect"), option("sample"), option("seed"))
     dtypes = dtypes_of(option("dtype"))
-    for word in dict.fromkeys(option("impl")):
-        binding = load(word, suite)
-        for case in cases:
-            for dtype in dtypes:
-                plan = Plan(
-                    suite=suite,
-                    cases=[case],
-                    implementations=[word],
-                    dtypes=[dtype],
-                    seed=option("seed"),
-                    suites=option("suite"),
-                )
-                yield GradcheckItem.from_parent(
-                    session,
-                    name=f"{word}::{case.name}/{dtype}",
-                    nodeid=f"gradcheck::{word}::{case.name}/{dtype}",
-                    plan=plan,
-                    case=case,
-                    binding=binding,
-                )
+    bindings = [load(word, suite) for word in dict.fromkeys(option("impl"))]
+    checks = [
+        Check(
+            Plan(
+                suite=suite,
+                cases=[case],
+                implementations=[binding.name],
+                dtypes=[dtype],
+                seed=option("seed"),
+                suites=option("suite"),
+            ),
+            case,
+            binding,
+        )
+        for binding in bindings
+        for case in cases
+        for dtype in dtypes
+    ]
+    if not any(_bound(check) for check in checks):
+        raise UsageError("nothing to check: no implementation has any of the cases selected")
+    return checks
+
+
+def _bound(check: Check) -> bool:
+    from gradcheck.errors import Unsupported
+
+    try:
+        return check.binding.bind(check.case, check.plan.dtypes[0]) is not None
+    except Unsupported:
+        return False
 
 
 class Failure(Exception):  # noqa: N818  it is one
@@ -89,17 +133,17 @@ class Failure(Exception):  # noqa: N818  it is one
 class GradcheckItem(pytest.Item):
     """One case, one implementation, one dtype."""
 
-    def __init__(self, *, plan: Plan, case: Case, binding: Binding, **rest: Any) -> None:
+    def __init__(self, *, check: Check, **rest: Any) -> None:
         """Keep what to judge."""
         super().__init__(**rest)
-        self.plan, self.case, self.binding = plan, case, binding
+        self.check = check
 
     def runtest(self) -> None:
         """Judge the case."""
         from gradcheck.report import words
         from gradcheck.run import judge
 
-        records = judge(self.plan, self.case, self.binding)
+        records = judge(self.check.plan, self.check.case, self.check.binding)
         unchecked = [r for r in records if not r.verdict.checked]
         if unchecked and len(unchecked) == len(records):
             pytest.skip(f"{words.word(unchecked[0].verdict)}: {words.clean(unchecked[0].reason)}")
@@ -115,4 +159,4 @@ class GradcheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Where pytest says the item is."""
-        return self.case.spec.family, None, f"gradcheck {self.name}"
+        return self.check.case.spec.family, None, f"gradcheck {self.name}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import platform
+import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,9 +31,9 @@ class Header:
     implementations: tuple[str, ...]
     dtypes: tuple[str, ...]
     seed: int
-    python: str = field(default_factory=platform.python_version)
+    python: str = field(default_factory=lambda: ".".join(map(str, sys.version_info[:3])))
     cases: str = ""
-    platform: str = field(default_factory=lambda: f"{platform.system()} {platform.machine()}")
+    platform: str = field(default_factory=lambda: f"{os.uname().sysname} {os.uname().machine}")
     numpy: str = ""
     schema: int = SCHEMA
 

@@ -6,6 +6,7 @@ import hashlib
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from gradcheck.record import Header, Record, Run
 from gradcheck.suite import Case, Suite
 
 Progress = Callable[[int, int, str], None]
+FAULTS: Final = (Exception, SystemExit)
+"""What a suite may raise; the run goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,7 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
         fingerprint = case.fingerprint
         truth: CaseTruth | None = CaseTruth(case)
         trouble = ""
-    except Exception as error:  # noqa: BLE001  a case at fault is a verdict; the run goes on
+    except FAULTS as error:  # a case at fault is a verdict
         truth, trouble = None, _describe(error)
     for binding in bindings:
         for dtype in plan.dtypes:
@@ -111,12 +114,12 @@ def _findings(truth: CaseTruth | None, trouble: str, binding: Binding, dtype: st
     if truth is not None:
         try:
             return judge_case(truth, binding, dtype)
-        except Exception as error:  # noqa: BLE001  as above
+        except FAULTS as error:
             trouble = _describe(error)
     return [Finding(name="vjp", verdict=Verdict.INVALID, reason=trouble)]
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, GradcheckError):
         return str(error)
     return f"the case itself raised {type(error).__name__}: {' '.join(str(error).split())}"
@@ -127,11 +130,11 @@ def _record(
 ) -> Record:
     words = ["gradcheck", "run"]
     for reference in plan.suites:
-        words += ["--suite", reference]
+        words += _flag("--suite", reference)
     words += ["--op", case.spec.name, "--dialect", case.dialect.name]
     words += ["--sample", case.sample.name, "--dtype", dtype]
     if implementation != "reference":
-        words += ["--impl", implementation]
+        words += _flag("--impl", implementation)
     if plan.seed:
         words += ["--seed", str(plan.seed)]
     return Record(
@@ -156,3 +159,8 @@ def _record(
         oracle=finding.oracle,
         worst=finding.worst,
     )
+
+
+def _flag(flag: str, value: str) -> list[str]:
+    """A flag and its value; a value that looks like a flag needs an equals sign."""
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]

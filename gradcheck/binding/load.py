@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcheck.binding import Binding
-from gradcheck.errors import UnknownNameError
+from gradcheck.errors import GradcheckError, LoadError, UnknownNameError
 from gradcheck.suite import Suite
 
 WORDS = ("reference", "torch")
@@ -16,6 +16,15 @@ def load(word: str, suite: Suite) -> Binding:
         UnknownNameError: `word` is neither a known name nor of the form pkg.module:NAME.
         LoadError: the implementation cannot be loaded.
     """
+    try:
+        return _binding(word, suite)
+    except GradcheckError:
+        raise
+    except (Exception, SystemExit) as error:  # what importing runs may raise anything
+        raise LoadError(f"--impl {word}: loading raised {type(error).__name__}: {error}") from error
+
+
+def _binding(word: str, suite: Suite) -> Binding:
     if word == "reference":
         from gradcheck.binding.reference import Reference
 

@@ -47,21 +47,22 @@ class Python:
         entry = exact if exact is not None else self.table.get(name)
         if entry is None:
             return None
-        fixed = case.spec.defaults if exact is None else {
-            **case.spec.defaults, **case.dialect.attrs
-        }  # fmt: skip
+        fixed = case.spec.defaults
+        if exact is not None:
+            fixed = {**fixed, **case.dialect.attrs}
         forward, vjp = _method(entry, "forward"), _method(entry, "vjp")
         if vjp is None:
             assert forward is not None
+            pair = _pair(forward)
             return Bound(
-                vjp=_through_pullback(forward),
-                forward=lambda *primals, **attrs: forward(*primals, **attrs)[0],
-                attrs=_accepted(forward, case, fixed),
+                vjp=lambda ct, *primals, **attrs: pair(*primals, **attrs)[1](ct),
+                forward=lambda *primals, **attrs: pair(*primals, **attrs)[0],
+                attrs=_accepted(forward, "forward", case, fixed),
             )
         return Bound(
             vjp=vjp,
-            forward=_value_only(forward) if forward else None,
-            attrs=_accepted(vjp, case, fixed),
+            forward=None if forward is None else _value_only(forward, case, fixed),
+            attrs=_accepted(vjp, "vjp", case, fixed),
         )
 
 
@@ -70,26 +71,31 @@ def _method(entry: Any, name: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-def _value_only(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Forward without its pullback, and without attributes that it does not take."""
+def _value_only(forward: Callable[..., Any], case: Case, fixed: Attrs) -> Callable[..., Any]:
+    """Forward without its pullback; it takes attributes of its own, whatever vjp takes."""
+    own = _accepted(forward, "forward", case, fixed)
 
-    def value(*primals: Any, **attrs: Any) -> Any:
-        takes = _takes(forward)
-        out = forward(*primals, **{k: v for k, v in attrs.items() if takes is None or k in takes})
-        has_pullback = isinstance(out, tuple) and len(out) == 2 and callable(out[1])
-        return out[0] if has_pullback else out
+    def value(*primals: Any, **_: Any) -> Any:
+        out = forward(*primals, **own)
+        return out[0] if _has_pullback(out) else out
 
     return value
 
 
-def _through_pullback(forward: Callable[..., Any]) -> Callable[..., Any]:
-    def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
-        out = forward(*primals, **attrs)
-        if not (isinstance(out, tuple) and len(out) == 2 and callable(out[1])):
-            raise TypeError("there is no vjp, and forward did not return (y, pullback)")
-        return out[1](ct)
+def _pair(forward: Callable[..., Any]) -> Callable[..., tuple[Any, Callable[..., Any]]]:
+    """A forward that must return (y, pullback)."""
 
-    return vjp
+    def pair(*primals: Any, **attrs: Any) -> Any:
+        out = forward(*primals, **attrs)
+        if not _has_pullback(out):
+            raise TypeError("there is no vjp, and forward did not return (y, pullback)")
+        return out
+
+    return pair
+
+
+def _has_pullback(out: Any) -> bool:
+    return isinstance(out, tuple) and len(out) == 2 and callable(out[1])
 
 
 def _takes(function: Callable[..., Any]) -> frozenset[str] | None:
@@ -105,8 +111,8 @@ def _takes(function: Callable[..., Any]) -> frozenset[str] | None:
     )
 
 
-def _accepted(function: Callable[..., Any], case: Case, fixed: Attrs) -> Attrs:
-    """The case's attributes that `function` takes.
+def _accepted(function: Callable[..., Any], role: str, case: Case, fixed: Attrs) -> Attrs:
+    """The case's attributes that `function`, the entry's `role`, takes.
 
     One that it does not take is fixed in its code: the case applies only where the case's value
     is the operator's default (the dialect's, if the entry names a dialect).
@@ -119,5 +125,5 @@ def _accepted(function: Callable[..., Any], case: Case, fixed: Attrs) -> Attrs:
         return case.attrs
     for name, value in case.attrs.items():
         if name not in takes and value != fixed[name]:
-            raise Unsupported(f"the function takes no {name!r}; this case wants {name}={value!r}")
+            raise Unsupported(f"{role} takes no {name!r}; this case wants {name}={value!r}")
     return {name: value for name, value in case.attrs.items() if name in takes}

@@ -56,15 +56,22 @@ def gradients(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
 def fault(gradient: Any, primal: Array, name: str) -> Finding | None:
     """What is wrong with one gradient's form: absent, no numbers, wrong shape or dtype."""
     if gradient is None:
-        reason = f"no gradient for {name}: vjp returned None"
+        reason = f"no gradient for {name}: vjp returned None; return zeros where it is zero"
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     array = as_array(gradient)
     if array is None:
-        reason = f"the gradient of {name} is a {type(gradient).__name__}, not an array of numbers"
+        dtype = getattr(gradient, "dtype", None)
+        what = f"a {type(gradient).__name__}" + ("" if dtype is None else f" of {dtype}")
+        reason = f"the gradient of {name} is {what}, not an array of numbers"
     elif array.shape != primal.shape:
-        reason = f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}"
+        reason = (
+            f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}; "
+            f"give it the shape of {name}"
+        )
     elif array.dtype != primal.dtype:
-        reason = f"the gradient of {name} is {array.dtype}, {name} is {primal.dtype}"
+        reason = (
+            f"the gradient of {name} is {array.dtype}, {name} is {primal.dtype}; keep its dtype"
+        )
     else:
         return None
     return Finding(name=name, verdict=Verdict.FAIL, reason=reason)

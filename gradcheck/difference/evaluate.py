@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]
 CHUNK_BYTES: Final = 512 * 1024  # measured: within 12% of the best chunk on every operator tried
+REFUSALS: Final = (Exception, SystemExit)
+"""What a forward raises away from its primals, whatever it is, says that it refuses the point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Evaluator:
         if self.layout is not None:
             try:
                 return self._stacked(copies, self.layout)
-            except Exception:  # noqa: BLE001  whatever one of the copies provokes: look one by one
+            except REFUSALS:  # one of the copies provokes it: look one by one
                 pass
         rows = np.empty((len(copies), self.base.size))
         for k, copy in enumerate(copies):
@@ -90,7 +92,7 @@ class Evaluator:
                 outputs = self._call(copy)
                 same = tuple(np.shape(o) for o in outputs) == self.shapes
                 rows[k] = flatten(outputs) if same else np.nan
-            except (ArithmeticError, ValueError, AssertionError):
+            except REFUSALS:
                 rows[k] = np.nan  # outside the domain: the caller drops the step
         return rows
 
@@ -128,31 +130,32 @@ class Evaluator:
             try:
                 if np.array_equal(self._stacked(copies, layout), expected, equal_nan=True):
                     return layout
-            except Exception:  # noqa: BLE001  a layout that the function refuses is no layout
+            except REFUSALS:  # a layout that the function refuses is no layout
                 continue
         return None
 
     def _try(self, x: Array) -> tuple[Array, ...] | None:
         try:
             outputs = self._call(x)
-        except (ArithmeticError, ValueError, AssertionError):
+        except REFUSALS:
             return None
         return outputs if tuple(np.shape(o) for o in outputs) == self.shapes else None
 
 
-def along(point: Point, moved: Sequence[tuple[Array, ...]]) -> NDArray[np.float64] | None:
+def along(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
     """Values [k, m] where all primals move at once; None where forward refuses a point.
 
-    Stacked if the first and the last copy come out bit by bit as they do alone.
+    `moved` holds the k copies of each primal. Stacked if the first and the last copy come out bit by bit as they do alone.
     """
-    ends = [_single(point, moved[k]) for k in (0, -1)]
+    count = len(moved[0])
+    ends = [_single(point, [copies[k] for copies in moved]) for k in (0, -1)]
     if ends[0] is None or ends[1] is None or ends[0].shape != ends[1].shape:
         return None
     stacked = _together(point, moved)
-    if stacked is not None and stacked.shape == (len(moved), ends[0].size):
+    if stacked is not None and stacked.shape == (count, ends[0].size):
         if np.array_equal(stacked[[0, -1]], np.stack([ends[0], ends[1]]), equal_nan=True):
             return stacked
-    rows = [_single(point, primals) for primals in moved]
+    rows = [_single(point, [copies[k] for copies in moved]) for k in range(count)]
     known = [row for row in rows if row is not None and row.shape == ends[0].shape]
     return np.stack(known) if len(known) == len(rows) else None
 
@@ -161,23 +164,22 @@ def _single(point: Point, primals: Sequence[Array]) -> NDArray[np.float64] | Non
     try:
         with np.errstate(all="ignore"):
             return flatten(point.forward(*(p.copy() for p in primals)))
-    except (ArithmeticError, ValueError, AssertionError):
+    except REFUSALS:
         return None
 
 
-def _together(point: Point, moved: Sequence[tuple[Array, ...]]) -> NDArray[np.float64] | None:
+def _together(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
     ranks = point.core_ranks or tuple(p.ndim for p in point.primals)
     loops = [p.ndim - core for p, core in zip(point.primals, ranks, strict=True)]
     stacked = []
-    for i, p in enumerate(point.primals):
-        copies = np.stack([primals[i] for primals in moved])
-        pad = (1,) * (max(loops) - loops[i])
-        stacked.append(copies.reshape((len(moved), *pad, *p.shape)))
+    for p, copies, loop in zip(point.primals, moved, loops, strict=True):
+        pad = (1,) * (max(loops) - loop)
+        stacked.append(copies.reshape((len(copies), *pad, *p.shape)))
     try:
         with np.errstate(all="ignore"):
             outputs = point.forward(*stacked)
-        return np.concatenate([np.reshape(o, (len(moved), -1)) for o in outputs], axis=1)
-    except Exception:  # noqa: BLE001  a layout that the function refuses is no layout
+        return np.concatenate([np.reshape(o, (len(moved[0]), -1)) for o in outputs], axis=1)
+    except REFUSALS:  # a layout that the function refuses is no layout
         return None
 
 

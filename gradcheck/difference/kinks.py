@@ -90,6 +90,12 @@ def _order(jump: Float, noise: Float, h: Float) -> Float:
         if len(pairs) >= 2:
             falls = [np.log(size[k, j] / size[k + 1, j]) / np.log(RATIO) for k in pairs[-2:]]
             order[j] = 1 + max(falls)
+            last = levels[-1]
+            if last + 1 < len(size):
+                # Below it S is lost in rounding. From a kink at x it would not fall so far at
+                # once: this one lies beside x, between two steps.
+                fall = size[last, j] * h[last] / (RESOLVED * noise[j])
+                order[j] = max(order[j], np.log(fall) / np.log(RATIO))
     return order
 
 

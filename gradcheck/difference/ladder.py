@@ -27,7 +27,7 @@ RATIO: Final = 4.0
 PILOT_LEVELS: Final = 13
 LADDER_LEVELS: Final = 20
 TRIPLE: Final = 3
-PILOT_COLOURS: Final = 4
+PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
 
 
@@ -36,14 +36,9 @@ def top_step(x: Array) -> float:
     return 0.5 * max(1.0, float(np.max(np.abs(x), initial=0.0)))
 
 
-def down(top: float, levels: int) -> Float:
-    """`levels` steps from `top`, each a quarter of the last."""
-    return np.asarray(top / RATIO ** np.arange(levels), dtype=np.float64)
-
-
 def steps(x: Array, levels: int) -> Float:
     """`levels` steps from the top, each a quarter of the last."""
-    return down(top_step(x), levels)
+    return np.asarray(top_step(x) / RATIO ** np.arange(levels), dtype=np.float64)
 
 
 def central(
@@ -61,16 +56,17 @@ def central(
     """
     cells = structure.grid[colours]  # [c, blocks]
     x = evaluator.x.reshape(-1)
-    above, below = ((x + sign * h[:, None]).astype(x.dtype) for sign in (1, -1))  # [s, n]
-    realised = above.astype(np.float64) - below.astype(np.float64)
+    ends = (x + np.array([1.0, -1.0])[:, None, None] * h[:, None]).astype(x.dtype)  # [2, s, n]
+    realised = ends[0].astype(np.float64) - ends[1].astype(np.float64)
     gaps = np.where(realised > 0, realised, np.nan)[:, cells].reshape(-1, structure.blocks)
 
     def fill(rows: slice, copies: Array) -> None:
         # Copies come in pairs: step s and colour c upwards, then downwards.
         flat = copies.reshape(len(copies), -1)
-        for k, row in enumerate(range(rows.start, rows.stop)):
-            s, c = divmod(row // 2, colours.size)
-            flat[k, cells[c]] = (below if row % 2 else above)[s, cells[c]]
+        pairs, side = np.divmod(np.arange(rows.start, rows.stop), 2)
+        s, c = np.divmod(pairs, colours.size)
+        at = cells[c]  # [k, blocks]
+        flat[np.arange(len(flat))[:, None], at] = ends[side[:, None], s[:, None], at]
 
     slopes = np.empty((len(cts), h.size * colours.size, structure.blocks))
     scales = np.empty_like(slopes)
@@ -107,44 +103,71 @@ def bars(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
         moved = np.abs(values[1:] - values[:-1])
-        floor = noise / h[2:].reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale[2:]
-        bar = moved + SIGMAS * floor
+        floor = _floor(noise, scale[2:], h[2:], u)
+        bar = moved + floor
         change = np.abs(np.diff(slopes, axis=0))
-        settling = change[1:] <= change[:-1] / 2 + 2 * SIGMAS * floor
+        settling = change[1:] <= change[:-1] / 2 + 2 * floor
     return values[1:], np.where(np.isfinite(bar) & settling, bar, np.inf)
 
 
-def choose_step(
+def triple(
     evaluator: Evaluator, structure: Structure, cts: Float, noise: Float, u: float
-) -> float:
-    """The pilot: the top step of the triple whose largest bar is least, over a few elements."""
+) -> tuple[Float, Float, Float]:
+    """Values, error bars and scales [q, c, blocks] at the step that the pilot chooses.
+
+    The pilot looks at a few colours only, and at the triple whose largest bar is least; where
+    these are all the colours there are, its differences are the triple's.
+    """
     h = steps(evaluator.x, PILOT_LEVELS)
     count = min(PILOT_COLOURS, structure.colours)
     colours = np.linspace(0, structure.colours - 1, count).astype(np.int64)
     slopes, scale = central(evaluator, structure, cts, colours, h)
-    _, bar = bars(slopes, scale, noise[:, colours], h, u)
+    values, bar = bars(slopes, scale, noise[:, colours], h, u)
     finite = np.isfinite(bar)
     worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
     lost = (~finite).reshape(len(bar), -1).sum(axis=1)
-    best = np.lexsort((worst, lost))[0]  # fewest elements without a bar first
-    return float(h[best])
+    best = int(np.lexsort((worst, lost))[0])  # fewest elements without a bar first
+    if count == structure.colours:
+        return values[best], bar[best], scale[best + 1]
+    h = h[best : best + TRIPLE]
+    slopes, scale = central(evaluator, structure, cts, np.arange(structure.colours), h)
+    values, bar = bars(slopes, scale, noise, h, u)
+    return values[0], bar[0], scale[1]
 
 
 def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple[Float, Float]:
-    """The ladder: for each element the level with the least bar. Returns values and bars.
+    """The ladder: for each element the value with the least bar. Returns values and bars.
 
-    Two guards against levels that agree by accident: the level above must not have moved more
-    than 16 times as far, and noise seen in the finest differences counts where it exceeds
-    the measured one.
+    Candidates are the Richardson values of order 4, as in `bars`, and of order 6, which reach
+    further up, where noise counts less. Two guards against levels that agree by accident: the
+    level above must not have moved more than 16 times as far, and noise seen in the finest
+    differences counts where it exceeds the measured one.
     """
+    noise = np.maximum(noise, _noise_seen(slopes, h))
+    fourth = extrapolate(slopes)
+    values, bar = bars(slopes, scale, noise, h, u)
     with np.errstate(all="ignore"):
-        tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * noise.ndim)
-        # Noise stays as h shrinks, truncation does not: the least of three, times 4, is noise.
-        seen = 4 * np.min(np.where(np.isfinite(tail), tail, np.inf), axis=0)
-        seen = np.where(np.isfinite(seen), seen, 0.0)
-        above = np.abs(np.diff(extrapolate(slopes), axis=0))[:-1] / RATIO**2
-    values, bar = bars(slopes, scale, np.maximum(noise, seen), h, u)
-    bar[1:] = np.maximum(bar[1:], np.where(np.isfinite(above), above, np.inf))
-    bar[0] = np.inf  # nothing above it vouches for it
-    best = np.argmin(bar, axis=0)[None]
-    return np.take_along_axis(values, best, 0)[0], np.take_along_axis(bar, best, 0)[0]
+        sixth = (RATIO**4 * fourth[1:] - fourth[:-1]) / (RATIO**4 - 1)
+        moved4, moved6 = (np.abs(np.diff(v, axis=0)) for v in (fourth, sixth))
+        bar6 = moved6 + _floor(noise, scale[3:], h[3:], u)
+    bar6[~np.isfinite(bar[1:]) | ~np.isfinite(bar[:-1]) | ~np.isfinite(bar6)] = np.inf
+    for candidate, change in ((bar, moved4), (bar6, moved6)):
+        above = np.where(np.isfinite(change[:-1]), change[:-1], np.inf) / RATIO**2
+        candidate[1:] = np.maximum(candidate[1:], above)
+        candidate[0] = np.inf  # nothing above it vouches for it
+    both, all_bars = np.concatenate([values, sixth[1:]]), np.concatenate([bar, bar6])
+    best = np.argmin(all_bars, axis=0)[None]
+    return np.take_along_axis(both, best, 0)[0], np.take_along_axis(all_bars, best, 0)[0]
+
+
+def _noise_seen(slopes: Float, h: Float) -> Float:
+    """Noise of Σ ct·f in the finest differences: what stays as h shrinks (truncation does not)."""
+    with np.errstate(all="ignore"):
+        tail = np.abs(np.diff(slopes[-4:], axis=0)) * h[-3:].reshape(-1, *(1,) * (slopes.ndim - 1))
+        least = np.min(np.where(np.isfinite(tail), tail, np.inf), axis=0)
+    return np.where(np.isfinite(least), 4 * least, 0.0)
+
+
+def _floor(noise: Float, scale: Float, h: Float, u: float) -> Float:
+    """What rounding adds to a bar, for each smallest step `h`: three deviations."""
+    return SIGMAS * (noise / h.reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale)

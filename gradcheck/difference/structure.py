@@ -54,20 +54,7 @@ class Structure:
 
 
 def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
-    """Probe every axis of the evaluator's primal."""
-    x = evaluator.x
-    owners = {}
-    for axis in range(x.ndim):
-        owner = _owner_along(evaluator, axis, rng) if x.shape[axis] > 1 else None
-        if owner is not None:
-            owners[axis] = owner
-    return _arrange(x, owners, evaluator.base.size)
-
-
-def _owner_along(
-    evaluator: Evaluator, axis: int, rng: np.random.Generator
-) -> NDArray[np.int64] | None:
-    """For each output the slice of `axis` that moves it (−1: none); None if some has two.
+    """Probe every axis of the evaluator's primal.
 
     Slices are probed by the bits of their numbers: once all slices whose bit is set, once all
     others. An output that one slice moves answers to exactly one of each pair, and the answers
@@ -75,28 +62,45 @@ def _owner_along(
     So an axis of length n costs 2·log2(n) probes of each kind, not n.
     """
     x, base = evaluator.x, evaluator.base
-    length = x.shape[axis]
-    bits = max(1, (length - 1).bit_length())
-    numbers = np.arange(length).reshape(-1, *(1,) * (x.ndim - axis - 1))
-    masks = [(numbers >> bit) & 1 == side for bit in range(bits) for side in (1, 0)]
+    bits = {axis: (n - 1).bit_length() for axis, n in enumerate(x.shape) if n > 1}
+    masks = [mask for axis, count in bits.items() for mask in _masks(x, axis, count)]
     kinds = _probes(x, rng)
 
     def fill(rows: slice, copies: Array) -> None:
         for k, row in enumerate(range(rows.start, rows.stop)):
             mask, kind = divmod(row, len(kinds))
-            copies[k] = np.where(masks[mask], kinds[kind], copies[k])
+            np.copyto(copies[k], kinds[kind], where=masks[mask])
 
-    moved = np.zeros((len(masks), base.size), dtype=bool)
+    moved = np.zeros((len(masks), len(kinds), base.size), dtype=bool)
     for rows, values in evaluator.sweep(len(masks) * len(kinds), fill):
         # A probe that forward refuses comes back as NaN: it counts as moving everything,
         # which costs colours but never attributes an output to the wrong element.
         changed = (values != base) & ~(np.isnan(values) & np.isnan(base))
-        for k, row in enumerate(range(rows.start, rows.stop)):
-            moved[row // len(kinds)] |= changed[k]
-    on, off = moved[0::2], moved[1::2]
+        moved.reshape(-1, base.size)[rows] = changed
+    answers = iter(moved.any(axis=1).reshape(-1, 2, base.size))
+    owners = {}
+    for axis, count in bits.items():
+        owner = _owner(np.stack([next(answers) for _ in range(count)]))
+        if owner is not None:
+            owners[axis] = owner
+    return _arrange(x, owners, base.size)
+
+
+def _masks(x: Array, axis: int, bits: int) -> list[NDArray[np.bool_]]:
+    """For each bit of the slice numbers of `axis`: slices that have it, slices that have not."""
+    numbers = np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    return [(numbers >> bit) & 1 == side for bit in range(bits) for side in (1, 0)]
+
+
+def _owner(answers: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """For each output the slice that moves it (−1: none), from `answers` [bits, 2, m].
+
+    None if two slices move some output.
+    """
+    on, off = answers[:, 0], answers[:, 1]
     if np.any(on & off):
         return None
-    owner: NDArray[np.int64] = np.asarray((1 << np.arange(bits)) @ on.astype(np.int64))
+    owner: NDArray[np.int64] = np.asarray((1 << np.arange(len(on))) @ on.astype(np.int64))
     owner[~np.any(on | off, axis=0)] = -1
     return owner
 

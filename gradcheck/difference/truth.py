@@ -113,14 +113,12 @@ class Differences:
         )
         if size == 0:
             return estimate
-        top = ladder.choose_step(self.evaluator, self.structure, self.cts, self._noise, self._u)
-        h = ladder.down(top, ladder.TRIPLE)
-        colours = np.arange(self.structure.colours)
-        slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        value, bar = ladder.bars(slopes, scales, self._noise, h, self._u)
-        estimate.value = self._to_elements(value[0])
-        estimate.bar = self._to_elements(bar[0])
-        estimate.scale = self._to_elements(scales[1])
+        value, bar, scale = ladder.triple(
+            self.evaluator, self.structure, self.cts, self._noise, self._u
+        )
+        estimate.value = self._to_elements(value)
+        estimate.bar = self._to_elements(bar)
+        estimate.scale = self._to_elements(scale)
         return estimate
 
     def _measure_noise(

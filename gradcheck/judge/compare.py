@@ -99,6 +99,20 @@ class Comparison:
         """Elements that a better truth, or a better bound, could still decide."""
         return ~self.certified & np.isfinite(self.got) & ~self.kinked
 
+    @property
+    def _blind(self) -> tuple[Mask, Mask]:
+        """Where an open element matters: its truth is not known well enough; its bound is blunt.
+
+        A blunt bound is harmless where the whole gradient is zero but for rounding.
+        """
+        largest, negligible = largest_scale(self.estimate), self.rules.negligible
+        with np.errstate(invalid="ignore"):
+            unknown = ~(self.uncertainty <= negligible * largest)
+            want = np.where(np.isfinite(self.want), np.abs(self.want), 0.0)
+            truth = np.max(want, axis=1, initial=0.0, keepdims=True)
+            blunt = (truth > negligible * self.bound) & (self.bound > _blunt(self.rules, largest))
+        return unknown, blunt
+
     def finding(self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]) -> Finding:
         """The verdict on the whole tensor of `shape`, for the cotangents named."""
         failed, unresolved = self.failed, self.open
@@ -125,14 +139,15 @@ class Comparison:
             if strange:
                 return Verdict.FAIL, f"{strange} of {of} elements are not finite"
             return Verdict.FAIL, f"{count} of {of} elements are outside their bound"
-        limit = self.rules.negligible * largest_scale(self.estimate)
-        with np.errstate(invalid="ignore"):
-            blind = unresolved & ~(self.uncertainty <= np.broadcast_to(limit, self.got.shape))
-        if blind.any():
-            return Verdict.INCONCLUSIVE, (
-                f"{int(blind.sum())} of {of} elements cannot be resolved: "
+        unknown, blunt = self._blind
+        blind = int((unresolved & (unknown | blunt)).sum())
+        if blind:
+            why = (
                 "their error bars are wider than their bounds"
+                if np.any(unresolved & unknown)
+                else "rounding alone may cost a tenth of the gradient, or more"
             )
+            return Verdict.INCONCLUSIVE, f"{blind} of {of} elements cannot be resolved: {why}"
         return Verdict.PASS, ""
 
     def _smallest_visible(self, unresolved: Mask) -> float | None:
@@ -150,11 +165,12 @@ class Comparison:
         with np.errstate(all="ignore"):
             ratio = np.where(error == 0, 0.0, error / (bound + bar))
         ratio = np.where(np.isfinite(self.got) & ~np.isnan(ratio), ratio, np.inf)
+        if self.failed.any():  # an element whose truth is unknown must not hide one that failed
+            ratio = np.where(self.failed, ratio, -1.0)
+            limit = min(limit, int(self.failed.sum()))
         order = np.argsort(-ratio, axis=None, kind="stable")[:limit]
         return tuple(
-            self._miss(int(flat), shape, cotangents, (error, bound, bar / KAPPA))
-            for flat in order
-            if limit == 1 or self.failed.reshape(-1)[flat]
+            self._miss(int(flat), shape, cotangents, (error, bound, bar / KAPPA)) for flat in order
         )
 
     def _miss(
@@ -195,7 +211,9 @@ def compare(
     """
     with np.errstate(invalid="ignore", over="ignore"):
         kinked, want = _allowed(got, estimate, kinks)
-        blur = np.maximum(KAPPA * estimate.bar, resolution * largest_scale(estimate))
+        known = np.isfinite(estimate.value) & ~np.isnan(estimate.bar)
+        bar = np.where(known, estimate.bar, np.inf)
+        blur = np.maximum(KAPPA * bar, resolution * largest_scale(estimate))
         uncertainty = np.where(kinked, 0.0, blur)
         error = np.abs(got - want)
         size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
@@ -205,13 +223,11 @@ def compare(
         bound = rules.rtol * size + part * scale + rules.underflow
         if extra is not None:
             bound = bound + extra
-        blunt = np.maximum(rules.blunt * largest_scale(estimate), rules.underflow)
-        sharp = (bound <= blunt) | kinked | (error == 0)
+        sharp = (bound <= _blunt(rules, largest_scale(estimate))) | kinked | (error == 0)
         certified = sharp & (error + uncertainty <= bound)
         # Never `error > bound`: a NaN would pass.
         explained = error <= bound + uncertainty
-        unknown = ~np.isfinite(estimate.value) & ~kinked
-        failed = ~(explained | unknown) | ~np.isfinite(got)
+        failed = ~(explained | ~(known | kinked)) | ~np.isfinite(got)
     return Comparison(
         got,
         estimate,
@@ -230,6 +246,11 @@ def largest_scale(estimate: Estimate) -> Float:
     """The tensor's largest Σ|ct·J| per cotangent, [q, 1]."""
     finite = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
     return np.asarray(np.max(finite, axis=1, initial=0.0, keepdims=True))
+
+
+def _blunt(rules: Rules, largest: Float) -> Float:
+    """The bound above which an element could hide anything."""
+    return np.asarray(np.maximum(rules.blunt * largest, rules.underflow))
 
 
 def _allowed(got: Float, estimate: Estimate, kinks: Sequence[Interval]) -> tuple[Mask, Float]:

@@ -225,20 +225,20 @@ def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
     case, names = truth.case, truth.names
     primals = [p.astype(dtype) if p.dtype.kind == "f" else p for p in truth.primals]
     cts = truth.cotangents.typed(dtype)
+    findings: list[Finding] = []
     try:
         bound = binding.bind(case, dtype)
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [Finding(name="vjp", verdict=Verdict.UNBOUND, reason=reason)]
-        findings = []
         if bound.forward is not None:
             outputs = ask_forward(bound.forward, primals, names, bound.attrs)
             findings.append(truth.judge_forward(outputs, dtype))
         answer = ask_vjp(bound.vjp, cts, primals, names, bound.attrs)
     except Unsupported as reason:
-        return [Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
+        return [*findings, Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
     except Broken as error:
-        return [error.finding]
+        return [*findings, error.finding]
     return [*findings, *_judge_gradients(truth, answer, RULES[dtype], binding.name)]
 
 

@@ -43,7 +43,11 @@ def ask_vjp(
     again = _gradients(vjp, cts[0], primals, names, attrs)
     first = [returned.as_array(g) for g in rows[0]]
     if determinism.differs(first, [returned.as_array(g) for g in again]):
-        raise broken("vjp", "vjp is not deterministic: the same arguments gave other bits")
+        raise broken(
+            "vjp",
+            "vjp is not deterministic: the same arguments gave other bits. "
+            "Look for a buffer or a random generator that lives from call to call",
+        )
     answers: dict[str, NDArray[np.float64] | Finding] = {}
     for i, (name, primal) in enumerate(zip(names, primals, strict=True)):
         if primal.dtype.kind != "f":
@@ -87,7 +91,7 @@ def _outputs(
     arrays = [returned.as_array(part) for part in parts]
     for part, array in zip(parts, arrays, strict=True):
         if array is None or array.dtype.kind != "f":
-            kind = type(part).__name__ if array is None else str(array.dtype)
+            kind = getattr(part, "dtype", type(part).__name__)
             raise broken(
                 "forward", f"forward returned {kind}; return a float array or a tuple of them"
             )
@@ -126,10 +130,10 @@ def _call(
         raise
     except BaseException as error:  # SystemExit too: foreign code must not end the run
         if purity.is_write(error):
-            raise broken(role, f"{role} writes into its arguments: {error}") from error
+            raise broken(role, f"{role} writes into its arguments ({error}); copy first") from error
         text = " ".join(str(error).split()) or "no message"
         raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
     changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*("ct",) * len(ct), *names))
     if changed is not None:
-        raise broken(role, f"{role} writes into its argument {changed}")
+        raise broken(role, f"{role} writes into its argument {changed}; copy first")
     return out

@@ -117,8 +117,9 @@ def _bounds(op: OpSpec) -> list[tuple[str, str]]:
     entries = [
         (
             rules.dtype,
-            f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + ({rules.rtol / CANCELLED:.2g} + {ROUNDINGS:g}·u·√terms)·Σ|ct·J|, "
-            f"u = {rules.u:.3g}; the error bar of d counts {KAPPA:g} times",
+            f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + "
+            f"({rules.rtol / CANCELLED:g} + {ROUNDINGS:g}·u·√terms)·Σ|ct·J| + what rounding costs "
+            f"the formula; u = {rules.u:.3g}; the error bar of d counts {KAPPA:g} times",
         )
         for rules in RULES.values()
     ]

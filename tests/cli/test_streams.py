@@ -1,0 +1,198 @@
+import json
+import os
+import re
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from gradcheck.report import FORMATS
+from gradcheck.run import execute
+
+RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
+PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
+BEGINS = {"terminal": "gradcheck ", "json": "{", "markdown": "**gradcheck: ", "html": "<!doctype",
+          "junit": "<?xml "}  # fmt: skip
+ENDINGS = {"terminal": "txt", "json": "json", "markdown": "md", "html": "html", "junit": "xml"}
+
+
+@pytest.fixture(autouse=True)
+def noisy():
+    Path("noisy.py").write_text("print('printed on import')\nfrom kernels import PRINTS, SUITE\n")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_stdout_carries_the_chosen_format_and_nothing_else(run, form):
+    found = run(*PRINTS, "--format", form)
+    assert found.code == 3
+    assert found.out.startswith(BEGINS[form])
+    assert "printed" not in found.out
+    assert {"printed on import", "printed by vjp"} <= set(found.err.splitlines())
+    told = [line for line in found.err.splitlines() if "printed" not in line]
+    assert len(told) == (form != "terminal")  # the terminal report says it itself
+    assert "importing raising raised" in found.out + found.err
+
+
+def test_a_suite_that_prints_spoils_no_listing(run):
+    found = run("--json", "--suite", "noisy:SUITE", command="list")
+    assert json.loads(found.out)["suite"] == "mine"
+    assert found.err == "printed on import\n"
+
+
+def test_a_passing_run_says_nothing_on_stderr(run):
+    assert run(*RELU).err == ""
+
+
+def test_json_has_the_fields_that_the_interface_promises(judged):
+    found = judged("--op", "relu", "--op", "tanh", "--impl", "kernels:WRONG")
+    promised = (
+        "name hash implementation op dialect sample dtype output verdict expectation error bound "
+        "error_bar ulp worst_index got want compared unresolved smallest_visible_error oracle "
+        "seed diagnosis repro certificate"
+    )
+    header = "version suite suite_version cases implementations dtypes seed python numpy platform"
+    footer = "complete checked elements unresolved counts passed"
+    assert set(header.split()) <= set(found.header)
+    assert set(footer.split()) <= set(found.footer)
+    for result in found.results:
+        assert set(promised.split()) <= set(result)
+        assert len(result["hash"]) == 4
+        assert len(result["worst"]) <= 20
+    failed = [r for r in found.results if r["verdict"] == "fail"]
+    assert failed
+    for result in failed:
+        assert result["expectation"] == "unexpected"
+        assert result["error"] == abs(result["got"] - result["want"]) > result["bound"]
+        assert result["diagnosis"]
+
+
+def test_the_last_line_counts_what_the_results_hold(run):
+    words = ("--op", "relu", "--op", "tanh", "--op", "silu", "--impl", "kernels:WRONG")
+    results = json.loads(run(*words, "--format", "json").out)["results"]
+    last = run(*words).out.splitlines()[-1].split(" ")
+    assert last[:2] == ["RESULT", "fail"]
+    counts = {key: int(value) for key, value in (word.split("=") for word in last[2:])}
+    verdicts = [r["verdict"] for r in results]
+    for name in ("pass", "fail", "inconclusive", "unsupported", "unbound"):
+        assert counts.pop(name) == verdicts.count(name)
+    assert counts.pop("checked") == len(results) - verdicts.count("unbound")
+    assert counts.pop("elements") == sum(r["compared"] for r in results)
+    assert counts.pop("unresolved") == sum(r["unresolved"] for r in results)
+    assert counts == {}
+    assert verdicts.count("pass") > 0 < verdicts.count("fail")
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_several_reports_come_from_one_run(run, monkeypatch):
+    runs = []
+    monkeypatch.setattr("gradcheck.run.execute", lambda *x: runs.append(x) or execute(*x))
+    outputs = [f"out.{ending}" for ending in ENDINGS.values()] + ["odd:html"]
+    found = run(*RELU, *(word for name in outputs for word in ("-o", name)))
+    assert (found.code, len(runs)) == (0, 1)
+    for form, ending in ENDINGS.items():
+        assert Path(f"out.{ending}").read_text().startswith(BEGINS[form])
+    assert Path("odd").read_text() == Path("out.html").read_text()
+    assert json.loads(Path("out.json").read_text())["footer"]["passed"] is True
+    assert ET.parse("out.xml").getroot().tag == "testsuites"
+
+
+def test_two_runs_give_the_same_bytes(run):
+    words = ("--op", "rms_norm", "--op", "relu", "--impl", "reference", "--impl", "kernels:WRONG")
+    for name in ("first", "second"):
+        assert run(*words, "-o", f"{name}.md", "-o", f"{name}.json").code == 1
+    for ending in ("md", "json"):
+        first, second = (Path(f"{n}.{ending}").read_bytes() for n in ("first", "second"))
+        assert first == second
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_loses_one_report_but_not_the_results(run):
+    found = run(*RELU, "-o", "/dev/full:html", "-o", "good.json")
+    assert found.code == 2
+    assert found.err == (
+        "gradcheck: -o /dev/full: No space left on device; the results are on stdout\n"
+    )
+    assert "RESULT pass " in found.out
+    assert json.loads(Path("good.json").read_text())["footer"]["passed"] is True
+
+
+# ── what stdout can do ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_forms_for_files_have_no_colour(run, form):
+    coloured = "\x1b[" in run(*RELU, "--format", form, "--color", "always").out
+    assert coloured is (form == "terminal")
+
+
+@pytest.mark.parametrize(
+    ("words", "tty", "no_color", "coloured"),
+    [
+        ("--color never", True, None, False),
+        ("--color auto", True, None, True),
+        ("", True, None, True),
+        ("", False, None, False),
+        ("", True, "1", False),
+        ("", True, "", True),  # no-color.org: an empty value counts as none
+        ("--color always", False, "1", True),
+    ],
+)
+def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
+    run, monkeypatch, words, tty, no_color, coloured
+):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: tty)
+    assert ("\x1b[32mPASS\x1b[0m" in run(*RELU, *words.split()).out) is coloured
+
+
+def test_an_encoding_without_the_signs_gets_escapes(process):
+    found = process("run", *RELU, env={"PYTHONIOENCODING": "ascii"})
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "\\u2264" in found.stdout
+    assert found.stdout.isascii()
+
+
+@pytest.mark.parametrize("words", [["run", *RELU], ["list"], ["explain", "relu"]])
+def test_a_reader_that_has_seen_enough_causes_no_traceback(process, words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    found = process(*words, stdout=writer)
+    os.close(writer)
+    assert (found.returncode, found.stderr) == (130, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "words", [["run", *RELU, "-o", "out.md"], ["list"], ["explain", "relu"]]
+)  # fmt: skip
+def test_a_full_stdout_is_an_output_error(process, words):
+    with Path("/dev/full").open("w") as full:
+        found = process(*words, stdout=full)
+    assert found.returncode == 2
+    assert found.stderr == "gradcheck: stdout: No space left on device\n"
+    assert "-o" not in words or Path("out.md").read_text().startswith("**gradcheck: ")
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
+    found = process("run", *RELU, "-o", "out.md", preexec_fn=lambda: os.close(closed))
+    assert found.returncode == 0
+    assert (found.stderr, bool(found.stdout)) == ("", closed == 2)
+    assert Path("out.md").read_text().startswith("**gradcheck: ")
+
+
+def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypatch):
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr("gradcheck.cli.time.monotonic", lambda: float(next(clock)))
+    assert run("--op", "relu").err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run("--op", "relu", "-q").err == ""
+    shown = run("--op", "relu").err
+    assert re.search(r"\r1/5  \d+ s left  relu/default/\S+", shown)
+    assert "\n" not in shown
+    assert shown.endswith("\r")
