@@ -94,11 +94,11 @@ class Arithmetic:
 
     def maximum(self, x: Array, y: Any) -> Array:
         """The larger of the two, element by element."""
-        return self._wrap(np.maximum(x, y))
+        return self._wrap(np.maximum(x, self._like(y)))
 
     def minimum(self, x: Array, y: Any) -> Array:
         """The smaller of the two, element by element."""
-        return self._wrap(np.minimum(x, y))
+        return self._wrap(np.minimum(x, self._like(y)))
 
     def where(self, condition: Array, x: Any, y: Any) -> Array:
         """`x` where `condition` holds, else `y`; a bare number takes the arithmetic's dtype."""

@@ -39,7 +39,8 @@ class Draw:
 
     def uniform(self, low: float, high: float, *shape: int) -> Float64:
         """Uniform values on the grid in [low, high]."""
-        return np.clip(self._grid(self._rng.uniform(low, high, shape)), low, high)
+        ends = np.ceil(low * GRID) / GRID, np.floor(high * GRID) / GRID
+        return np.clip(self._grid(self._rng.uniform(low, high, shape)), *ends)
 
     def positive(self, *shape: int) -> Float64:
         """Values in [1/8, 2]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.noise import RELATIVE
+from gradcheck.difference.noise import RELATIVE, per_output
 from gradcheck.difference.oracle import as_tuple
-from gradcheck.difference.truth import Differences, noise_lines
-from gradcheck.draw import Draw
+from gradcheck.difference.truth import Differences, noise_lines, noise_stairs
+from gradcheck.draw import Draw, key_of
 from gradcheck.errors import UsageError
-from gradcheck.judge.compare import KAPPA, RULES, Comparison, Interval
+from gradcheck.judge.compare import KAPPA, RULES, Comparison, Interval, Rules
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.finding import Finding
 from gradcheck.judge.gradient import Truth
@@ -32,12 +33,21 @@ Float = NDArray[np.float64]
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 CONFIRMED: Final = 16
 """Failing elements without a kink of forward under them that settle the matter."""
+UNSEEN: Final = 512.0
+"""Units of eps of the largest Σ|ct·J| below which values alone say nothing of an element."""
+NEIGHBOURS: Final = 8
+REACH: Final = 2.0**10
+"""How many times further away the farther neighbours are: what rounding does grows with it; what
+is noise, a gradient that is wrong otherwise at every point, does not."""
+SAFETY: Final = 8.0
+"""Eight neighbours bound the next one within this factor of their root mean square."""
 EXAMINED: Final = 64
 """Open elements without a kink after which the others are left unresolved."""
 BLURRED: Final = 0.1
 """The error bar, as a part of the one-sided slopes, above which they are no slopes to judge by."""
 AGREES: Final = 1e-3
-"""How closely a float32 forward must agree with itself in float64 to be differenced there."""
+"""How closely, as part of its largest value, a float32 forward must agree with itself in float64 to
+be differenced there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +132,16 @@ def check(
         return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
 
     point = _promoted(Point(function, arrays), outputs)
-    lines = noise_lines(point)
+    lines, stairs = noise_lines(point), noise_stairs(point)
+    conditioning = _Conditioning(vjp, cotangents, point, attrs, RULES[dtype])
     findings = []
     for i in point.differentiable:
         got = answer.gradients[names[i]]
         if isinstance(got, Finding):
             findings.append(got)
             continue
-        black_box = _BlackBox(point, i, names[i], cotangents, lines)
-        findings.append(black_box.judge(got, dtype))
+        black_box = _BlackBox(point, i, names[i], cotangents, lines, stairs, conditioning)
+        findings.append(black_box.judge(got))
     return result(findings)
 
 
@@ -156,27 +167,39 @@ class _BlackBox:
     """One primal of a function that no spec describes: no oracle, but kinks can be found."""
 
     def __init__(
-        self, point: Point, index: int, name: str, cotangents: Cotangents, lines: Float
+        self,
+        point: Point,
+        index: int,
+        name: str,
+        cotangents: Cotangents,
+        lines: Float,
+        stairs: Float,
+        conditioning: _Conditioning,
     ) -> None:
+        self._rules = conditioning.rules
         self._cts = cotangents.flat
-        self._differences = Differences(point, index, self._cts, lines)
+        self._differences = Differences(point, index, self._cts, lines, stairs)
+        dtype = point.primals[index].dtype
+        self._noise = per_output(lines, self._cts.shape[1])
         self._truth = Truth(
             name=name,
             shape=point.primals[index].shape,
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._find_kinks,
-            resolution=RELATIVE * float(np.finfo(point.primals[index].dtype).eps) / 2,
+            allowance=lambda _: conditioning.cost(index),
+            resolution=max(RELATIVE * self._rules.u, UNSEEN * float(np.finfo(dtype).eps)),
         )
         self._notes: list[str] = []
 
-    def judge(self, got: Float, dtype: str) -> Finding:
-        finding = self._truth.judge(got, RULES[dtype])
+    def judge(self, got: Float) -> Finding:
+        finding = self._truth.judge(got, self._rules)
         reason = "; ".join(filter(None, (finding.reason, *self._notes)))
         return replace(finding, reason=reason)
 
     def _find_kinks(self, found: Comparison) -> list[Interval]:
         """Look for a kink under the elements that the differences leave failed or open."""
+        evaluator = self._differences.evaluator
         shape = found.got.shape
         which = np.zeros(shape, dtype=bool)
         low, high = np.zeros(shape), np.zeros(shape)
@@ -184,7 +207,7 @@ class _BlackBox:
         for suspects, enough in ((found.failed, CONFIRMED), (found.open, EXAMINED)):
             smooth = 0
             for element in np.flatnonzero(np.any(suspects & found.pending, axis=0)):
-                sides = kinks.examine(self._differences.evaluator, int(element), self._cts)
+                sides = kinks.examine(evaluator, int(element), self._cts, self._noise)
                 if sides is None:
                     smooth += 1
                     if smooth == enough:
@@ -216,6 +239,72 @@ class _BlackBox:
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
         more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
         return f"{self._truth.name}{shown} = {value:g}{more}"
+
+
+class _Conditioning:
+    """What rounding the primals alone does to a gradient: no implementation can do better.
+
+    Layer_norm at 1000 ± 1 in float32 knows its rows to 6e-5 of their spread, and so its gradient
+    to a few of that, however it is computed. The VJP judged is asked at neighbouring points, in
+    float64 where it takes it; a wrong formula is equally wrong at all of them and gains nothing,
+    and noise that follows the primals gains a thousandth of itself.
+    """
+
+    def __init__(
+        self,
+        vjp: Callable[..., Any],
+        cotangents: Cotangents,
+        point: Point,
+        attrs: Mapping[str, Any],
+        rules: Rules,
+    ) -> None:
+        self.rules = rules
+        self._vjp, self._cotangents, self._point, self._attrs = vjp, cotangents, point, attrs
+
+    def cost(self, index: int) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told."""
+        costs = self._costs
+        return None if costs is None else costs[index]
+
+    @cached_property
+    def _costs(self) -> list[Float] | None:
+        primals = self._point.primals
+        rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
+        try:
+            here = self._gradients(primals)
+            near, far = ([np.zeros_like(g) for g in here] for _ in range(2))
+            for _ in range(NEIGHBOURS):
+                signs = [rng.choice([-1.0, 1.0], p.shape) for p in primals]
+                for totals, reach in ((near, 1.0), (far, REACH)):
+                    there = self._gradients(self._moved(signs, reach))
+                    for total, g, t in zip(totals, here, there, strict=True):
+                        total += np.where(np.isfinite(t - g), ((t - g) / reach) ** 2, 0.0)
+        except Broken:
+            return None
+        return [
+            SAFETY * np.sqrt(np.minimum(n, f) / NEIGHBOURS) for n, f in zip(near, far, strict=True)
+        ]
+
+    def _moved(self, signs: Sequence[Float], reach: float) -> tuple[Array, ...]:
+        """The primals, each element `reach` units of rounding away."""
+        return tuple(
+            (p * (1 + sign * reach * self.rules.u)).astype(p.dtype) if p.dtype.kind == "f" else p
+            for p, sign in zip(self._point.primals, signs, strict=True)
+        )
+
+    def _gradients(self, primals: tuple[Array, ...]) -> list[Float]:
+        """Gradients [q, n] per primal; an index has none, [q, 0]."""
+        dtype = next(p.dtype for p in primals if p.dtype.kind == "f")
+        names = [str(i) for i in range(len(primals))]
+        cts = self._cotangents.typed(dtype.name)
+        answer = ask_vjp(self._vjp, cts, primals, names, self._attrs)
+        out = []
+        for name, p in zip(names, primals, strict=True):
+            found = answer.gradients.get(name, np.zeros((len(cts), 0)))
+            if isinstance(found, Finding):
+                raise Broken(found)
+            out.append(found if p.dtype.kind == "f" else np.zeros((len(cts), 0)))
+        return out
 
 
 def _as_primal(value: Any, index: int) -> Array:
@@ -275,5 +364,5 @@ def _promoted(point: Point, outputs: Sequence[Array]) -> Point:
     if a.shape != b.shape:
         return point
     size = float(np.max(np.abs(b), initial=0.0))
-    ok = bool(np.all(np.abs(a - b) <= AGREES * np.maximum(np.abs(b), size * AGREES)))
+    ok = bool(np.all(np.abs(a - b) <= AGREES * size))
     return replace(point, primals=wide) if ok else point

@@ -92,9 +92,7 @@ def _error(x: Any) -> Any:
 
 def _structure_error(x: Any) -> Any:
     """What takes the place of a value where only positions matter: indices stay themselves."""
-    if isinstance(x, Rounded):
-        return x.error
-    return 0.0 if isinstance(x, float) else x
+    return _error(x) if isinstance(x, (Rounded, float)) else x
 
 
 def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:

@@ -145,16 +145,18 @@ class Evaluator:
 def along(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
     """Values [k, m] where all primals move at once; None where forward refuses a point.
 
-    `moved` holds the k copies of each primal. Stacked if the first and the last copy come out bit by bit as they do alone.
+    `moved` holds the k copies of each primal. They are stacked if the first and the last copy
+    come out bit by bit as they do alone.
     """
     count = len(moved[0])
     ends = [_single(point, [copies[k] for copies in moved]) for k in (0, -1)]
     if ends[0] is None or ends[1] is None or ends[0].shape != ends[1].shape:
         return None
     stacked = _together(point, moved)
-    if stacked is not None and stacked.shape == (count, ends[0].size):
-        if np.array_equal(stacked[[0, -1]], np.stack([ends[0], ends[1]]), equal_nan=True):
-            return stacked
+    if stacked is not None and np.array_equal(
+        stacked[[0, -1]], np.stack([ends[0], ends[1]]), equal_nan=True
+    ):
+        return stacked
     rows = [_single(point, [copies[k] for copies in moved]) for k in range(count)]
     known = [row for row in rows if row is not None and row.shape == ends[0].shape]
     return np.stack(known) if len(known) == len(rows) else None

@@ -38,10 +38,10 @@ class OneSided:
     jumps: bool
 
 
-def examine(evaluator: Evaluator, element: int, cts: Float) -> OneSided | None:
+def examine(evaluator: Evaluator, element: int, cts: Float, measured: Float) -> OneSided | None:
     """The one-sided slopes at `element` if forward has a kink there, else None.
 
-    `cts` is [q, m].
+    `cts` is [q, m]; `measured` [m] is the noise of each output (one standard deviation).
     """
     h = steps(evaluator.x, LEVELS)
     x = evaluator.x.reshape(-1)[element]
@@ -58,7 +58,8 @@ def examine(evaluator: Evaluator, element: int, cts: Float) -> OneSided | None:
     right = (x + h).astype(evaluator.x.dtype).astype(np.float64) - float(x)
     left = float(x) - (x - h).astype(evaluator.x.dtype).astype(np.float64)
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
-    noise = 4 * u * np.maximum(np.abs(base), np.nanmax(np.abs(values), axis=0, initial=0.0))
+    size = np.maximum(np.abs(base), np.nanmax(np.abs(values), axis=0, initial=0.0))
+    noise = 4 * np.maximum(u * size, measured)
     with np.errstate(all="ignore"):
         ahead = (values[:LEVELS] - base) / right[:, None]
         behind = (base - values[LEVELS:]) / left[:, None]

@@ -29,6 +29,8 @@ LADDER_LEVELS: Final = 20
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
+CONTRADICTS: Final = 16.0
+"""Two levels so many of their bars apart contradict each other (a few, and it was bad luck)."""
 
 
 def top_step(x: Array) -> float:
@@ -155,9 +157,25 @@ def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tupl
         above = np.where(np.isfinite(change[:-1]), change[:-1], np.inf) / RATIO**2
         candidate[1:] = np.maximum(candidate[1:], above)
         candidate[0] = np.inf  # nothing above it vouches for it
-    both, all_bars = np.concatenate([values, sixth[1:]]), np.concatenate([bar, bar6])
-    best = np.argmin(all_bars, axis=0)[None]
-    return np.take_along_axis(both, best, 0)[0], np.take_along_axis(all_bars, best, 0)[0]
+    every, its_bar = np.concatenate([values, sixth[1:]]), np.concatenate([bar, bar6])
+    best = np.argmin(its_bar, axis=0)[None]
+    value, least = np.take_along_axis(every, best, 0)[0], np.take_along_axis(its_bar, best, 0)[0]
+    return value, np.maximum(least, _contradiction(values, bar, value, least))
+
+
+def _contradiction(values: Float, bar: Float, value: Float, least: Float) -> Float:
+    """How far two adjacent levels that vouch for each other are from the value chosen.
+
+    Only where their bars exclude it. A forward that cancels inside (1 + tanh far out) is a
+    staircase: below the height of a step it has a slope of its own, to many digits, and above it
+    the right one. Neither is believed then.
+    """
+    with np.errstate(all="ignore"):
+        apart = np.abs(values - value)
+        excluded = apart > CONTRADICTS * (bar + least)
+        agree = np.abs(values[1:] - values[:-1]) <= bar[1:] + bar[:-1]
+    both = excluded[1:] & excluded[:-1] & agree
+    return np.asarray(np.max(np.where(both, apart[1:], 0.0), axis=0, initial=0.0))
 
 
 def _noise_seen(slopes: Float, h: Float) -> Float:

@@ -1,8 +1,8 @@
 """How much of a forward's value is rounding: a model, and a measurement that overrules it.
 
 The model u·‖ct·f‖ misses what cancels inside forward (layer_norm at 1000, a float32 table
-behind a float64 face). The measurement looks at forward on a line of ±64 ulp, where any smooth
-function is a parabola: what is left after the parabola is noise (after Moré & Wild 2011).
+behind a float64 face). The measurement looks at forward on short lines, where any smooth
+function is a quintic: what the quintic leaves is noise (after Moré & Wild 2011).
 """
 
 from __future__ import annotations
@@ -17,11 +17,19 @@ from gradcheck.difference.evaluate import Array, Point, along
 from gradcheck.difference.structure import Structure
 
 LINE: Final = np.array([-64, -53, -41, -29, -17, -6, 6, 17, 29, 41, 53, 64], dtype=np.float64)
-SPACINGS: Final = {"float64": (1.0, 2.0**20), "float32": (1.0, 2.0**4)}
+SPACINGS: Final = {"float64": (1.0, 3.0**15), "float32": (1.0, 3.0**2)}
 """In ulp: one for rounding that changes with every bit, one for values that are constant between
-neighbours (log(1 + tiny), a float32 table behind a float64 face). The line stays so short, 1e-8
-or 1e-4 of the primal, that what is cubic in it vanishes in rounding."""
+neighbours (log(1 + tiny); a float32 table behind a float64 face, of which it spans a few
+entries). It is odd, so that no table in steps of a power of two hides between its points, and so
+small that the line's sixth power vanishes in rounding, also for a function of x − 1000."""
+SLANTS: Final = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
+"""Units in which elements move. Equal ones would leave a mean where it is, and its rounding."""
+DEGREE: Final = 5
 LINES: Final = 2
+REACH: Final = {"float64": 2.0**-8, "float32": 2.0**-7}
+"""Half the length of the line on which staircases are looked for, as a part of each element."""
+STAIR: Final = 512.0
+"""A step is at most so many u of forward's largest value: what is higher is no rounding."""
 LOSES: Final = 16.0
 """Units of u of a value above which its collected rounding replaces the model."""
 RELATIVE: Final = 128.0
@@ -47,13 +55,41 @@ def lines(point: Point, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _direction(x: Array, line: int, rng: np.random.Generator) -> Array | None:
-    """±1 ulp (times the line's spacing) per element; None for an index."""
+    """1 to 3 ulp, times the line's spacing, of either sign per element; None for an index."""
     if x.dtype.kind != "f":
         return None
     size = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-10)
     ulp = np.spacing(np.where(size == 0, 1.0, size).astype(x.dtype))
     spacing = SPACINGS[x.dtype.name][line]
-    return np.asarray(ulp * spacing * rng.choice([-1.0, 1.0], x.shape))
+    return np.asarray(ulp * spacing * rng.choice(SLANTS, x.shape))
+
+
+def staircase(
+    point: Point, outputs: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Rounding that each output has collected, `[m]`, in units of u, as far as values show it.
+
+    A forward that cancels inside (1 + tanh far out) is a staircase whose steps may be longer than
+    the lines above. On a longer one it shows as what neither a cubic nor a quintic explains, one
+    as little as the other; a smooth function is explained the better, the higher the degree.
+    """
+    dtype = next(p.dtype for p in point.primals if p.dtype.kind == "f")
+    u = float(np.finfo(dtype).eps) / 2
+    copies = []
+    for p in point.primals:
+        position = (LINE / LINE[-1]).reshape(-1, *(1,) * p.ndim)
+        if p.dtype.kind == "f":
+            position = position * REACH[p.dtype.name] * rng.choice([-1.0, 1.0], p.shape)
+            copies.append((p * (1 + position)).astype(p.dtype))
+        else:
+            copies.append(np.broadcast_to(p, (LINE.size, *p.shape)))
+    values = along(point, copies)
+    if values is None or values.shape[1] != outputs.size:
+        return np.zeros(outputs.size)
+    cubic, quintic = (_deviation(values[None], degree) for degree in (3, 5))
+    highest = STAIR * u * np.max(np.abs(outputs), initial=0.0)
+    rounding = (quintic >= cubic / 4) & (quintic <= highest)
+    return np.where(rounding, 2 * quintic / u, 0.0)
 
 
 def measured(
@@ -65,18 +101,27 @@ def measured(
     """
     if values.shape[-1] != cts.shape[1]:
         return np.zeros((len(cts), structure.blocks))
-    remove = _parabola_removed()
-    freedom = LINE.size - 3
-    sums = structure.by_block(cts[:, None, None, :] * values)  # [q, spacing, line, blocks]
-    residual = np.einsum("kl,qslb->qskb", remove, sums)
-    deviation = np.sqrt(np.sum(residual**2, axis=2) / freedom)
-    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0).max(axis=1))
+    return _deviation(structure.by_block(cts[:, None, None, :] * values))
+
+
+def per_output(values: NDArray[np.float64], outputs: int) -> NDArray[np.float64]:
+    """Standard deviation of each output, `[m]`; zeros where `lines` could not measure it."""
+    return _deviation(values) if values.shape[-1] == outputs else np.zeros(outputs)
+
+
+def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
+    """What no polynomial explains of `values` [..., lines, 12, k]: the noisier line's, [..., k]."""
+    with np.errstate(invalid="ignore"):
+        moved = values - values[..., :1, :]  # exact: the projection must not round what is constant
+        residual = np.einsum("ij,...jk->...ik", _polynomial_removed(degree), moved)
+    deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - degree - 1))
+    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0).max(axis=-2))
 
 
 @cache
-def _parabola_removed() -> NDArray[np.float64]:
-    """The projection [12, 12] that leaves of values on the line what no parabola explains."""
-    fit = np.vander(LINE / LINE[-1], 3)
+def _polynomial_removed(degree: int) -> NDArray[np.float64]:
+    """The projection [12, 12] that leaves of values on the line what no polynomial explains."""
+    fit = np.vander(LINE / LINE[-1], degree + 1)
     return np.asarray(np.eye(LINE.size) - fit @ np.linalg.pinv(fit))
 
 

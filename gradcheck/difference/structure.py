@@ -71,13 +71,14 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
             mask, kind = divmod(row, len(kinds))
             np.copyto(copies[k], kinds[kind], where=masks[mask])
 
-    moved = np.zeros((len(masks), len(kinds), base.size), dtype=bool)
-    for rows, values in evaluator.sweep(len(masks) * len(kinds), fill):
+    moved = np.zeros((len(masks) * len(kinds), base.size), dtype=bool)
+    for rows, values in evaluator.sweep(len(moved), fill):
         # A probe that forward refuses comes back as NaN: it counts as moving everything,
         # which costs colours but never attributes an output to the wrong element.
         changed = (values != base) & ~(np.isnan(values) & np.isnan(base))
-        moved.reshape(-1, base.size)[rows] = changed
-    answers = iter(moved.any(axis=1).reshape(-1, 2, base.size))
+        moved[rows] = changed
+    answered = moved.reshape(len(masks) // 2, 2, len(kinds), base.size)
+    answers = iter(np.asarray(np.any(answered, axis=2)))
     owners = {}
     for axis, count in bits.items():
         owner = _owner(np.stack([next(answers) for _ in range(count)]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import ladder, noise, structure
-from gradcheck.difference.evaluate import Evaluator, Point
+from gradcheck.difference.evaluate import Evaluator, Point, flatten
 from gradcheck.draw import key_of
 
 Float = NDArray[np.float64]
@@ -45,6 +45,14 @@ class Estimate:
 def noise_lines(point: Point) -> Float:
     """Values of forward near the point, for the noise of all its primals; see `noise.lines`."""
     return noise.lines(point, np.random.Generator(np.random.Philox(key=key_of("noise"))))
+
+
+def noise_stairs(point: Point) -> Float:
+    """Rounding that forward's values show of themselves, [m], in units of u: `noise.staircase`."""
+    rng = np.random.Generator(np.random.Philox(key=key_of("stairs")))
+    with np.errstate(all="ignore"):
+        outputs = flatten(point.forward(*(p.copy() for p in point.primals)))
+        return noise.staircase(point, outputs, rng)
 
 
 class Differences:
@@ -84,7 +92,7 @@ class Differences:
         cells = grid[colours].reshape(-1)
         new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
         old = self.estimate
-        better = (new_bar < old.bar[:, cells]) & ~old.settled[:, cells]
+        better = np.isfinite(new_bar) & ~old.settled[:, cells]  # all steps know more than three
         old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
         old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
         known = np.nanmax(np.where(np.isfinite(scales), scales, 0.0), axis=0)

@@ -25,7 +25,8 @@ def as_table(suite: Suite, cases: Sequence[Case]) -> str:
         body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
     total = f"{len(body)} operators, {len(cases)} cases (operator × dialect × sample)"
-    return f"{tabulate(body, heads)}\n\nsuite {suite.name} {suite.version}: {total}"
+    table = tabulate(body, heads, disable_numparse=True, colalign=("left",) * 4 + ("right",))
+    return f"{table}\n\nsuite {suite.name} {suite.version}: {total}"
 
 
 def as_json(suite: Suite, cases: Sequence[Case]) -> str:

@@ -38,7 +38,7 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
     for finding in ranked:
         if finding.reason:
             lines += ["", f"{words.gradient(finding.name)}: {words.clean(finding.reason)}"]
-            facts = words.facts(records[id(finding)])
+            facts = [] if finding.verdict.expected else words.facts(records[id(finding)])
             lines += [f"  {label}: {text}" for label, text in facts]
     return "\n".join(lines)
 

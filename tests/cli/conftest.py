@@ -94,7 +94,8 @@ def judged(run):
 def environment():
     """An environment in which the packages are found, installed or not."""
     roots = (str(Path(m.__file__).parents[1]) for m in (gradcheck, gradcheck_cases))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(roots)}
+    usual = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    return {**usual, "PYTHONPATH": os.pathsep.join(roots)}
 
 
 @pytest.fixture

@@ -40,6 +40,22 @@ def test_a_suite_that_prints_spoils_no_listing(run):
     assert found.err == "printed on import\n"
 
 
+def test_the_seed_reaches_the_inputs_and_the_results(judged):
+    zero, same, one = (judged(*RELU, *words) for words in ([], ["--seed", "0"], ["--seed", "1"]))
+    assert zero.results == same.results
+    assert zero.header["cases"] != one.header["cases"]
+    for before, after in zip(zero.results, one.results, strict=True):
+        assert before["hash"] != after["hash"]
+        assert (before["seed"], after["seed"]) == (0, 1)
+
+
+def test_an_implementation_named_twice_is_judged_once(judged):
+    once = judged(*RELU, "--impl", "kernels:WRONG")
+    twice = judged(*RELU, "--impl", "kernels:WRONG", "--impl", "kernels:WRONG")
+    assert twice.results == once.results
+    assert twice.header == once.header
+
+
 def test_a_passing_run_says_nothing_on_stderr(run):
     assert run(*RELU).err == ""
 

@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,12 +62,13 @@ def test_what_the_parser_does_not_know_is_a_usage_error_too(capsys, words):
     assert "usage: gradcheck" in found.err
 
 
-@pytest.mark.parametrize("name", ["new.md", "old.md"])
+@pytest.mark.parametrize(("name", "locked"), [("new.md", "."), ("old.md", "old.md")])
 def test_a_place_where_nothing_may_be_written_is_refused_before_the_run(
-    run, never, monkeypatch, name
+    run, never, monkeypatch, name, locked
 ):
     Path("old.md").touch()
-    monkeypatch.setattr("gradcheck.cli.os.access", lambda path, mode: False)
+    locks = (locked, os.W_OK)
+    monkeypatch.setattr("gradcheck.cli.os.access", lambda path, mode: (str(path), mode) != locks)
     found = run("-o", name)
     assert (found.code, found.out) == (2, "")
     assert found.err == f"gradcheck: -o {name}: no permission to write there\n"

@@ -1,0 +1,183 @@
+import numpy as np
+import pytest
+
+from gradcheck.difference.evaluate import Point
+from gradcheck.difference.truth import Differences, Estimate, noise_lines
+from gradcheck.judge.compare import RULES, Interval
+from gradcheck.judge.gradient import BATCH, Truth, kink_interval, merge
+from gradcheck.judge.verdict import Verdict
+
+F64 = RULES["float64"]
+
+
+class Scripted:
+    """Differences whose ladder turns a first estimate into a `better` one."""
+
+    def __init__(self, value, bar, better=None, better_bar=0.0):
+        value = np.atleast_2d(np.asarray(value, dtype=np.float64))
+        n = value.shape[1]
+        self.estimate = Estimate(
+            value=value.copy(),
+            bar=np.full(value.shape, bar),
+            scale=np.ones(value.shape),
+            terms=np.ones(n, dtype=np.int64),
+            settled=np.zeros(value.shape, dtype=bool),
+        )
+        self.better = value if better is None else np.broadcast_to(better, value.shape)
+        self.better_bar = better_bar
+        self.asked = []
+
+    def refine(self, elements):
+        self.asked.append(elements.tolist())
+        self.estimate.value[:, elements] = self.better[:, elements]
+        self.estimate.bar[:, elements] = self.better_bar
+        return True
+
+
+def judged(got, differences, **options):
+    got = np.atleast_2d(np.asarray(got, dtype=np.float64))
+    truth = Truth("x", got.shape[1:], ("normal",) * len(got), differences, **options)
+    return truth.judge(got, F64)
+
+
+# ── escalation ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_the_triple_certifies_costs_nothing_more():
+    differences = Scripted([1.0, 2.0], 1e-12)
+
+    def never(_):
+        raise AssertionError
+
+    found = judged([1.0, 2.0], differences, settle=never, allowance=never)
+    assert (found.verdict, differences.asked) == (Verdict.PASS, [])
+
+
+def test_the_ladder_takes_open_and_failing_elements_and_no_others():
+    differences = Scripted([1.0, 2.0, 3.0, 4.0], np.array([[0.0, 1e-3, 0.0, 1e-12]]), 5.0)
+    found = judged([1.0, 2.0, 5.0, 4.0], differences)
+    assert differences.asked == [[1, 2]]
+    assert (found.verdict, found.failed, found.worst_index) == (Verdict.FAIL, 1, (1,))
+
+
+def test_a_failure_of_the_triple_that_the_ladder_explains_is_none():
+    differences = Scripted([1.0, 1.0], 0.0, better=2.0)
+    assert judged([2.0, 2.0], differences).verdict is Verdict.PASS
+    assert differences.asked == [[0, 1]]
+
+
+def test_one_confirmed_failure_spares_the_other_elements_the_ladder():
+    n = 3 * BATCH
+    differences = Scripted(np.ones(n), 0.0)
+    found = judged(np.full(n, 2.0), differences)
+    assert (found.verdict, found.failed) == (Verdict.FAIL, n)
+    assert differences.asked == [list(range(BATCH))]
+
+
+def test_many_failures_that_the_ladder_explains_are_all_looked_at():
+    n = 2 * BATCH + 7
+    differences = Scripted(np.ones(n), 0.0, better=2.0)
+    assert judged(np.full(n, 2.0), differences).verdict is Verdict.PASS
+    assert [len(batch) for batch in differences.asked] == [BATCH, BATCH, 7]
+    assert sorted(e for batch in differences.asked for e in batch) == list(range(n))
+
+
+def test_a_ladder_that_learns_nothing_ends():
+    n = 2 * BATCH
+    differences = Scripted(np.ones(n), np.inf, better_bar=np.inf)
+    found = judged(np.ones(n), differences)
+    assert (found.verdict, found.unresolved) == (Verdict.INCONCLUSIVE, n)
+    assert len(differences.asked) == 2
+
+
+def test_what_is_no_number_needs_no_better_truth():
+    differences = Scripted([1.0, 1.0], 0.0)
+    found = judged([1.0, np.nan], differences, settle=lambda _: pytest.fail("asked"))
+    assert (found.verdict, found.failed, differences.asked) == (Verdict.FAIL, 1, [])
+
+
+def test_a_certain_source_overrules_what_the_ladder_leaves():
+    def settle_at(value):
+        differences = Scripted([1.0, 1.0], np.inf, better_bar=1e-3)
+
+        def settle(found):
+            assert found.pending.all()
+            differences.estimate.value[:] = value
+            differences.estimate.bar[:] = 0.0
+            return []
+
+        return judged([1.0, 1.0], differences, settle=settle).verdict
+
+    assert settle_at(1.0) is Verdict.PASS
+    assert settle_at(1.001) is Verdict.FAIL
+
+
+def test_a_kink_found_on_the_way_is_judged_by_its_slopes():
+    which = np.array([[False, True]])
+
+    def settle(_):
+        return [Interval(which, np.zeros((1, 2)), np.ones((1, 2)))]
+
+    for got, verdict in ((0.0, Verdict.PASS), (1.0, Verdict.PASS), (1.5, Verdict.FAIL)):
+        found = judged([1.0, got], Scripted([1.0, 0.5], 0.0), settle=settle)
+        assert (found.verdict, found.kinked) == (verdict, 1)
+
+
+def test_the_cost_of_rounding_is_allowed_last_and_only_so_far():
+    for error, verdict in ((5e-7, Verdict.PASS), (2e-6, Verdict.FAIL)):
+        differences = Scripted([1.0, 1.0], 0.0)
+        allowance = lambda rules: np.full((1, 2), 1e-6 * (rules.dtype == "float64"))  # noqa: E731
+        assert judged([1.0, 1.0 + error], differences, allowance=allowance).verdict is verdict
+        assert differences.asked, "the ladder comes first"
+
+
+def test_a_declared_kink_needs_neither_ladder_nor_oracle():
+    differences = Scripted([0.5], np.inf)
+    declared = Interval(np.array([[True]]), np.array([[0.0]]), np.array([[1.0]]))
+    never = lambda _: pytest.fail("asked")  # noqa: E731
+    found = judged([1.0], differences, declared=declared, settle=never, allowance=never)
+    assert (found.verdict, found.kinked) == (Verdict.PASS, 1)
+
+
+def test_a_real_function_is_judged_in_every_row():
+    x = np.array([0.3, -1.2, 2.0])
+    cts = np.array([[1.0, -2.0, 0.5], [3.0, 1.0, -1.0]])
+    point = Point(lambda x: (np.sin(x) * x,), (x,))
+    right = cts * (np.sin(x) + x * np.cos(x))
+
+    def verdict(got):
+        differences = Differences(point, 0, cts, noise_lines(point))
+        return Truth("x", (3,), ("a", "b"), differences).judge(got, F64)
+
+    assert verdict(right).verdict is Verdict.PASS
+    for row, column in np.ndindex(2, 3):
+        got = right.copy()
+        got[row, column] *= 1 + 1e-6
+        found = verdict(got)
+        assert (found.verdict, found.failed) == (Verdict.FAIL, 1)
+        assert (found.worst_index, found.top.cotangent) == ((column,), "ab"[row])
+
+
+# ── kinks of an element-wise forward ─────────────────────────────────────────────────────────
+
+
+def test_the_slopes_of_a_kink_are_multiplied_by_each_cotangent():
+    cts = np.array([[2.0, 2.0, 2.0], [-3.0, -3.0, -3.0], [0.0, 0.0, 0.0]])
+    found = kink_interval(np.array([True, False, True]), (-1.0, 0.5), cts)
+    assert found.which.tolist() == [[True, False, True]] * 3
+    assert found.low[:, 0].tolist() == [-2.0, -1.5, 0.0]
+    assert found.high[:, 0].tolist() == [1.0, 3.0, 0.0]
+    assert (found.low <= found.high).all()
+
+
+def one(at, low, high):
+    which = np.arange(3)[None] == at
+    return Interval(which, np.full((1, 3), low), np.full((1, 3), high))
+
+
+def test_the_kinks_of_an_operator_become_one_interval_per_element():
+    merged = merge([one(0, 0.0, 1.0), one(2, -1.0, 0.5), one(2, 0.0, 2.0)])
+    assert merged.which.tolist() == [[True, False, True]]
+    assert merged.low.tolist() == [[0.0, 0.0, -1.0]]
+    assert merged.high.tolist() == [[1.0, 0.0, 2.0]]
+    assert merge([]) is None

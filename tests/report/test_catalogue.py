@@ -1,0 +1,169 @@
+import json
+
+import gradcheck_cases
+import numpy as np
+import pytest
+
+from gradcheck import Dialect, Kink, OpSpec, Sample, Slack, Suite
+from gradcheck.report.catalogue import WIDTH, as_json, as_table, explain
+
+BUILTIN = gradcheck_cases.SUITE
+
+
+def forward(xp, x, w=None, *, slope=0.5):
+    return x
+
+
+def vjp(xp, ct, x, w=None, *, slope=0.5):
+    return ct, None
+
+
+def primals(draw):
+    return draw.normal(2), draw.normal(2)
+
+
+SPEC = OpSpec(
+    name="0.10",
+    signature="(),()->()",
+    forward=forward,
+    vjp=vjp,
+    formula="y = x",
+    source="Nobody 1999",
+    samples=(
+        Sample(name="plain", primals=primals, hunts="a lost sign"),
+        Sample(name="steep", primals=primals, hunts="a slope of one", attrs={"slope": 3.0},
+               at_kink=True, dialects=("bare",)),
+    ),
+    dialects=(
+        Dialect(name="full", says="with everything"),
+        Dialect(name="bare", says="without a weight", attrs={"slope": 0.25}, without=("w",)),
+    ),
+    kinks=(
+        Kink(name="x = 0", gap=lambda xp, x, **_: abs(x), accept=(0.0, 1.0), source="convex"),
+        Kink(name="x = 1", gap=lambda xp, x, **_: abs(x - 1), accept=lambda slope: (slope,) * 2,
+             source="a convention"),
+    ),
+    slack=Slack(ulp=64, because="the device has no fused multiply-add"),
+)  # fmt: skip
+SUITE = Suite("mine", "2026.1", [SPEC])
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def test_the_table_counts_what_is_selected():
+    lines = as_table(SUITE, SUITE.cases()).splitlines()
+    assert lines[0].split() == ["operator", "family", "primals", "dialects", "samples"]
+    assert lines[2].split("  ")[0] == "0.10"  # a name, not a number
+    assert flat(lines[2]) == "0.10 test_catalogue x, w full, bare 2"
+    assert lines[-1] == "suite mine 2026.1: 1 operators, 3 cases (operator × dialect × sample)"
+    narrow = as_table(SUITE, SUITE.cases(dialects=["bare"], samples=["steep"])).splitlines()
+    assert flat(narrow[2]) == "0.10 test_catalogue x, w bare 1"
+    assert "1 operators, 1 cases" in narrow[-1]
+
+
+def test_the_table_of_nothing_has_no_rows():
+    lines = as_table(SUITE, []).splitlines()
+    assert lines[-1].startswith("suite mine 2026.1: 0 operators, 0 cases")
+    assert len(lines) == 4
+
+
+def test_the_table_names_dialects_in_the_order_of_the_spec():
+    row = next(x for x in as_table(BUILTIN, BUILTIN.cases()).splitlines() if x[:8] == "rms_norm")
+    assert "weight, unit-offset, plain" in row
+
+
+def test_json_holds_every_case_with_what_it_hunts():
+    document = json.loads(as_json(SUITE, SUITE.cases()))
+    assert (document["suite"], document["version"]) == ("mine", "2026.1")
+    (op,) = document["operators"]
+    assert op["name"] == "0.10"
+    assert op["primals"] == ["x", "w"]
+    assert op["dialects"] == {"full": "with everything", "bare": "without a weight"}
+    assert op["kinks"] == ["x = 0", "x = 1"]
+    assert (op["formula"], op["source"], op["signature"]) == ("y = x", "Nobody 1999", "(),()->()")
+    assert op["cases"] == [
+        {"name": f"0.10/{dialect}/{sample}", "dialect": dialect, "sample": sample, "hunts": hunts}
+        for dialect, sample, hunts in (
+            ("full", "plain", "a lost sign"),
+            ("bare", "plain", "a lost sign"),
+            ("bare", "steep", "a slope of one"),
+        )
+    ]
+
+
+def test_json_of_the_built_in_suite_names_the_cases_that_run():
+    document = json.loads(as_json(BUILTIN, BUILTIN.cases()))
+    names = [case["name"] for op in document["operators"] for case in op["cases"]]
+    assert names == [case.name for case in BUILTIN.cases()]
+    assert all(case["hunts"] for op in document["operators"] for case in op["cases"])
+
+
+def test_an_explanation_tells_everything_about_one_operator():
+    text = flat(explain(SUITE, "0.10"))
+    for said in (
+        "0.10: (),()->() y = x source: Nobody 1999 defined in test_catalogue",
+        "primals x w optional",
+        "full with everything (slope=0.5)",
+        "bare without a weight (slope=0.25); without w",
+        "x = 0 any slope in [0, 1] is accepted on it: convex",
+        "x = 1 the slope 0.5 is accepted on it, for the default attributes: a convention",
+        "plain a lost sign",
+        "steep a slope of one [slope=3.0; at a kink; only bare]",
+        "float64 |a − d| ≤ 1e-08·max(|a|, |d|)",
+        "float32 |a − d| ≤ 0.0001·max(|a|, |d|)",
+        "slack 64 ulp more: the device has no fused multiply-add",
+    ):
+        assert said in text.replace(f"defined in {forward.__module__}", "defined in test_catalogue")
+
+
+def test_a_smooth_operator_has_no_section_on_kinks():
+    assert "kinks" not in explain(BUILTIN, "tanh")
+    assert "slack" not in explain(BUILTIN, "tanh")
+
+
+@pytest.mark.parametrize("name", BUILTIN.operators)
+def test_every_operator_of_the_suite_is_explained_in_full(name):
+    spec, text = BUILTIN.operators[name], explain(BUILTIN, name)
+    whole = flat(text)
+    for part in (spec.formula, spec.source, *spec.primals):
+        assert flat(part) in whole
+    for dialect in spec.dialects:
+        assert f"{dialect.name} {flat(dialect.says)}" in whole
+    for sample in spec.samples:
+        assert f"{sample.name} {flat(sample.hunts)}" in whole
+    for kink in spec.kinks:
+        assert flat(kink.source) in whole
+    sections = text.partition("\n\nprimals\n")[2]
+    assert sections
+    assert max(map(len, sections.splitlines())) <= WIDTH
+
+
+def test_the_bounds_told_are_the_bounds_used():
+    # A hand-made estimate of terms 1 and scale s: the bound is rtol·S + (rtol/16 + 4u)·s.
+    from gradcheck.difference.truth import Estimate
+    from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, compare
+
+    text = flat(explain(BUILTIN, "tanh"))
+    for rules in RULES.values():
+        said = (
+            f"{rules.rtol:g}·max(|a|, |d|) + ({rules.rtol / CANCELLED:g} + {ROUNDINGS:g}·u·√terms)"
+        )
+        assert said in text
+        one = np.ones((1, 1))
+        terms, settled = np.ones(1, dtype=np.int64), np.zeros((1, 1), dtype=bool)
+        estimate = Estimate(2 * one, 0 * one, 8 * one, terms, settled)
+        bound = compare(2 * one, estimate, rules).bound.item()
+        wanted = 2 * rules.rtol + 8 * (rules.rtol / CANCELLED + ROUNDINGS * rules.u)
+        np.testing.assert_allclose(bound, wanted, rtol=1e-12)
+
+
+def test_long_texts_are_wrapped_under_their_beginning():
+    text = explain(BUILTIN, "rms_norm")
+    lines = [line for line in text.splitlines() if line.startswith("  unsolved")]
+    assert len(lines) == 1
+    follow = text.splitlines()[text.splitlines().index(lines[0]) + 1]
+    column = lines[0].index("a checker")
+    assert follow.startswith(" " * column)
+    assert not follow[column].isspace()

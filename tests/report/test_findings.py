@@ -1,0 +1,94 @@
+import math
+
+import numpy as np
+import pytest
+
+from gradcheck import Finding, Verdict, check
+from gradcheck.judge.finding import Miss
+from gradcheck.report.findings import table
+
+MISS = Miss(index=(1, 3), got=0.25, want=-0.25, error=0.5, bound=1e-9, error_bar=1e-12, ulp=3e9,
+            cotangent="powers")  # fmt: skip
+
+
+def finding(name="x", verdict=Verdict.PASS, **changes):
+    return Finding(name=name, verdict=verdict, compared=12, **changes)
+
+
+FAIL = finding("w", Verdict.FAIL, reason="2 of 12 elements are outside", failed=2, worst=(MISS,))
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_first_line_answers(verdict):
+    first = table("my_vjp", "float32", [finding(), finding("w", verdict, reason="why")])
+    word = verdict.value.upper() if verdict.checked else "PASS"
+    lead = "dw: why" if verdict.checked and verdict is not Verdict.PASS else ""
+    assert first.splitlines()[0] == f"{word} my_vjp, float32" + (f": {lead}" if lead else "")
+
+
+def test_every_gradient_has_its_row_in_the_order_of_the_primals():
+    text = table("f", "float64", [finding("a", worst=(MISS,)), FAIL, finding("b"), finding("vjp")])
+    lines = text.splitlines()
+    assert lines[2].split() == ["gradient", "verdict", "worst", "error", "elements"]
+    rows = [line.split() for line in lines[4:8]]
+    assert [row[:2] for row in rows] == [
+        ["da", "PASS"],
+        ["dw", "FAIL"],
+        ["db", "PASS"],
+        ["vjp", "PASS"],
+    ]
+    assert [row[-1] for row in rows] == ["12"] * 4
+    assert "2.0e+00 > 4.0e-09" in lines[5]
+
+
+def test_what_failed_is_told_in_full_and_the_worst_verdict_first():
+    error = finding("vjp", Verdict.ERROR, reason="vjp raised ValueError: no")
+    text = table("f", "float64", [finding(), FAIL, error])
+    assert text.startswith("ERROR f, float64: vjp: vjp raised ValueError: no\n")
+    assert text.index("\nvjp: vjp raised ValueError: no") < text.index("\ndw: 2 of 12 elements")
+    assert "\n  worst: dw[1, 3] got 0.25, want -0.25 ± 1e-12" in text
+    assert "\n  failed: 2 of 12 elements; the worst with cotangent powers" in text
+    assert "run:" not in text  # there is no command line to repeat
+    assert "dx:" not in text
+
+
+def test_a_pass_may_carry_a_note_but_no_failure():
+    text = table("f", "float64", [finding(reason="forward has a kink", worst=(MISS,))])
+    assert text.splitlines()[0] == "PASS f, float64: dx: forward has a kink"
+    assert text.splitlines()[-1] == "dx: forward has a kink"
+    assert "failed" not in text
+
+
+def test_what_cannot_be_seen_is_said():
+    blind = finding("x", Verdict.INCONCLUSIVE, reason="blind", smallest_visible_error=0.03)
+    assert "\n  visible: a relative error of 0.03 or more" in table("f", "float64", [blind])
+
+
+def test_numbers_that_are_none_are_shown_as_such():
+    nan = Miss(index=(), got=math.nan, want=1.0, error=math.nan, bound=1e-9, error_bar=0.0,
+               ulp=None, cotangent="ones")  # fmt: skip
+    text = table("f", "float64", [finding("x", Verdict.FAIL, reason="nan", worst=(nan,))])
+    assert "FAIL       got nan" in text
+    assert "worst: dx got nan, want 1 ± 0" in text
+
+
+def test_foreign_text_stays_on_its_line(make):
+    name = make.hostile
+    text = table(name, "float64", [finding(name, Verdict.ERROR, reason=name)])
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    assert len(text.splitlines()) == 8
+    assert text.encode()
+
+
+def test_nothing_found_is_no_pass():
+    assert table("f", "float64", []).startswith("SKIP f, float64\n")
+
+
+def test_a_result_prints_as_this_table():
+    x = np.linspace(0.5, 2.0, 1500)
+    result = check(np.multiply, lambda ct, x, y: (ct * y, -ct * x), x, x[::-1].copy())
+    text = str(result)
+    assert text == table(result.subject, "float64", result.findings)
+    assert text.startswith("FAIL <lambda>, float64: d")
+    assert "4,500" in text

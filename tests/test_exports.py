@@ -1,0 +1,73 @@
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import gradcheck
+
+HEAVY = {"numpy", "mpmath", "jinja2", "tabulate", "pytest", "torch", "gradcheck_cases"}
+
+
+def loaded_by(statement):
+    """Top-level packages, and modules of ours, that a fresh interpreter holds afterwards."""
+    program = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    roots = [str(Path(gradcheck.__file__).parents[1])]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {roots}\n{program}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    return modules, {name.partition(".")[0] for name in modules}
+
+
+def test_the_public_names_are_sorted_and_each_is_there_once():
+    assert gradcheck.__all__ == sorted(set(gradcheck.__all__))
+
+
+@pytest.mark.parametrize("name", gradcheck.__all__)
+def test_every_public_name_resolves_to_what_it_says(name):
+    found = getattr(gradcheck, name)
+    assert found.__name__ == name
+    assert found is getattr(import_module(found.__module__), name)
+    assert found.__doc__
+
+
+def test_the_public_names_are_these():
+    assert set(gradcheck.__all__) == {
+        "Dialect", "Finding", "GradcheckError", "Kink", "OpSpec", "Result", "Sample", "Slack",
+        "Suite", "Unsupported", "Verdict", "assert_vjp", "check",
+    }  # fmt: skip
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(gradcheck.__file__).read_text())
+    (block,) = (n for n in tree.body if isinstance(n, ast.If))
+    typed = {alias.name: node.module for node in block.body for alias in node.names}
+    assert set(typed) == set(gradcheck.__all__)
+    for name, home in typed.items():
+        assert getattr(gradcheck, name) is getattr(import_module(home), name)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    modules, packages = loaded_by("import gradcheck")
+    assert not packages & HEAVY
+    assert {name for name in modules if name.startswith("gradcheck")} == {"gradcheck"}
+
+
+def test_the_names_load_on_use_and_no_suite_with_them():
+    _, packages = loaded_by("from gradcheck import *")
+    assert not packages & (HEAVY - {"numpy", "mpmath"})
+    _, packages = loaded_by("from gradcheck import GradcheckError, Unsupported")
+    assert not packages & HEAVY
+
+
+def test_what_is_not_public_is_no_attribute():
+    for name in ("run_", "Case", "np", "__wrapped__"):
+        assert not hasattr(gradcheck, name)
+    with pytest.raises(AttributeError, match="module 'gradcheck' has no attribute 'chekc'"):
+        gradcheck.chekc  # noqa: B018  the look-up is the point
+
+
+def test_dir_lists_what_a_reader_may_use():
+    assert set(dir(gradcheck)) == {*gradcheck.__all__, "__version__"}

@@ -1,0 +1,121 @@
+"""Imports point backwards, at the top of a module, in a function, and for type checkers alike."""
+
+import ast
+import sys
+from pathlib import Path
+
+import gradcheck_cases
+import pytest
+
+import gradcheck
+
+ENGINE = Path(gradcheck.__file__).parent
+CASES = Path(gradcheck_cases.__file__).parent
+
+# From the bottom up; a package's own `__init__` stands under its modules.
+LAYERS = (
+    "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
+    "errors selection arithmetic rounding draw spec suite",
+    "difference difference.evaluate difference.structure difference.noise difference.ladder",
+    "difference.kinks difference.oracle difference.truth",
+    "judge judge.verdict judge.finding",  # what breaks a contract is a finding too
+    "contract contract.determinism contract.purity contract.returned",
+    "binding binding.reference binding.python binding.torch binding.load",
+    "judge.compare judge.cotangents judge.gradient judge.probe judge.operator",
+    "record run",
+    "report",  # finds its renderers by name, so that each is loaded alone
+    "report.words report.outline report.catalogue report.findings",
+    "report.terminal report.markdown report.html report.json report.junit",
+    "library",  # a Result prints itself as a report
+    "cli pytest_plugin __main__",
+)
+ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
+# By whom a dependency may be imported; one that is not named here, by nobody.
+OUTSIDE = {
+    "numpy": ("arithmetic", "rounding", "draw", "spec", "suite", "difference", "contract",
+              "binding", "judge", "run", "library"),
+    "mpmath": ("arithmetic",),
+    "torch": ("binding.torch",),
+    "tabulate": ("report",),
+    "jinja2": ("report.html",),
+    "markupsafe": ("report.html",),  # comes with jinja2
+    "pytest": ("pytest_plugin",),
+}  # fmt: skip
+
+
+def modules(root):
+    """Names of the modules below a package, and their files."""
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+ENGINE_MODULES, CASE_MODULES = dict(modules(ENGINE)), dict(modules(CASES))
+BOTH = {**ENGINE_MODULES, **CASE_MODULES}
+
+
+def typed(name):
+    """The modules that a module imports for type checkers alone."""
+    for node in ast.parse(BOTH[name].read_text()).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from (n.module for n in node.body if isinstance(n, ast.ImportFrom))
+
+
+def imports(name):
+    """The modules that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(BOTH[name].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: write imports in full"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in BOTH else node.module
+
+
+def test_every_module_has_its_place():
+    assert sorted(ORDER) == sorted(ENGINE_MODULES)
+
+
+@pytest.mark.parametrize("name", ENGINE_MODULES)
+def test_imports_point_backwards(name):
+    ours = [m for m in imports(name) if m in ENGINE_MODULES]
+    if name == "gradcheck":
+        assert not [m for m in ours if m not in typed(name)]
+    else:
+        above = [m for m in ours if ORDER.index(m) >= ORDER.index(name)]
+        assert above == [], f"{name} imports what lies above it"
+
+
+@pytest.mark.parametrize("name", ENGINE_MODULES)
+def test_the_engine_knows_no_cases(name):
+    assert not [m for m in imports(name) if m.startswith("gradcheck_cases")]
+    assert "gradcheck_cases" not in ENGINE_MODULES[name].read_text()
+
+
+@pytest.mark.parametrize("name", ENGINE_MODULES)
+def test_dependencies_stay_where_they_belong(name):
+    inside = name.removeprefix("gradcheck.")
+    for module in imports(name):
+        top = module.partition(".")[0]
+        if top not in sys.stdlib_module_names and top != "gradcheck":
+            rooms = OUTSIDE.get(top, ())
+            assert any(f"{inside}.".startswith(f"{room}.") for room in rooms), f"{name}: {top}"
+
+
+@pytest.mark.parametrize("name", CASE_MODULES)
+def test_a_case_file_sees_specs_alone(name):
+    allowed = {"gradcheck.arithmetic", "gradcheck.draw", "gradcheck.spec", "gradcheck.suite"}
+    peers = {"torch"} if ".peers.torch" in name else set()
+    for module in imports(name):
+        top = module.partition(".")[0]
+        known = {*sys.stdlib_module_names, "numpy", "gradcheck_cases", *peers}
+        assert top in known or module in allowed, f"{name} imports {module}"
+        assert peers or not module.startswith("gradcheck_cases.peers")
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_every_module_says_what_it_is_for(name):
+    text = ast.get_docstring(ast.parse(BOTH[name].read_text()))
+    assert text
+    assert text.partition("\n\n")[0].endswith((".", "?"))

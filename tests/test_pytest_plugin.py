@@ -1,0 +1,233 @@
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import gradcheck_cases
+import pytest
+
+import gradcheck
+
+KERNELS = """
+import numpy as np
+from gradcheck import OpSpec, Sample, Suite, Unsupported
+
+def relu(ct, x): return ct * (x > 0)
+def tanh(ct, x): return ct * (1 - np.tanh(x) ** 2)
+def negated(ct, x): return -relu(ct, x)
+def raises(ct, x): raise RuntimeError("boom")
+def lacks(ct, x): raise Unsupported("no tanh on this machine")
+def stops(ct, x): raise KeyboardInterrupt
+
+RIGHT = {"relu": {"vjp": relu}, "tanh": {"vjp": tanh}}
+MIXED = {"relu": {"vjp": negated}, "tanh": {"vjp": lacks}, "silu": {"vjp": raises}}
+STOPS = {"relu": {"vjp": stops}}
+CLAMP = {"clamp": {"vjp": lambda ct, x: ct}}  # its bounds cannot be set
+NUMBER = 3
+
+def square(xp, x): return x * x
+def double(xp, ct, x): return 2 * ct * x
+
+def op(name, **samples):
+    drawn = [Sample(name=n, primals=lambda draw, k=k: (draw.normal(2),) * k, hunts="2")
+             for n, k in samples.items()]
+    return OpSpec(name, "()->()", square, double, tuple(drawn), formula="x^2", source="none")
+
+SUITE = Suite("mine", "1", [op("square", good=1, broken=2)])
+"""
+BASICS = ("-q", "-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
+SUITE = ("--gradcheck-suite", "gradcheck_cases:SUITE")
+MIXED = (*SUITE, "--gradcheck-impl", "kernels:MIXED", "--gradcheck-sample", "typical",
+         "--gradcheck-dtype", "float64")  # fmt: skip
+
+
+def only(*ops):
+    return [word for op in ops for word in ("--gradcheck-op", op)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+@pytest.fixture
+def pytest_(folder):
+    """The `pytest` command, not `python -m pytest`: it does not look into the folder by itself."""
+    roots = (str(Path(m.__file__).parents[1]) for m in (gradcheck, gradcheck_cases))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "PYTHONSAFEPATH": "1",
+                   "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}  # fmt: skip
+
+    def call(*words, basics=BASICS):
+        command = [sys.executable, "-P", "-m", "pytest", *basics, *words]
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return call
+
+
+def collected(found):
+    return [line for line in found.stdout.splitlines() if line.startswith("gradcheck::")]
+
+
+def test_without_the_flag_nothing_is_added_and_nothing_imported(pytest_, folder):
+    (folder / "test_own.py").write_text(
+        "import sys\n"
+        "def test_own():\n"
+        "    assert 'gradcheck.pytest_plugin' in sys.modules\n"
+        "    assert not {'numpy', 'gradcheck.run', 'gradcheck.suite'} & set(sys.modules)\n"
+    )
+    found = pytest_("--gradcheck-op", "no_such_operator")
+    assert found.returncode == 0, found.stdout
+    assert "1 passed" in found.stdout
+
+
+def test_an_item_stands_for_implementation_operator_dialect_sample_and_dtype(pytest_):
+    impls = ("--gradcheck-impl", "kernels:RIGHT", "--gradcheck-impl", "reference")
+    words = (*SUITE, *impls, *only("rms_norm", "relu"), "--gradcheck-sample", "[tz]*")
+    found = pytest_(*words, "--collect-only")
+    names = collected(found)
+    suite = gradcheck_cases.SUITE
+    wanted = {
+        f"gradcheck::{impl}::{case.name}/{dtype}"
+        for impl in ("kernels:RIGHT", "reference")
+        for case in suite.cases(["rms_norm", "relu"], samples=["[tz]*"])
+        for dtype in ("float64", "float32")
+    }
+    assert found.returncode == 0
+    assert len(names) == len(wanted) > 20
+    assert set(names) == wanted
+    assert f"{len(wanted)} tests collected" in found.stdout
+    narrowed = pytest_(*words, "--gradcheck-dialect", "plain", "--gradcheck-dtype", "float32",
+                       "--collect-only")  # fmt: skip
+    assert collected(narrowed) == [n for n in names if "/plain/" in n and n.endswith("/float32")]
+
+
+def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
+    words = only("relu", "tanh", "silu", "sigmoid")
+    found = pytest_(*MIXED, *words, "-rs")
+    assert found.returncode == 1
+    assert "2 failed, 2 skipped" in found.stdout
+    fail, error = (
+        next(x for x in re.split(r"\n_{3,} ", found.stdout) if x.startswith(f"gradcheck {name}"))
+        for name in ("kernels:MIXED::relu", "kernels:MIXED::silu")
+    )
+    assert "\nFAIL relu/default/typical/float64 · dx: 39 of 63 elements are outside" in fail
+    assert "\n  run: gradcheck run " in fail
+    assert "\nERROR silu/default/typical/float64 · vjp: vjp raised RuntimeError: boom" in error
+    assert "Traceback" not in found.stdout
+    assert "runtest" not in found.stdout
+    assert "UNSUPPORTED: no tanh on this machine" in found.stdout
+    assert "UNBOUND: kernels:MIXED says nothing about sigmoid" in found.stdout
+
+
+def test_junit_names_the_implementation_and_the_case(pytest_, folder):
+    pytest_(*MIXED, *only("relu", "tanh"), "--junitxml", "out.xml")
+    cases = {c.get("name"): c for c in ET.parse(folder / "out.xml").iter("testcase")}
+    assert set(cases) == {"relu/default/typical/float64", "tanh/default/typical/float64"}
+    assert {c.get("classname") for c in cases.values()} == {"gradcheck.kernels:MIXED"}
+    (failure,) = cases["relu/default/typical/float64"]
+    assert (failure.tag, failure.text.split(" ")[0]) == ("failure", "FAIL")
+    (skipped,) = cases["tanh/default/typical/float64"]
+    assert (skipped.tag, "no tanh on this machine" in skipped.get("message")) == ("skipped", True)
+
+
+def test_k_selects_by_every_part_of_the_name(pytest_, folder):
+    (folder / "test_own.py").write_text("def test_own(): pass\n")
+    words = (*SUITE, "--gradcheck-impl", "kernels:RIGHT", *only("relu", "tanh"), "-k")
+    found = pytest_(*words, "tanh and kink or relu and typical and not float32")
+    assert found.returncode == 0
+    assert re.search(r"^1 passed, \d+ deselected", found.stdout, re.MULTILINE)
+    assert "2 passed" in pytest_(*words, "test_own or relu and typical and float32").stdout
+
+
+def test_what_failed_last_time_runs_again_alone(pytest_):
+    basics = ("-q", "-p", "gradcheck.pytest_plugin")
+    words = (*SUITE, *only("relu", "tanh"), "--gradcheck-sample", "typical")
+    first = pytest_(*words, "--gradcheck-impl", "kernels:MIXED", basics=basics)
+    assert "2 failed, 2 skipped" in first.stdout
+    again = pytest_(*words, "--gradcheck-impl", "kernels:MIXED", "--lf", basics=basics)
+    assert "2 failed, 2 deselected" in again.stdout
+    assert again.returncode == 1
+
+
+def test_several_processes_judge_the_same_items(pytest_):
+    pytest.importorskip("xdist")
+    words = (*MIXED, *only("relu", "tanh", "silu", "sigmoid"), "-rA")
+    alone, shared = pytest_(*words), pytest_(*words, "-p", "xdist", "-n", "2")
+    assert alone.returncode == shared.returncode == 1
+
+    def outcomes(found):
+        return sorted(re.findall(r"^(FAILED|PASSED) (gradcheck::\S+)", found.stdout, re.MULTILINE))
+
+    assert outcomes(alone) == outcomes(shared)
+    assert len(outcomes(alone)) == 2
+    assert "2 failed, 2 skipped" in shared.stdout
+
+
+def test_a_case_at_fault_fails(pytest_):
+    words = ("--gradcheck-suite", "kernels:SUITE", "--gradcheck-impl", "reference")
+    found = pytest_(*words, "--gradcheck-seed", "3")
+    assert found.returncode == 1
+    assert "2 failed, 2 passed" in found.stdout
+    assert "INVALID square/default/broken/float64 · vjp: " in found.stdout
+    assert "gradcheck run --suite kernels:SUITE --op square" in found.stdout
+    assert " --seed 3\n" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([*MIXED, *only("rleu")], "unknown operator 'rleu': did you mean 'relu'?"),
+        ([*SUITE, "--gradcheck-impl", "refrence"], "did you mean 'reference'?"),
+        ([*MIXED, "--gradcheck-dtype", "float16"], "float16 is not supported yet"),
+        ([*SUITE, "--gradcheck-impl", "absent:X"], "importing absent raised ModuleNotFoundError"),
+        ([*SUITE, "--gradcheck-impl", "kernels:NUMBER"], "kernels:NUMBER is a int"),
+        ([*MIXED, *only("sigmoid")], "nothing to check: no implementation has any of the cases"),
+        (
+            [*SUITE, "--gradcheck-impl", "kernels:CLAMP", *only("clamp"), "--gradcheck-sample",
+             "asymmetric"],
+            "nothing to check",
+        ),
+        (
+            [*SUITE, "--gradcheck-impl", "reference", *only("rms_norm"), "--gradcheck-sample",
+             "unsolved", "--gradcheck-dialect", "weight"],
+            "nothing to check",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistaken_word_is_a_usage_error(pytest_, words, said):
+    found = pytest_(*words)
+    assert found.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = [x for x in found.stderr.splitlines() if x]
+    assert line.startswith("ERROR: gradcheck: ")
+    assert said in line
+
+
+def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
+    pytest.importorskip("xdist")
+    found = pytest_(*MIXED, *only("rleu"), "-p", "xdist", "-n", "2")
+    assert found.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "did you mean 'relu'?" in found.stderr
+    assert "INTERNALERROR" not in found.stdout
+
+
+def test_an_interruption_interrupts(pytest_):
+    found = pytest_(*SUITE, "--gradcheck-impl", "kernels:STOPS", *only("relu"))
+    assert found.returncode == pytest.ExitCode.INTERRUPTED
+
+
+def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
+    (folder / "conftest.py").write_text(
+        "import gradcheck.run\n"
+        "def slips(*_): raise ZeroDivisionError('a slip of ours')\n"
+        "gradcheck.run.judge = slips\n"
+    )
+    found = pytest_(*MIXED, *only("relu"))
+    assert found.returncode == 1
+    assert "in slips" in found.stdout or "def slips" in found.stdout
+    assert "ZeroDivisionError: a slip of ours" in found.stdout

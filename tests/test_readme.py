@@ -1,0 +1,74 @@
+"""The README's examples are real: its commands print what it says they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+SHOWN = [block for block in BLOCKS if block.startswith("$ ")]
+NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+
+
+def skeleton(text: str) -> list[str]:
+    """Lines without what differs between machines: measured numbers, versions, padding."""
+    lines = [line for line in text.splitlines() if not line.startswith(("on ", "gradcheck "))]
+    plain = [" ".join(NUMBER.sub("#", line).replace("─", "").split()) for line in lines]
+    return [line for line in plain if line and not set(line) <= {"-", " "}]
+
+
+def run(command: str) -> str:
+    words = shlex.split(command)
+    program = {"gradcheck": [sys.executable, "-m", "gradcheck"], "python": [sys.executable]}
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("", "cases"))
+    done = subprocess.run(
+        [*program[words[0]], *words[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0][2:50])
+def test_a_command_of_the_readme_prints_what_the_readme_shows(block: str) -> None:
+    command, _, expected = block.partition("\n")
+    assert len(skeleton(expected)) > 5  # an example without output shows nothing
+    assert skeleton(run(command[2:])) == skeleton(expected)
+
+
+def test_the_comparison_notices_a_changed_verdict_and_a_missing_line() -> None:
+    shown = "dx  FAIL  1.0e-3 > 1.0e-08\ndw  PASS  1.0e-13"
+    assert skeleton(shown) == skeleton(shown.replace("1.0e-3", "7.25e-2"))
+    assert skeleton(shown) != skeleton(shown.replace("FAIL", "PASS"))
+    assert skeleton(shown) != skeleton(shown.splitlines()[0])
+
+
+def test_ci_runs_the_lines_that_a_newcomer_pastes() -> None:
+    pasted = [block.strip() for block in BLOCKS if block.startswith("python3 -m venv")]
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert len(pasted) == 2
+    assert all(line in ci for line in pasted)
+
+
+def test_the_readme_counts_what_there_is() -> None:
+    from gradcheck_cases import SUITE
+
+    dialects = sum(len(spec.dialects) for spec in SUITE)
+    assert f"{len(SUITE)} operators, {dialects} dialects, {len(SUITE.cases())} cases" in README
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
+def test_a_link_of_the_readme_leads_somewhere(target: str) -> None:
+    assert (ROOT / target).exists()
