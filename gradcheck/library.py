@@ -33,8 +33,8 @@ Float = NDArray[np.float64]
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 CONFIRMED: Final = 16
 """Failing elements without a kink of forward under them that settle the matter."""
-UNSEEN: Final = 512.0
-"""Units of eps of the largest Σ|ct·J| below which values alone say nothing of an element."""
+UNSEEN: Final = 1024.0
+"""Units of u of the largest Σ|ct·J| below which values alone say nothing of an element."""
 NEIGHBOURS: Final = 8
 REACH: Final = 2.0**10
 """How many times further away the farther neighbours are: what rounding does grows with it; what
@@ -179,8 +179,8 @@ class _BlackBox:
         self._rules = conditioning.rules
         self._cts = cotangents.flat
         self._differences = Differences(point, index, self._cts, lines, stairs)
-        dtype = point.primals[index].dtype
-        self._noise = per_output(lines, self._cts.shape[1])
+        u = float(np.finfo(point.primals[index].dtype).eps) / 2
+        self._noise = per_output(lines, self._differences.evaluator.base, u)
         self._truth = Truth(
             name=name,
             shape=point.primals[index].shape,
@@ -188,7 +188,7 @@ class _BlackBox:
             differences=self._differences,
             settle=self._find_kinks,
             allowance=lambda _: conditioning.cost(index),
-            resolution=max(RELATIVE * self._rules.u, UNSEEN * float(np.finfo(dtype).eps)),
+            resolution=max(RELATIVE * self._rules.u, UNSEEN * u),
         )
         self._notes: list[str] = []
 
@@ -268,29 +268,25 @@ class _Conditioning:
 
     @cached_property
     def _costs(self) -> list[Float] | None:
-        primals = self._point.primals
         rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
+        shapes = [p.shape for p in self._point.primals]
+        draws = [[rng.choice([-1.0, 1.0], s) for s in shapes] for _ in range(NEIGHBOURS)]
         try:
-            here = self._gradients(primals)
-            near, far = ([np.zeros_like(g) for g in here] for _ in range(2))
-            for _ in range(NEIGHBOURS):
-                signs = [rng.choice([-1.0, 1.0], p.shape) for p in primals]
-                for totals, reach in ((near, 1.0), (far, REACH)):
-                    there = self._gradients(self._moved(signs, reach))
-                    for total, g, t in zip(totals, here, there, strict=True):
-                        total += np.where(np.isfinite(t - g), ((t - g) / reach) ** 2, 0.0)
+            here = self._gradients(self._point.primals)
+            near, far = ([self._squares(here, d, reach) for d in draws] for reach in (1.0, REACH))
         except Broken:
             return None
-        return [
-            SAFETY * np.sqrt(np.minimum(n, f) / NEIGHBOURS) for n, f in zip(near, far, strict=True)
-        ]
+        means = ([np.mean(g, axis=0) for g in zip(*rows, strict=True)] for rows in (near, far))
+        return [SAFETY * np.sqrt(np.minimum(*pair)) for pair in zip(*means, strict=True)]
 
-    def _moved(self, signs: Sequence[Float], reach: float) -> tuple[Array, ...]:
-        """The primals, each element `reach` units of rounding away."""
-        return tuple(
+    def _squares(self, here: list[Float], signs: list[Float], reach: float) -> list[Float]:
+        """Squared change of the gradients, `reach` units of rounding away, per such unit."""
+        moved = tuple(
             (p * (1 + sign * reach * self.rules.u)).astype(p.dtype) if p.dtype.kind == "f" else p
             for p, sign in zip(self._point.primals, signs, strict=True)
         )
+        changes = [b - a for a, b in zip(here, self._gradients(moved), strict=True)]
+        return [np.where(np.isfinite(c), (c / reach) ** 2, 0.0) for c in changes]
 
     def _gradients(self, primals: tuple[Array, ...]) -> list[Float]:
         """Gradients [q, n] per primal; an index has none, [q, 0]."""

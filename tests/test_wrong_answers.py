@@ -305,11 +305,13 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("first", [0, 20, 40, 60, 80])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(k, marks=pytest.mark.soak) for k in range(10, 100, 10))]
+)
 def test_the_llama_trainers_rms_norm_is_rejected_for_every_seed(first, dtype):
     """Its second term is divided by D · rms² where it needs D · rms³; rms is nearly 1 here."""
-    failed = [seed for seed in range(first, first + 20) if llama_fails(seed, dtype)]
-    assert len(failed) == 20, f"{dtype}: {len(failed)} of 20 seeds from {first} on"
+    failed = [seed for seed in range(first, first + 10) if llama_fails(seed, dtype)]
+    assert len(failed) == 10, f"{dtype}: {len(failed)} of 10 seeds from {first} on"
 
 
 def llama_fails(seed, dtype, width=768):

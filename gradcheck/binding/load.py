@@ -37,4 +37,24 @@ def _binding(word: str, suite: Suite) -> Binding:
         raise UnknownNameError("implementation (or write your own as pkg.module:NAME)", word, WORDS)
     from gradcheck.binding.python import Python
 
-    return Python(word)
+    binding = Python(word)
+    _refuse_misspelt(word, [str(key) for key in binding.table], suite)
+    return binding
+
+
+def _refuse_misspelt(word: str, keys: list[str], suite: Suite) -> None:
+    """A key beside the name of an operator that is not bound would silently check nothing.
+
+    Raises:
+        LoadError: there is such a key. (Others may belong to another suite.)
+    """
+    import difflib  # deferred: only a user's table needs it
+
+    dialects = [f"{op.name}/{dialect.name}" for op in suite for dialect in op.dialects]
+    known = [*suite.operators, *dialects]
+    for key in keys:
+        near = [] if key in known else difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+        if near and near[0] not in keys:
+            raise LoadError(
+                f"{word}[{key!r}]: the suite has no such operator; did you mean {near[0]!r}?"
+            )

@@ -104,9 +104,17 @@ def measured(
     return _deviation(structure.by_block(cts[:, None, None, :] * values))
 
 
-def per_output(values: NDArray[np.float64], outputs: int) -> NDArray[np.float64]:
-    """Standard deviation of each output, `[m]`; zeros where `lines` could not measure it."""
-    return _deviation(values) if values.shape[-1] == outputs else np.zeros(outputs)
+def per_output(
+    values: NDArray[np.float64], outputs: NDArray[np.float64], u: float
+) -> NDArray[np.float64]:
+    """Standard deviation of each output, `[m]`; zeros where `lines` measured no rounding.
+
+    A line that crosses a jump of forward shows the jump, which is no rounding.
+    """
+    if values.shape[-1] != outputs.size:
+        return np.zeros(outputs.size)
+    deviation = _deviation(values)
+    return np.where(deviation <= STAIR * u * np.max(np.abs(outputs), initial=0.0), deviation, 0.0)
 
 
 def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:

@@ -15,32 +15,37 @@ from gradcheck.report import words
 def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
     """What `gradcheck.check` found; `subject` names the function that was judged."""
     ranked = sorted(findings, key=lambda finding: SEVERITY.index(finding.verdict))
-    records = {id(finding): _record(subject, dtype, finding) for finding in findings}
     verdict = worst(finding.verdict for finding in findings)
-    lines = [f"{words.word(verdict)} {words.clean(subject)}, {dtype}"]
-    first = ranked[0] if ranked else None
-    if first is not None and first.reason:
-        lines[0] += f": {words.gradient(first.name)}: {words.clean(first.reason)}"
+    lead = f"{words.word(verdict)} {words.clean(subject)}, {dtype}"
+    blocks = [_block(subject, dtype, finding) for finding in ranked if finding.reason]
+    if blocks:
+        blocks[0][0] = f"{lead}: {blocks[0][0]}"
+    first, *others = blocks or [[lead]]
     body = [
         [
             words.gradient(finding.name),
             words.word(finding.verdict),
-            words.cell(records[id(finding)]),
+            words.cell(_record(subject, dtype, finding)),
             f"{finding.compared:,}",
         ]
         for finding in findings
     ]
     heads = ["gradient", "verdict", "worst error", "elements"]
-    lines += [
-        "",
-        tabulate(body, heads, disable_numparse=True, colalign=("left",) * 3 + ("right",)),
-    ]
-    for finding in ranked:
-        if finding.reason:
-            lines += ["", f"{words.gradient(finding.name)}: {words.clean(finding.reason)}"]
-            facts = [] if finding.verdict.expected else words.facts(records[id(finding)])
-            lines += [f"  {label}: {text}" for label, text in facts]
-    return "\n".join(lines)
+    aligned = ("left", "left", "left", "right")
+    grid = tabulate(body, heads, disable_numparse=True, colalign=aligned)
+    return "\n\n".join(["\n".join(first), grid, *map("\n".join, others)])
+
+
+def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
+    """What one finding says, and the facts behind it where it is a failure."""
+    reason = words.clean(finding.reason)
+    name = words.gradient(finding.name)
+    # A reason that names its subject ("vjp raised …") needs no other in front.
+    lines = [reason if reason.startswith(f"{finding.name} ") else f"{name}: {reason}"]
+    if not finding.verdict.expected:
+        facts = words.facts(_record(subject, dtype, finding))
+        lines += [f"  {label}: {text}" for label, text in facts]
+    return lines
 
 
 def _record(subject: str, dtype: str, finding: Finding) -> Record:

@@ -86,3 +86,23 @@ def test_pytorch_missing_says_how_to_get_it(monkeypatch):
     with pytest.raises(LoadError, match="PyTorch is not installed; run `pip install torch`"):
         load("torch", SUITE)
     assert issubclass(LoadError, GradcheckError)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("rleu", "relu"), ("rms_norm/wieght", "rms_norm/weight")]
+)
+def test_a_key_beside_an_operators_name_is_refused(tmp_path, monkeypatch, key, meant):
+    (tmp_path / f"misspelt_{meant[:3]}.py").write_text(
+        f"class Op:\n    vjp = staticmethod(lambda ct, x: ct)\nIMPL = {{{key!r}: Op}}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(LoadError, match=f"did you mean '{meant}'"):
+        load(f"misspelt_{meant[:3]}:IMPL", SUITE)
+
+
+def test_a_key_that_resembles_nothing_may_belong_to_another_suite(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere.py").write_text(
+        "class Op:\n    vjp = staticmethod(lambda ct, x: ct)\nIMPL = {'conv_3d_winograd': Op, 'relu': Op}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load("elsewhere:IMPL", SUITE).name == "elsewhere:IMPL"

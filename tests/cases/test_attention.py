@@ -59,9 +59,7 @@ def test_masked_softmax_does_not_read_hidden_slots():
     loud = np.where(hidden(3, 4), 1e30, att)
     loud_ct = np.where(hidden(3, 4), 1e30, ct)
     assert np.array_equal(masked_softmax.forward(F64, loud), masked_softmax.forward(F64, att))
-    assert np.array_equal(
-        masked_softmax.vjp(F64, loud_ct, loud), masked_softmax.vjp(F64, ct, att)
-    )
+    assert np.array_equal(masked_softmax.vjp(F64, loud_ct, loud), masked_softmax.vjp(F64, ct, att))
 
 
 def test_masked_attention_leaves_hidden_scores_and_the_value_slot_at_zero():

@@ -181,9 +181,7 @@ def test_the_oracle_knows_the_textbook_slope_far_into_the_tail(spec, attrs, text
     np.testing.assert_allclose(exact_slope(spec, [x], **attrs), want, rtol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("spec", "attrs"), [(sigmoid, {}), (silu, {}), (gelu, {"form": "quick"})]
-)
+@pytest.mark.parametrize(("spec", "attrs"), [(sigmoid, {}), (silu, {}), (gelu, {"form": "quick"})])
 def test_a_slope_made_of_sigma_keeps_its_digits_on_the_left(spec, attrs):
     x = [-64.0, -32.0, -16.0]
     want = exact_slope(spec, x, **attrs)

@@ -22,15 +22,15 @@ FAIL = finding("w", Verdict.FAIL, reason="2 of 12 elements are outside", failed=
 def test_the_first_line_answers(verdict):
     first = table("my_vjp", "float32", [finding(), finding("w", verdict, reason="why")])
     word = verdict.value.upper() if verdict.checked else "PASS"
-    lead = "dw: why" if verdict.checked and verdict is not Verdict.PASS else ""
-    assert first.splitlines()[0] == f"{word} my_vjp, float32" + (f": {lead}" if lead else "")
+    assert first.splitlines()[0] == f"{word} my_vjp, float32: dw: why"
 
 
 def test_every_gradient_has_its_row_in_the_order_of_the_primals():
     text = table("f", "float64", [finding("a", worst=(MISS,)), FAIL, finding("b"), finding("vjp")])
     lines = text.splitlines()
-    assert lines[2].split() == ["gradient", "verdict", "worst", "error", "elements"]
-    rows = [line.split() for line in lines[4:8]]
+    head = next(k for k, line in enumerate(lines) if line.startswith("gradient"))
+    assert lines[head].split() == ["gradient", "verdict", "worst", "error", "elements"]
+    rows = [line.split() for line in lines[head + 2 : head + 6]]
     assert [row[:2] for row in rows] == [
         ["da", "PASS"],
         ["dw", "FAIL"],
@@ -38,14 +38,14 @@ def test_every_gradient_has_its_row_in_the_order_of_the_primals():
         ["vjp", "PASS"],
     ]
     assert [row[-1] for row in rows] == ["12"] * 4
-    assert "2.0e+00 > 4.0e-09" in lines[5]
+    assert "2.0e+00 > 4.0e-09" in lines[head + 3]
 
 
 def test_what_failed_is_told_in_full_and_the_worst_verdict_first():
     error = finding("vjp", Verdict.ERROR, reason="vjp raised ValueError: no")
     text = table("f", "float64", [finding(), FAIL, error])
-    assert text.startswith("ERROR f, float64: vjp: vjp raised ValueError: no\n")
-    assert text.index("\nvjp: vjp raised ValueError: no") < text.index("\ndw: 2 of 12 elements")
+    assert text.startswith("ERROR f, float64: vjp raised ValueError: no\n")
+    assert text.index("\ngradient") < text.index("\ndw: 2 of 12 elements")
     assert "\n  worst: dw[1, 3] got 0.25, want -0.25 ± 1e-12" in text
     assert "\n  failed: 2 of 12 elements; the worst with cotangent powers" in text
     assert "run:" not in text  # there is no command line to repeat
@@ -55,7 +55,7 @@ def test_what_failed_is_told_in_full_and_the_worst_verdict_first():
 def test_a_pass_may_carry_a_note_but_no_failure():
     text = table("f", "float64", [finding(reason="forward has a kink", worst=(MISS,))])
     assert text.splitlines()[0] == "PASS f, float64: dx: forward has a kink"
-    assert text.splitlines()[-1] == "dx: forward has a kink"
+    assert text.count("forward has a kink") == 1
     assert "failed" not in text
 
 
@@ -77,7 +77,7 @@ def test_foreign_text_stays_on_its_line(make):
     text = table(name, "float64", [finding(name, Verdict.ERROR, reason=name)])
     assert "\x1b" not in text
     assert "\x00" not in text
-    assert len(text.splitlines()) == 8
+    assert len(text.splitlines()) == 6
     assert text.encode()
 
 

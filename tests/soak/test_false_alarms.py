@@ -84,9 +84,7 @@ def collect(folder, word, first, found):
     part.rename(part.with_suffix(".json"))
     files = [folder / f"{word}-{first}.json" for word, first in CHUNKS]
     if all(file.exists() for file in files):
-        draft = folder / f"{word}-{first}.md"
-        draft.write_text(report([json.loads(file.read_text()) for file in files]))
-        REPORT.write_text(draft.read_text())
+        REPORT.write_text(report([json.loads(file.read_text()) for file in files]))
 
 
 def report(chunks):
