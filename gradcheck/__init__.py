@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gradcheck.errors import GradcheckError, Unsupported
-    from gradcheck.judge.finding import Finding
-    from gradcheck.judge.verdict import Verdict
+    from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
     from gradcheck.spec import Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
+    from gradcheck.verdict import Verdict
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Dialect": "gradcheck.spec",
-    "Finding": "gradcheck.judge.finding",
+    "Finding": "gradcheck.finding",
     "GradcheckError": "gradcheck.errors",
     "Kink": "gradcheck.spec",
     "OpSpec": "gradcheck.spec",
@@ -29,7 +29,7 @@ _HOME = {
     "Slack": "gradcheck.spec",
     "Suite": "gradcheck.suite",
     "Unsupported": "gradcheck.errors",
-    "Verdict": "gradcheck.judge.verdict",
+    "Verdict": "gradcheck.verdict",
     "assert_vjp": "gradcheck.library",
     "check": "gradcheck.library",
 }

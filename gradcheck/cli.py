@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from gradcheck import console
 from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
 from gradcheck.selection import dtypes_of
 
@@ -38,22 +38,22 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    _open_streams()
+    console.open_streams()
     try:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
         code: int = arguments.command(arguments)
     except GradcheckError as error:
-        _say(str(error))
+        console.say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted")
+        console.say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:  # `gradcheck … | head`: the reader has seen enough
-        _drop_stdout()
+        console.drop_stdout()
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  1 would say that the gate failed
         traceback.print_exc()
-        _say(f"internal error: {type(error).__name__}: {error}; please report it")
+        console.say(f"internal error: {type(error).__name__}: {error}; please report it")
         return INTERNAL
     return code
 
@@ -80,7 +80,7 @@ def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace
         if arguments.version:
             from gradcheck import __version__
 
-            return OK if _show(f"gradcheck {__version__}\n") else USAGE
+            return OK if console.show(f"gradcheck {__version__}\n") else USAGE
         parser.print_help(sys.stderr)
         return USAGE
 
@@ -158,18 +158,21 @@ def _run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         suites=arguments.suite,
     )
-    progress = _Progress(not arguments.quiet and sys.stderr.isatty())
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
         run = execute(plan, progress)
     progress.clear()
     written = [_write(path, form, run) for path, form in targets]
     text = report.render(
-        run, arguments.format, color=_color(arguments.color), width=_width(sys.stdout)
+        run,
+        arguments.format,
+        color=console.colored(arguments.color),
+        width=console.width(sys.stdout),
     )
     if arguments.format != "terminal":  # the terminal report shows them itself
         for trouble in run.troubles:
-            _say(trouble)
-    written.append(_show(text))
+            console.say(trouble)
+    written.append(console.show(text))
     return _exit_code(run, written=all(written))
 
 
@@ -196,14 +199,14 @@ def _write(path: Path, form: str, run: Run) -> bool:
     try:
         path.write_text(report.render(run, form), encoding="utf-8")
     except OSError as error:
-        _say(f"-o {path}: {error.strerror}; the results are on stdout")
+        console.say(f"-o {path}: {error.strerror}; the results are on stdout")
         return False
     return True
 
 
 def _exit_code(run: Run, *, written: bool) -> int:
     """One code, never ORed: the highest-precedence one wins."""
-    from gradcheck.judge.verdict import Verdict
+    from gradcheck.verdict import Verdict
 
     footer = run.footer
     if not run.complete:
@@ -219,45 +222,6 @@ def _exit_code(run: Run, *, written: bool) -> int:
     return OK if run.passed else GATE
 
 
-def _color(choice: str) -> bool:
-    if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return choice == "always"
-
-
-def _width(stream: TextIO) -> int:
-    import shutil
-
-    return shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
-
-
-class _Progress:
-    """One line on stderr, for runs that last longer than a second."""
-
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown
-        self._start = self._last = time.monotonic()
-        self._length = 0
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        now = time.monotonic()
-        if not self._shown or now - self._start < 1 or now - self._last < 0.1:
-            return
-        self._last = now
-        left = (now - self._start) / max(done, 1) * (total - done)
-        self._print(f"{done}/{total}  {left:.0f} s left  {name}")
-
-    def clear(self) -> None:
-        if self._length:
-            self._print("")
-
-    def _print(self, text: str) -> None:
-        text = text[:100]
-        sys.stderr.write(f"\r{text.ljust(self._length)}\r{text}")
-        sys.stderr.flush()
-        self._length = len(text)
-
-
 # ── list, explain ────────────────────────────────────────────────────────────────────────────
 
 
@@ -267,7 +231,7 @@ def _list(arguments: argparse.Namespace) -> int:
     suite = _suite(arguments.suite)
     cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
     listing = catalogue.as_json if arguments.json else catalogue.as_table
-    if not _show(f"{listing(suite, cases)}\n"):
+    if not console.show(f"{listing(suite, cases)}\n"):
         return USAGE
     return OK if cases else NOTHING
 
@@ -278,7 +242,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     suite = _suite(arguments.suite)
     if arguments.op not in suite.operators:
         raise UnknownNameError("operator", arguments.op, suite.operators)
-    return OK if _show(f"{catalogue.explain(suite, arguments.op)}\n") else USAGE
+    return OK if console.show(f"{catalogue.explain(suite, arguments.op)}\n") else USAGE
 
 
 def _suite(references: Sequence[str]) -> Suite:
@@ -286,40 +250,3 @@ def _suite(references: Sequence[str]) -> Suite:
 
     with redirect_stdout(sys.stderr):  # a user's module may print
         return load_suite(references)
-
-
-# ── streams ──────────────────────────────────────────────────────────────────────────────────
-
-
-def _open_streams() -> None:
-    """A stream that the caller has closed (`>&-`) swallows what it is given."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-
-
-def _say(text: str) -> None:
-    """One line on stderr, whatever `text` holds."""
-    from gradcheck.report.words import clean
-
-    print(f"gradcheck: {clean(text)}", file=sys.stderr)
-
-
-def _show(text: str) -> bool:
-    """Write to stdout; what its encoding lacks is escaped. False: it cannot be written."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _drop_stdout()
-        _say(f"stdout: {error.strerror}")
-        return False
-    return True
-
-
-def _drop_stdout() -> None:
-    """Let the interpreter flush what is left of stdout into nothing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

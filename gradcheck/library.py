@@ -20,12 +20,12 @@ from gradcheck.difference.oracle import as_tuple
 from gradcheck.difference.truth import Differences, noise_lines, noise_stairs
 from gradcheck.draw import Draw, key_of
 from gradcheck.errors import UsageError
+from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, RULES, Comparison, Interval, Rules
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.finding import Finding
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.verdict import Verdict, worst
+from gradcheck.verdict import Verdict, worst
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

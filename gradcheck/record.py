@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from gradcheck.judge.finding import Miss
-from gradcheck.judge.verdict import Verdict, worst
+from gradcheck.finding import Miss
+from gradcheck.verdict import Verdict, worst
 
 __all__ = ["Cell", "Footer", "Header", "Miss", "Record", "Row", "Run", "rows", "run_dict"]
 

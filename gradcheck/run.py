@@ -14,11 +14,11 @@ import gradcheck
 from gradcheck.binding import Binding
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
-from gradcheck.judge.finding import Finding
+from gradcheck.finding import Finding
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.verdict import Verdict
 from gradcheck.record import Header, Record, Run
 from gradcheck.suite import Case, Suite
+from gradcheck.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
 FAULTS: Final = (Exception, SystemExit)

@@ -18,16 +18,16 @@ LAYERS = (
     "errors selection arithmetic rounding draw spec suite",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth",
-    "judge judge.verdict judge.finding",  # what breaks a contract is a finding too
+    "verdict finding",
     "contract contract.determinism contract.purity contract.returned",
     "binding binding.reference binding.python binding.torch binding.load",
-    "judge.compare judge.cotangents judge.gradient judge.probe judge.operator",
+    "judge judge.compare judge.cotangents judge.gradient judge.probe judge.operator",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.catalogue report.findings",
     "report.terminal report.markdown report.html report.json report.junit",
     "library",  # a Result prints itself as a report
-    "cli pytest_plugin __main__",
+    "console cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.

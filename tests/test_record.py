@@ -3,9 +3,9 @@ import json
 
 import pytest
 
-from gradcheck.judge.finding import Miss
-from gradcheck.judge.verdict import SEVERITY, Verdict, worst
+from gradcheck.finding import Miss
 from gradcheck.record import Footer, Header, Record, Run, rows, run_dict
+from gradcheck.verdict import SEVERITY, Verdict, worst
 
 # interface.md §1, in full: whether the gate accepts the verdict, and whether it counts as checked
 GATE = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.finding import Finding
-from gradcheck.judge.verdict import Verdict
+from gradcheck.finding import Finding
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 

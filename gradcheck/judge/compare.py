@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.truth import Estimate
-from gradcheck.judge.finding import Finding, Miss
-from gradcheck.judge.verdict import Verdict
+from gradcheck.finding import Finding, Miss
+from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

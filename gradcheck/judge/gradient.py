@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.truth import Differences
+from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval, Rules, compare
-from gradcheck.judge.finding import Finding
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -17,14 +17,14 @@ from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle, as_tuple
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
+from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES, Interval, Rules, compare
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.finding import Finding
 from gradcheck.judge.gradient import Truth, kink_interval, merge
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
-from gradcheck.judge.verdict import Verdict
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

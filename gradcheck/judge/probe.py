@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import Unsupported
-from gradcheck.judge.finding import Finding
+from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]

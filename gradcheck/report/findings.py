@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from gradcheck.judge.finding import Finding
-from gradcheck.judge.verdict import SEVERITY, worst
+from gradcheck.finding import Finding
 from gradcheck.record import Record
 from gradcheck.report import words
+from gradcheck.verdict import SEVERITY, worst
 
 
 def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import words
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.record import Record, Run

@@ -10,8 +10,8 @@ import html
 import re
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import outline, words
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.record import Cell, Record, Run

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from gradcheck.judge.verdict import SEVERITY, Verdict
 from gradcheck.record import Cell, Record, Row, rows
+from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import outline, words
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.record import Miss, Record, Run

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 from gradcheck.binding.python import Python
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 
 @pytest.fixture

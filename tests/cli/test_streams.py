@@ -204,7 +204,7 @@ def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
 
 def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypatch):
     clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr("gradcheck.cli.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("gradcheck.console.time.monotonic", lambda: float(next(clock)))
     assert run("--op", "relu").err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run("--op", "relu", "-q").err == ""

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gradcheck.contract.returned import Broken, as_array, broken, fault, gradients
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 X = np.zeros((3, 5), np.float32)
 

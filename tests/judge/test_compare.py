@@ -3,7 +3,7 @@ import pytest
 
 from gradcheck.difference.truth import Estimate
 from gradcheck.judge.compare import KAPPA, RULES, WORST, Interval, Rules, compare, largest_scale
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 # Every number in these is a power of two: no comparison is a near miss.
 DYADIC = Rules("float64", u=2.0**-12, rtol=0.0, negligible=2.0**-20, underflow=0.0)

@@ -5,7 +5,7 @@ from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.judge.compare import RULES, Interval
 from gradcheck.judge.gradient import BATCH, Truth, kink_interval, merge
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 F64 = RULES["float64"]
 

@@ -7,9 +7,9 @@ from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.judge.operator import SINGLY, CaseTruth, judge_case
-from gradcheck.judge.verdict import Verdict
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample, Slack
 from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
 
 DTYPES = ["float64", "float32"]
 

@@ -5,9 +5,9 @@ import pytest
 
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
-from gradcheck.judge.finding import Finding
+from gradcheck.finding import Finding
 from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 # y = (x · w)[index], a row per index; `scale` is an attribute.
 NAMES = ("x", "w", "index")

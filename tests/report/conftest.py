@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.record import Header, Miss, Record, Run
+from gradcheck.verdict import Verdict
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
 DTYPES = ("float64", "float32")

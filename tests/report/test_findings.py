@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import Finding, Verdict, check
-from gradcheck.judge.finding import Miss
+from gradcheck.finding import Miss
 from gradcheck.report.findings import table
 
 MISS = Miss(index=(1, 3), got=0.25, want=-0.25, error=0.5, bound=1e-9, error_bar=1e-12, ulp=3e9,

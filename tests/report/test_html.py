@@ -6,9 +6,9 @@ from importlib import resources
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import html, words
 from gradcheck.report.html import position, render, times
+from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
 VOID = {"meta", "input", "br"}

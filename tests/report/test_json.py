@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.record import run_dict
 from gradcheck.report.json import render
+from gradcheck.verdict import Verdict
 
 
 def refuse(constant):

@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report.junit import kind, render
+from gradcheck.verdict import Verdict
 
 SCHEMA = Path(__file__).parent / "data" / "junit-10.xsd"
 

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report.markdown import LIMIT, code, escape, render
+from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
 TAG = re.compile(r"</?(?:details|summary|b)>")

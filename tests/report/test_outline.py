@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.record import rows
 from gradcheck.report import outline
+from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
 

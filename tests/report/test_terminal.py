@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import terminal
 from gradcheck.report.terminal import render
+from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
 COLOURED = re.compile("\x1b\\[(\\d+)m(.*?)\x1b\\[0m", re.DOTALL)

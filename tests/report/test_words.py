@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from gradcheck.judge.verdict import Verdict
 from gradcheck.report import words
+from gradcheck.verdict import Verdict
 
 INF, NAN = math.inf, math.nan
 

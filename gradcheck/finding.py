@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradcheck.judge.verdict import Verdict
+from gradcheck.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

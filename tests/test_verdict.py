@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from gradcheck.judge.finding import Finding, Miss
-from gradcheck.judge.verdict import SEVERITY, Verdict, worst
+from gradcheck.finding import Finding, Miss
+from gradcheck.verdict import SEVERITY, Verdict, worst
 
 LEFT_OUT = {Verdict.UNSUPPORTED, Verdict.UNBOUND, Verdict.SKIP}
 
