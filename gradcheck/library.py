@@ -180,14 +180,14 @@ class _BlackBox:
         self._cts = cotangents.flat
         self._differences = Differences(point, index, self._cts, lines, stairs)
         u = float(np.finfo(point.primals[index].dtype).eps) / 2
-        self._noise = per_output(lines, self._differences.evaluator.base, u)
+        self._noise = per_output(lines, self._differences.evaluator.base)
         self._truth = Truth(
             name=name,
             shape=point.primals[index].shape,
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._find_kinks,
-            allowance=lambda _: conditioning.cost(index),
+            allowance=lambda _: conditioning.cost(index, self._differences.reach),
             resolution=max(RELATIVE * self._rules.u, UNSEEN * u),
         )
         self._notes: list[str] = []
@@ -242,12 +242,14 @@ class _BlackBox:
 
 
 class _Conditioning:
-    """What rounding the primals alone does to a gradient: no implementation can do better.
+    """What a right VJP may lose at this point, asked of the VJP judged at neighbouring points.
 
-    Layer_norm at 1000 ± 1 in float32 knows its rows to 6e-5 of their spread, and so its gradient
-    to a few of that, however it is computed. The VJP judged is asked at neighbouring points, in
-    float64 where it takes it; a wrong formula is equally wrong at all of them and gains nothing,
-    and noise that follows the primals gains a thousandth of itself.
+    Two things: what rounding the primals alone does to the gradient (layer_norm at 1000 ± 1 knows
+    its rows to 6e-5 of their spread in float32, however it is computed), and what float32 loses
+    against float64 inside (1 − y of a saturated softmax), up to some roundings of the largest
+    slope that forward shows from afar. A wrong formula is equally wrong at all points and in both
+    dtypes, and gains nothing; noise that follows the primals gains a thousandth of itself, because
+    farther neighbours must not differ by more in proportion.
     """
 
     def __init__(
@@ -261,46 +263,79 @@ class _Conditioning:
         self.rules = rules
         self._vjp, self._cotangents, self._point, self._attrs = vjp, cotangents, point, attrs
 
-    def cost(self, index: int) -> Float | None:
+    def cost(self, index: int, reach: Float) -> Float | None:
         """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told."""
-        costs = self._costs
-        return None if costs is None else costs[index]
+        if self._costs is None:
+            return None
+        moved, lost = (costs[index] for costs in self._costs)
+        return moved + np.minimum(lost, RELATIVE * self.rules.u * reach)
 
     @cached_property
-    def _costs(self) -> list[Float] | None:
-        rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
-        shapes = [p.shape for p in self._point.primals]
-        draws = [[rng.choice([-1.0, 1.0], s) for s in shapes] for _ in range(NEIGHBOURS)]
-        try:
-            here = self._gradients(self._point.primals)
-            near, far = ([self._squares(here, d, reach) for d in draws] for reach in (1.0, REACH))
-        except Broken:
+    def _costs(self) -> tuple[list[Float], list[Float]] | None:
+        """Per primal, what moves with its last bit, and what is lost inside; [q, n] each."""
+        wide = next(p.dtype for p in self._point.primals if p.dtype.kind == "f")
+        here = self._gradients(self._point.primals, wide)
+        if here is None:
             return None
-        means = ([np.mean(g, axis=0) for g in zip(*rows, strict=True)] for rows in (near, far))
-        return [SAFETY * np.sqrt(np.minimum(*pair)) for pair in zip(*means, strict=True)]
+        near, far, lost = ([np.zeros_like(g) for g in here] for _ in range(3))
+        rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
+        for _ in range(NEIGHBOURS):
+            signs = [rng.choice([-1.0, 1.0], p.shape) for p in self._point.primals]
+            for totals, reach in ((near, 1.0), (far, REACH)):
+                there = self._gradients(self._moved(signs, reach), wide)
+                _add_squares(totals, there, here, 1 / reach)
+            single = self._moved(signs, 1.0, np.dtype(np.float32))
+            rough = self._gradients(single, np.dtype(np.float32))
+            fine = self._gradients(tuple(_typed(p, wide) for p in single), wide)
+            _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
+        least = [np.minimum(*pair) for pair in zip(near, far, strict=True)]
+        rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost)]
+        return rms[0], rms[1]
 
-    def _squares(self, here: list[Float], signs: list[Float], reach: float) -> list[Float]:
-        """Squared change of the gradients, `reach` units of rounding away, per such unit."""
-        moved = tuple(
-            (p * (1 + sign * reach * self.rules.u)).astype(p.dtype) if p.dtype.kind == "f" else p
-            for p, sign in zip(self._point.primals, signs, strict=True)
+    def _moved(
+        self, signs: list[Float], reach: float, dtype: np.dtype[Any] | None = None
+    ) -> tuple[Array, ...]:
+        """The primals, `reach` units of rounding away."""
+        pairs = zip(self._point.primals, signs, strict=True)
+        return tuple(
+            _typed(p * (1 + sign * reach * self.rules.u), dtype or p.dtype)
+            if p.dtype.kind == "f"
+            else p
+            for p, sign in pairs
         )
-        changes = [b - a for a, b in zip(here, self._gradients(moved), strict=True)]
-        return [np.where(np.isfinite(c), (c / reach) ** 2, 0.0) for c in changes]
 
-    def _gradients(self, primals: tuple[Array, ...]) -> list[Float]:
-        """Gradients [q, n] per primal; an index has none, [q, 0]."""
-        dtype = next(p.dtype for p in primals if p.dtype.kind == "f")
+    def _gradients(self, primals: tuple[Array, ...], dtype: np.dtype[Any]) -> list[Float] | None:
+        """Gradients [q, n] per primal (an index has none, [q, 0]); None if the VJP refuses."""
         names = [str(i) for i in range(len(primals))]
         cts = self._cotangents.typed(dtype.name)
-        answer = ask_vjp(self._vjp, cts, primals, names, self._attrs)
+        try:
+            answer = ask_vjp(self._vjp, cts, primals, names, self._attrs)
+        except Broken:
+            return None
         out = []
-        for name, p in zip(names, primals, strict=True):
+        for name in names:
             found = answer.gradients.get(name, np.zeros((len(cts), 0)))
             if isinstance(found, Finding):
-                raise Broken(found)
-            out.append(found if p.dtype.kind == "f" else np.zeros((len(cts), 0)))
+                return None
+            out.append(found)
         return out
+
+
+def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:
+    """A floating primal in another dtype; an index stays."""
+    return primal.astype(dtype) if primal.dtype.kind == "f" else primal
+
+
+def _add_squares(
+    totals: list[Float], first: list[Float] | None, second: list[Float] | None, unit: float
+) -> None:
+    """Add squared differences, times `unit`², to `totals`; a refused answer adds nothing."""
+    if first is None or second is None:
+        return
+    for i, (a, b) in enumerate(zip(first, second, strict=True)):
+        with np.errstate(all="ignore"):
+            square = ((a - b) * unit) ** 2
+        totals[i] = totals[i] + np.where(np.isfinite(square), square, 0.0)
 
 
 def _as_primal(value: Any, index: int) -> Array:

@@ -21,6 +21,9 @@ Float = NDArray[np.float64]
 LEVELS: Final = 17
 RESOLVED: Final = 32.0
 """An even part counts where it exceeds this many times its rounding error."""
+BESIDE: Final = 2
+"""Levels that must lie between a kink and x before x counts as smooth: the ladder needs them (and
+its own, which go on from there) to settle on the slope beside the kink."""
 SMOOTH_ORDER: Final = 1.5
 """log4 of the fall per level below half of which f is not smooth (2 smooth, 1 kink, 0 jump)."""
 
@@ -89,14 +92,17 @@ def _order(jump: Float, noise: Float, h: Float) -> Float:
         levels = np.flatnonzero(resolved[:, j])
         pairs = [k for k in levels[:-1] if k + 1 in levels]
         if len(pairs) >= 2:
-            falls = [np.log(size[k, j] / size[k + 1, j]) / np.log(RATIO) for k in pairs[-2:]]
-            order[j] = 1 + max(falls)
+            falls = [np.log(size[k, j] / size[k + 1, j]) / np.log(RATIO) for k in pairs[-3:]]
             last = levels[-1]
-            if last + 1 < len(size):
-                # Below it S is lost in rounding. From a kink at x it would not fall so far at
-                # once: this one lies beside x, between two steps.
+            if last + BESIDE >= len(size):
+                # S of a smooth function is long lost in rounding here. A kink between x and the
+                # finest steps makes the last falls large, not all of them.
+                order[j] = 1 + min(falls)
+            else:
+                # Below the last level S is lost in rounding. From a kink at x it would not fall
+                # so far at once: this one lies beside x, between two steps.
                 fall = size[last, j] * h[last] / (RESOLVED * noise[j])
-                order[j] = max(order[j], np.log(fall) / np.log(RATIO))
+                order[j] = max(1 + max(falls[-2:]), np.log(fall) / np.log(RATIO))
     return order
 
 

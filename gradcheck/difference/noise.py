@@ -22,12 +22,17 @@ SPACINGS: Final = {"float64": (1.0, 3.0**15), "float32": (1.0, 3.0**2)}
 neighbours (log(1 + tiny); a float32 table behind a float64 face, of which it spans a few
 entries). It is odd, so that no table in steps of a power of two hides between its points, and so
 small that the line's sixth power vanishes in rounding, also for a function of x − 1000."""
+BREAK: Final = 16.0
+"""How many times more the longer line must show than the shorter, and how much of it one kink must
+explain, for it to count as one."""
 SLANTS: Final = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
 """Units in which elements move. Equal ones would leave a mean where it is, and its rounding."""
 DEGREE: Final = 5
 LINES: Final = 2
 REACH: Final = {"float64": 2.0**-8, "float32": 2.0**-7}
 """Half the length of the line on which staircases are looked for, as a part of each element."""
+JUMP: Final = 2.0**-12
+"""What is higher than this part of forward's largest value is a jump, and no rounding."""
 STAIR: Final = 512.0
 """A step is at most so many u of forward's largest value: what is higher is no rounding."""
 LOSES: Final = 16.0
@@ -86,7 +91,7 @@ def staircase(
     values = along(point, copies)
     if values is None or values.shape[1] != outputs.size:
         return np.zeros(outputs.size)
-    cubic, quintic = (_deviation(values[None], degree) for degree in (3, 5))
+    cubic, quintic = (_deviation(values, degree) for degree in (3, 5))
     highest = STAIR * u * np.max(np.abs(outputs), initial=0.0)
     rounding = (quintic >= cubic / 4) & (quintic <= highest)
     return np.where(rounding, 2 * quintic / u, 0.0)
@@ -101,36 +106,60 @@ def measured(
     """
     if values.shape[-1] != cts.shape[1]:
         return np.zeros((len(cts), structure.blocks))
-    return _deviation(structure.by_block(cts[:, None, None, :] * values))
+    return _rounding(structure.by_block(cts[:, None, None, :] * values))
 
 
-def per_output(
-    values: NDArray[np.float64], outputs: NDArray[np.float64], u: float
-) -> NDArray[np.float64]:
+def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standard deviation of each output, `[m]`; zeros where `lines` measured no rounding.
 
     A line that crosses a jump of forward shows the jump, which is no rounding.
     """
     if values.shape[-1] != outputs.size:
         return np.zeros(outputs.size)
-    deviation = _deviation(values)
-    return np.where(deviation <= STAIR * u * np.max(np.abs(outputs), initial=0.0), deviation, 0.0)
+    deviation = _rounding(values)
+    lowest_jump = JUMP * np.max(np.abs(outputs), initial=0.0)
+    return np.where(deviation <= lowest_jump, deviation, 0.0)
 
 
-def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
-    """What no polynomial explains of `values` [..., lines, 12, k]: the noisier line's, [..., k]."""
+def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
+
+    What the longer line shows and the shorter one does not may be a kink, or a jump, that it
+    crosses. One of them is no noise, however near it is; a table has many.
+    """
+    both = np.moveaxis(values, (-3, -2), (0, 1))  # [2, 12, ..., k]
+    short, long = _deviation(both.reshape(*both.shape[:2], -1))
+    odd = long > BREAK * short
+    if odd.any():
+        some = both.reshape(*both.shape[:2], -1)[..., odd]
+        rest = np.min([_deviation(some, 3, at) for at in range(1, LINE.size)], axis=0)
+        beside = (rest[1] <= long[odd] / BREAK) & ~(rest[0] < short[odd] / BREAK)  # not at x itself
+        long[odd] = np.where(beside, rest[1], long[odd])
+    return np.maximum(short, long).reshape(both.shape[2:])
+
+
+def _deviation(
+    values: NDArray[np.float64], degree: int = DEGREE, broken_at: int = 0
+) -> NDArray[np.float64]:
+    """What no polynomial (with a kink and a jump at a point) explains of `values` [..., 12, k]."""
+    projection, freedom = _explained_removed(degree, broken_at)
     with np.errstate(invalid="ignore"):
         moved = values - values[..., :1, :]  # exact: the projection must not round what is constant
-        residual = np.einsum("ij,...jk->...ik", _polynomial_removed(degree), moved)
-    deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - degree - 1))
-    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0).max(axis=-2))
+        residual = np.einsum("ij,...jk->...ik", projection, moved)
+    deviation = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
+    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
 
 
 @cache
-def _polynomial_removed(degree: int) -> NDArray[np.float64]:
-    """The projection [12, 12] that leaves of values on the line what no polynomial explains."""
-    fit = np.vander(LINE / LINE[-1], degree + 1)
-    return np.asarray(np.eye(LINE.size) - fit @ np.linalg.pinv(fit))
+def _explained_removed(degree: int, broken_at: int) -> tuple[NDArray[np.float64], int]:
+    """The projection [12, 12] that leaves what is not explained, and its degrees of freedom."""
+    t = LINE / LINE[-1]
+    explained = np.vander(t, degree + 1)
+    if broken_at:
+        beyond = np.arange(LINE.size) >= broken_at
+        explained = np.column_stack([explained, beyond, beyond * t])
+    rank = np.linalg.matrix_rank(explained)
+    return np.eye(LINE.size) - explained @ np.linalg.pinv(explained), LINE.size - int(rank)
 
 
 def modelled(

@@ -59,7 +59,9 @@ class Differences:
     """Differences of one forward with respect to one primal, for several cotangents.
 
     `cts` is [q, m]: one row per cotangent over all outputs, flattened. The estimate starts with
-    the triple; `refine` improves elements by the ladder, `settle` overrules them.
+    the triple; `refine` improves elements by the ladder, `settle` overrules them. `reach` [q, n]
+    is the largest Σ |ct·Δf|/h that the ladder saw at any step: where forward saturates, J says
+    nothing of the numbers that cancel in it, but the slopes from afar do.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Differences:
         self._u = float(np.finfo(self.evaluator.x.dtype).eps) / 2
         self._noise, self._terms = self._measure_noise(lines, rounding)
         self._laddered = np.zeros(self.evaluator.x.size, dtype=bool)
+        self.reach = np.zeros((len(cts), self.evaluator.x.size))
         self.estimate = self._triple()
 
     def refine(self, elements: NDArray[np.int64]) -> bool:
@@ -95,10 +98,10 @@ class Differences:
         better = np.isfinite(new_bar) & ~old.settled[:, cells]  # all steps know more than three
         old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
         old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
-        known = np.nanmax(np.where(np.isfinite(scales), scales, 0.0), axis=0)
+        known = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
+        self.reach[:, cells] = known.reshape(len(self.cts), -1)
         lost = ~np.isfinite(old.scale[:, cells])
-        filled = np.where(lost, known.reshape(len(self.cts), -1), old.scale[:, cells])
-        old.scale[:, cells] = filled
+        old.scale[:, cells] = np.where(lost, self.reach[:, cells], old.scale[:, cells])
         self._laddered[cells] = True
         return True
 

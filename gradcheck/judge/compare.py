@@ -55,7 +55,7 @@ class Rules:
 
 
 RULES: Final = {
-    "float64": Rules("float64", 2.0**-53, rtol=1e-8, negligible=1e-8, underflow=2.0**-1014),
+    "float64": Rules("float64", 2.0**-53, rtol=1e-8, negligible=1e-7, underflow=2.0**-1014),
     "float32": Rules("float32", 2.0**-24, rtol=1e-4, negligible=1e-3, underflow=2.0**-118),
 }
 

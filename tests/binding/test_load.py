@@ -102,7 +102,8 @@ def test_a_key_beside_an_operators_name_is_refused(tmp_path, monkeypatch, key, m
 
 def test_a_key_that_resembles_nothing_may_belong_to_another_suite(tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(
-        "class Op:\n    vjp = staticmethod(lambda ct, x: ct)\nIMPL = {'conv_3d_winograd': Op, 'relu': Op}\n"
+        "class Op:\n    vjp = staticmethod(lambda ct, x: ct)\n"
+        "IMPL = {'conv_3d_winograd': Op, 'relu': Op}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert load("elsewhere:IMPL", SUITE).name == "elsewhere:IMPL"

@@ -328,6 +328,7 @@ def test_the_smallest_visible_error_is_that_of_the_blindest_resolved_element():
     assert seen([1.0, 1.0], [1.0, 1.0], [0.0, BAR]) == BOUND + UNCERTAINTY
     assert seen([1.0, 0.25], [1.0, 0.25], 0.0, 1.0) == 4 * BOUND
     assert seen([1.0, 0.25], [1.0, 0.25], [0.0, np.inf], 1.0) == BOUND  # the other is unresolved
+    assert seen([1.0, 0.25], [1.0, 0.25], [0.0, 2.0**-4], 1.0) == BOUND
     assert seen([0.0], [0.0]) is None
     assert seen([1.0], [1.0], np.inf) is None
 

@@ -221,6 +221,23 @@ def test_a_wrong_spec_fails_itself_and_blames_nobody_else(shape):
     )
 
 
+@pytest.mark.parametrize("vjp_is_right", [True, False])
+def test_what_float64_cannot_see_is_settled_at_50_digits_even_beside_a_wrong_spec(vjp_is_right):
+    # 2^30 drowns x^2: differences of float64 are good to 7 digits.
+    operator = spec(
+        forward=lambda xp, x: x * x + 2.0**30,
+        vjp=lambda xp, ct, x: (2 if vjp_is_right else 3) * x * ct,
+        primals=lambda draw: (draw.signed(SINGLY),),
+        signature="()->()",
+    )
+    truth = truth_of(operator)
+    assert truth.spec_is_right is vjp_is_right
+    found = judged(truth, Implementation(lambda ct, x: 2 * x * ct))["x"]
+    assert (found.verdict, found.unresolved, found.oracle) == (Verdict.PASS, 0, True)
+    found = judged(truth, Implementation(lambda ct, x: 2.0000002 * x * ct))["x"]
+    assert found.verdict is (Verdict.FAIL if vjp_is_right else Verdict.INVALID)
+
+
 def test_a_right_spec_lets_others_be_blamed():
     truth = truth_of(spec())
     assert truth.spec_is_right
