@@ -209,6 +209,7 @@ class _BlackBox:
             for element in np.flatnonzero(np.any(suspects & found.pending, axis=0)):
                 sides = kinks.examine(evaluator, int(element), self._cts, self._noise)
                 if sides is None:
+                    self._look_aside(int(element))
                     smooth += 1
                     if smooth == enough:
                         break
@@ -232,6 +233,16 @@ class _BlackBox:
                 f"forward jumps, or ends, at {self._where(lost)}: no slope to judge by"
             )
         return [Interval(which, low, high)] if kinked else []
+
+    def _look_aside(self, element: int) -> None:
+        """Sharpen an element whose bar is wide because a kink lies close beside it."""
+        estimate = self._differences.estimate
+        evaluator = self._differences.evaluator
+        slope, bar = kinks.better_sides(evaluator, element, self._cts, self._noise)
+        value, wide = estimate.value[:, element], estimate.bar[:, element]
+        better = (bar < wide) & (np.abs(slope - value) <= KAPPA * wide)
+        estimate.value[:, element] = np.where(better, slope, value)
+        estimate.bar[:, element] = np.where(better, bar, wide)
 
     def _where(self, elements: list[int]) -> str:
         index = np.unravel_index(elements[0], self._truth.shape)

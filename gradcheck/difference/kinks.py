@@ -46,6 +46,44 @@ def examine(evaluator: Evaluator, element: int, cts: Float, measured: Float) -> 
 
     `cts` is [q, m]; `measured` [m] is the noise of each output (one standard deviation).
     """
+    behind, ahead, noise, h = _both_sides(evaluator, element, measured)
+    with np.errstate(all="ignore"):
+        order = _order(ahead - behind, noise, h)
+        rise = np.maximum(np.abs(ahead), np.abs(behind))[-2:] * h[-2:, None]
+        still = (rise[1] > RESOLVED * noise) & (rise[1] > rise[0] / np.sqrt(RATIO))
+    order[still] = 0.0  # an odd jump, as of the sign, has no even part
+    kinked = order < SMOOTH_ORDER
+    if not kinked.any():
+        return None
+    jumps = bool((order < SMOOTH_ORDER / 3).any())
+    side_values, side_bars = zip(*(_settle(s, noise, h) for s in (behind, ahead)), strict=True)
+    products = cts * np.stack(side_values)[:, None, :]  # [2, q, m]
+    low, high = products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
+    bar = (np.abs(cts) * np.maximum(*side_bars)).sum(axis=-1)
+    return OneSided(low, high, np.where(np.isfinite(bar), bar, np.inf), jumps)
+
+
+def better_sides(
+    evaluator: Evaluator, element: int, cts: Float, measured: Float
+) -> tuple[Float, Float]:
+    """Slope of Σ ct·f and its bar, [q] each, from the sharper side of each output.
+
+    Where forward is smooth at x, both sides have the slope; where a kink lies close beside x, only
+    the side away from it can be seen with a long step. The caller must know that x is no kink.
+    """
+    behind, ahead, noise, h = _both_sides(evaluator, element, measured)
+    sides = [_settle(s, noise, h) for s in (behind, ahead)]
+    left_is_sharper = sides[0][1] <= sides[1][1]
+    slope, bar = (np.where(left_is_sharper, a, b) for a, b in zip(*sides, strict=True))
+    with np.errstate(invalid="ignore"):
+        total = (np.abs(cts) * bar).sum(axis=-1)
+    return (cts * slope).sum(axis=-1), np.where(np.isfinite(total), total, np.inf)
+
+
+def _both_sides(
+    evaluator: Evaluator, element: int, measured: Float
+) -> tuple[Float, Float, Float, Float]:
+    """Slopes behind and ahead of x at each step [s, m], the noise of forward [m], and the steps."""
     h = steps(evaluator.x, LEVELS)
     x = evaluator.x.reshape(-1)[element]
     offsets = np.concatenate([h, -h])
@@ -66,16 +104,7 @@ def examine(evaluator: Evaluator, element: int, cts: Float, measured: Float) -> 
     with np.errstate(all="ignore"):
         ahead = (values[:LEVELS] - base) / right[:, None]
         behind = (base - values[LEVELS:]) / left[:, None]
-        order = _order(ahead - behind, noise, h)
-    kinked = order < SMOOTH_ORDER
-    if not kinked.any():
-        return None
-    jumps = bool((order < SMOOTH_ORDER / 3).any())
-    side_values, side_bars = zip(*(_settle(s, noise, h) for s in (behind, ahead)), strict=True)
-    products = cts * np.stack(side_values)[:, None, :]  # [2, q, m]
-    low, high = products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
-    bar = (np.abs(cts) * np.maximum(*side_bars)).sum(axis=-1)
-    return OneSided(low, high, np.where(np.isfinite(bar), bar, np.inf), jumps)
+    return behind, ahead, noise, h
 
 
 def _order(jump: Float, noise: Float, h: Float) -> Float:

@@ -23,8 +23,8 @@ neighbours (log(1 + tiny); a float32 table behind a float64 face, of which it sp
 entries). It is odd, so that no table in steps of a power of two hides between its points, and so
 small that the line's sixth power vanishes in rounding, also for a function of x − 1000."""
 BREAK: Final = 16.0
-"""How many times more the longer line must show than the shorter, and how much of it one kink must
-explain, for it to count as one."""
+"""How many times more the longer line must show than the shorter, and than a fit with one kink
+leaves, for that kink to be the reason."""
 SLANTS: Final = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
 """Units in which elements move. Equal ones would leave a mean where it is, and its rounding."""
 DEGREE: Final = 5
@@ -124,42 +124,64 @@ def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDA
 def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
 
-    What the longer line shows and the shorter one does not may be a kink, or a jump, that it
-    crosses. One of them is no noise, however near it is; a table has many.
+    What the longer line shows and the shorter one does not may be a kink that it crosses, which
+    is no noise, however near it is. (A kink at x itself shows on both.)
     """
-    both = np.moveaxis(values, (-3, -2), (0, 1))  # [2, 12, ..., k]
-    short, long = _deviation(both.reshape(*both.shape[:2], -1))
+    both = np.moveaxis(values, (-3, -2), (0, 1))
+    columns = both.reshape(LINES, LINE.size, -1)
+    short, long = _deviation(columns)
     odd = long > BREAK * short
     if odd.any():
-        some = both.reshape(*both.shape[:2], -1)[..., odd]
-        rest = np.min([_deviation(some, 3, at) for at in range(1, LINE.size)], axis=0)
-        beside = (rest[1] <= long[odd] / BREAK) & ~(rest[0] < short[odd] / BREAK)  # not at x itself
+        rest = _beside_kink(columns[..., odd])
+        beside = (rest[1] <= long[odd] / BREAK) & ~(rest[0] < short[odd] / BREAK)
         long[odd] = np.where(beside, rest[1], long[odd])
-    return np.maximum(short, long).reshape(both.shape[2:])
+    return np.asarray(np.maximum(short, long).reshape(both.shape[2:]))
 
 
-def _deviation(
-    values: NDArray[np.float64], degree: int = DEGREE, broken_at: int = 0
-) -> NDArray[np.float64]:
-    """What no polynomial (with a kink and a jump at a point) explains of `values` [..., 12, k]."""
-    projection, freedom = _explained_removed(degree, broken_at)
-    with np.errstate(invalid="ignore"):
-        moved = values - values[..., :1, :]  # exact: the projection must not round what is constant
-        residual = np.einsum("ij,...jk->...ik", projection, moved)
-    deviation = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
+def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
+    """What no polynomial explains of `values` [..., 12, k]: [..., k]."""
+    residual, _ = _unexplained(values, *_fit(degree))
+    deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - degree - 1))
     return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
 
 
-@cache
-def _explained_removed(degree: int, broken_at: int) -> tuple[NDArray[np.float64], int]:
-    """The projection [12, 12] that leaves what is not explained, and its degrees of freedom."""
+def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What no cubic with one kink explains of `values` [..., 12, k]: [..., k]."""
     t = LINE / LINE[-1]
-    explained = np.vander(t, degree + 1)
+    least = np.full((*values.shape[:-2], values.shape[-1]), np.inf)
+    for at in range(1, LINE.size):
+        residual, coefficients = _unexplained(values, *_fit(3, at))
+        jump, bend = coefficients[..., -2, :], coefficients[..., -1, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kink = -jump / bend  # where both sides meet: between the two points, or it is a jump
+        met = (t[at - 1] <= kink) & (kink <= t[at])
+        deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - 6))
+        least = np.where(met, np.fmin(least, deviation), least)
+    return least
+
+
+@cache
+def _fit(degree: int, broken_at: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Columns of a fit to values on the line, and their pseudo-inverse.
+
+    They are powers and, for `broken_at`, a jump and a bend before that point.
+    """
+    t = LINE / LINE[-1]
+    columns = np.vander(t, degree + 1)
     if broken_at:
-        beyond = np.arange(LINE.size) >= broken_at
-        explained = np.column_stack([explained, beyond, beyond * t])
-    rank = np.linalg.matrix_rank(explained)
-    return np.eye(LINE.size) - explained @ np.linalg.pinv(explained), LINE.size - int(rank)
+        beyond = np.where(np.arange(LINE.size) >= broken_at, 1.0, 0.0)
+        columns = np.column_stack([columns, beyond, beyond * t])
+    return columns, np.linalg.pinv(columns)
+
+
+def _unexplained(
+    values: NDArray[np.float64], columns: NDArray[np.float64], inverse: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Residual [..., 12, k] and coefficients of the best fit of `columns` to `values`."""
+    with np.errstate(invalid="ignore"):
+        moved = values - values[..., :1, :]  # exact: the fit must not round what is constant
+        coefficients = inverse @ moved
+        return moved - columns @ coefficients, coefficients
 
 
 def modelled(

@@ -106,11 +106,11 @@ class Oracle:
         for gradients, (slope, size) in zip(exact, self._slopes(directions), strict=True):
             if len(gradients) != len(self.primals):
                 return False
-            products = []
+            products: list[Any] = []
             for i, direction in directions.items():
                 if gradients[i] is None or np.shape(gradients[i]) != self.primals[i].shape:
                     return False
-                products.extend((gradients[i] * self.xp.asarray(direction)).reshape(-1))
+                products.extend(np.ravel(gradients[i] * self.xp.asarray(direction)))
             allowed = (
                 self.xp.const(AGREEMENT) * sum(map(abs, products)) + self.xp.const(FLOOR) * size
             )
@@ -130,7 +130,8 @@ class Oracle:
         for sign in (1, -1):
             moved = list(self.primals)
             for i, direction in directions.items():
-                moved[i] = moved[i] + self.xp.asarray(direction) * (sign * h)
+                step = self.xp.asarray(direction) * (sign * h)
+                moved[i] = np.asarray(moved[i] + step, dtype=object)  # 0-d sums decay to mpf
             ends.append(as_tuple(self.operator.forward(self.xp, *moved, **self.attrs)))
         out = []
         for ct in self.cts:

@@ -48,7 +48,7 @@ def test_float32_behind_a_float64_face_is_measured():
     assert np.all(modelled < 2 * U64)
     ratio = measured / (U32 * np.abs(np.tanh(x)))
     assert 0.1 < np.median(ratio) < 10
-    assert np.mean(ratio > 0.05) > 0.9
+    assert np.mean(ratio > 0.05) > 0.95
 
 
 def test_what_cancels_inside_layer_norm_at_1000_is_measured():
@@ -163,6 +163,6 @@ def test_noise_per_output_is_that_of_single_outputs():
         return (np.stack([np.exp(x), np.exp(x.astype(np.float32))], axis=-1),)
 
     lines = noise.lines(Point(forward, (np.array(0.3),)), rng())
-    exact, rough = noise.per_output(lines, 2)
+    exact, rough = noise.per_output(lines, np.array([1.35, 1.35]))
     assert exact < 1e-15 < 1e-9 < rough
-    assert noise.per_output(lines, 3).tolist() == [0, 0, 0]
+    assert noise.per_output(lines, np.ones(3)).tolist() == [0, 0, 0]
