@@ -33,6 +33,9 @@ Float = NDArray[np.float64]
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 CONFIRMED: Final = 16
 """Failing elements without a kink of forward under them that settle the matter."""
+FLAT: Final = 16.0
+"""Units of the judged dtype's u of the largest Σ|ct·J| that any element may be off: 1 − y² of a
+saturated tanh is so, whatever its own scale."""
 UNSEEN: Final = 1024.0
 """Units of u of the largest Σ|ct·J| below which values alone say nothing of an element."""
 NEIGHBOURS: Final = 8
@@ -188,7 +191,7 @@ class _BlackBox:
             differences=self._differences,
             settle=self._find_kinks,
             allowance=lambda _: conditioning.cost(index, self._differences.reach),
-            resolution=max(RELATIVE * self._rules.u, UNSEEN * u),
+            resolution=max(FLAT * self._rules.u, UNSEEN * u),
         )
         self._notes: list[str] = []
 
@@ -279,6 +282,8 @@ class _Conditioning:
         if self._costs is None:
             return None
         moved, lost = (costs[index] for costs in self._costs)
+        # Roundings are lumpy: an element that lost nothing at eight neighbours may do so here.
+        lost = np.maximum(lost, np.sqrt(np.mean(lost**2, axis=1, keepdims=True)))
         return moved + np.minimum(lost, RELATIVE * self.rules.u * reach)
 
     @cached_property

@@ -29,7 +29,7 @@ LADDER_LEVELS: Final = 20
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
-CONTRADICTS: Final = 16.0
+CONTRADICTS: Final = 64.0
 """Two levels so many of their bars apart contradict each other (a few, and it was bad luck)."""
 
 
