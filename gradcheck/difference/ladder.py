@@ -29,8 +29,9 @@ LADDER_LEVELS: Final = 20
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
-CONTRADICTS: Final = 64.0
-"""Two levels so many of their bars apart contradict each other (a few, and it was bad luck)."""
+FINER: Final = 16.0
+COARSER: Final = 64.0
+"""Levels so many of their bars from the one chosen contradict it (a few, and it was bad luck)."""
 
 
 def top_step(x: Array) -> float:
@@ -160,19 +161,24 @@ def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tupl
     every, its_bar = np.concatenate([values, sixth[1:]]), np.concatenate([bar, bar6])
     best = np.argmin(its_bar, axis=0)[None]
     value, least = np.take_along_axis(every, best, 0)[0], np.take_along_axis(its_bar, best, 0)[0]
-    return value, np.maximum(least, _contradiction(values, bar, value, least))
+    level = np.where(best < len(bar), best, best - len(bar) + 1)[0]
+    return value, np.maximum(least, _contradiction(values, bar, value, least, level))
 
 
-def _contradiction(values: Float, bar: Float, value: Float, least: Float) -> Float:
+def _contradiction(
+    values: Float, bar: Float, value: Float, least: Float, level: NDArray[np.int64]
+) -> Float:
     """How far two adjacent levels that vouch for each other are from the value chosen.
 
     Only where their bars exclude it. A forward that cancels inside (1 + tanh far out) is a
     staircase: below the height of a step it has a slope of its own, to many digits, and above it
-    the right one. Neither is believed then.
+    the right one. A slight kink close beside x shows only below the step that is chosen. Neither
+    is believed then. Bars of finer levels are noise, those of coarser ones a guess at truncation.
     """
+    finer = np.arange(len(bar)).reshape(-1, *(1,) * level.ndim) > level
     with np.errstate(all="ignore"):
         apart = np.abs(values - value)
-        excluded = apart > CONTRADICTS * (bar + least)
+        excluded = apart > np.where(finer, FINER, COARSER) * (bar + least)
         agree = np.abs(values[1:] - values[:-1]) <= bar[1:] + bar[:-1]
     both = excluded[1:] & excluded[:-1] & agree
     return np.asarray(np.max(np.where(both, apart[1:], 0.0), axis=0, initial=0.0))

@@ -217,8 +217,20 @@ def test_a_saturated_level_is_not_believed_though_its_numbers_are_small():
 
 
 def test_noise_that_nobody_measured_is_seen_in_the_finest_differences():
-    def noisy(x):
-        return np.exp(x) + 1e-7 * np.sin(1e15 * x)
+    h = ladder.steps(np.ones(1), ladder.LADDER_LEVELS)
+    noise = np.random.default_rng(0).normal(size=(h.size, 1, 1, 2000)) * 1e-10
+    slopes = 2 + (0.3 * h**2)[:, None, None, None] + noise / h[:, None, None, None]
+    value, bar = ladder.climb(slopes, 0 * slopes, np.zeros((1, 1, 2000)), h, U)
+    assert np.mean(np.abs(value - 2) <= bar) > 0.95
+    assert np.median(bar) < 1e-6
 
-    value, bar = climbed(noisy, [0.3])
-    assert abs(value[0] - np.exp(0.3)) <= bar[0] < 1e-3
+
+@pytest.mark.parametrize("name", ["staircase", "kink close by"])
+def test_fine_and_coarse_levels_that_contradict_each_other_are_not_believed(name):
+    functions = {
+        "staircase": (lambda x: np.round(x * 2.0**30) / 2.0**30, 0.7, 1.0),
+        "kink close by": (lambda x: np.exp(x) + 1e-3 * np.abs(x), 1e-9, 1.001),
+    }
+    function, x, slope = functions[name]
+    value, bar = climbed(function, [x])
+    assert abs(value[0] - slope) <= bar[0] + 1e-8

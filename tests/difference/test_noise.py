@@ -84,6 +84,14 @@ def test_the_noise_of_one_row_is_not_anothers():
     assert np.all(measured[[0, 2]] < 4 * modelled[[0, 2]])
 
 
+def test_a_kink_at_the_point_itself_counts_as_noise():
+    measured, _, _ = both(np.abs, np.array([0.0, 1.0]))
+    assert measured[0] > 0.0
+    measured, modelled, _ = both(lambda x: np.maximum(x - 1.5, 0) + x, np.array([1.5, 1.0]))
+    assert measured[0] > 1e4 * modelled[0]
+    assert measured[1] <= 4 * modelled[1]
+
+
 # ── what is none ─────────────────────────────────────────────────────────────────────────────
 
 SMOOTH = {
@@ -103,6 +111,15 @@ SMOOTH = {
 def test_a_smooth_function_has_no_noise_but_its_rounding(name, offset):
     measured, modelled, _ = both(SMOOTH[name], offset + draw("x").normal(6, 4))
     assert np.all(measured <= 4 * modelled)
+
+
+@pytest.mark.parametrize("distance", [3e-9, 1e-8, -1e-8, 5e-8, -2e-7])
+def test_a_kink_beside_the_point_is_no_noise(distance):
+    x = np.full(200, 1.5 + distance)  # lines of several slants, all of them across the kink
+    measured, modelled, _ = both(lambda x: np.exp(x) + np.abs(x - 1.5), x)
+    assert np.mean(measured <= 16 * modelled) > 0.75
+    jump, _, _ = both(lambda x: x + 1e-7 * (x > 1.5), x)
+    assert np.mean(jump > 1e-10) > 0.75  # a step is what tables are made of
 
 
 def test_a_forward_that_refuses_its_neighbourhood_has_no_measured_noise():
