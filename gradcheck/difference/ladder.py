@@ -181,7 +181,7 @@ def _contradiction(
         excluded = apart > np.where(finer, FINER, COARSER) * (bar + least)
         agree = np.abs(values[1:] - values[:-1]) <= bar[1:] + bar[:-1]
     both = excluded[1:] & excluded[:-1] & agree
-    return np.asarray(np.max(np.where(both, apart[1:], 0.0), axis=0, initial=0.0))
+    return np.asarray(np.max(np.where(both, apart[1:] + bar[1:], 0.0), axis=0, initial=0.0))
 
 
 def _noise_seen(slopes: Float, h: Float) -> Float:
