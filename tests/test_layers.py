@@ -22,6 +22,7 @@ LAYERS = (
     "contract contract.determinism contract.purity contract.returned",
     "binding binding.reference binding.python binding.torch binding.load",
     "judge judge.compare judge.cotangents judge.gradient judge.probe judge.operator",
+    "judge.conditioning judge.function",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.catalogue report.findings",

@@ -1,0 +1,130 @@
+"""What a right VJP may lose at a point, asked of the VJP judged: conditioning, and loss inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.contract.returned import Broken
+from gradcheck.difference.evaluate import Point
+from gradcheck.difference.noise import RELATIVE
+from gradcheck.draw import key_of
+from gradcheck.finding import Finding
+from gradcheck.judge.compare import RULES, Rules
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.probe import ask_vjp
+from gradcheck.spec import Attrs
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+NEIGHBOURS: Final = 8
+REACH: Final = 2.0**10
+"""How many times further away the farther neighbours are: what rounding does grows with it; what
+is noise, a gradient that is wrong otherwise at every point, does not."""
+SAFETY: Final = 8.0
+"""Eight neighbours bound the next one within this factor of their root mean square."""
+
+
+class Conditioning:
+    """What a right VJP may lose at this point, asked of the VJP judged at neighbouring points.
+
+    Two things: what rounding the primals alone does to the gradient (layer_norm at 1000 ± 1 knows
+    its rows to 6e-5 of their spread in float32, however it is computed), and what float32 loses
+    against float64 inside (1 − y of a saturated softmax), up to some roundings of the largest
+    slope that forward shows from afar. A wrong formula is equally wrong at all points and in both
+    dtypes, and gains nothing; noise that follows the primals gains a thousandth of itself, because
+    farther neighbours must not differ by more in proportion.
+    """
+
+    def __init__(
+        self,
+        vjp: Callable[..., Any],
+        cotangents: Cotangents,
+        point: Point,
+        attrs: Attrs,
+        rules: Rules,
+    ) -> None:
+        """Ask nothing yet: a gradient that passes needs no allowance."""
+        self.rules = rules
+        self._vjp, self._cotangents, self._point, self._attrs = vjp, cotangents, point, attrs
+
+    def cost(self, index: int, reach: Float) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told."""
+        if self._costs is None:
+            return None
+        moved, lost = (costs[index] for costs in self._costs)
+        # Roundings are lumpy: an element that lost nothing at eight neighbours may do so here.
+        lost = np.maximum(lost, np.sqrt(np.mean(lost**2, axis=1, keepdims=True)))
+        return moved + np.minimum(lost, RELATIVE * self.rules.u * reach)
+
+    @cached_property
+    def _costs(self) -> tuple[list[Float], list[Float]] | None:
+        """Per primal, what moves with its last bit, and what is lost inside; [q, n] each."""
+        wide = next(p.dtype for p in self._point.primals if p.dtype.kind == "f")
+        here = self._gradients(self._point.primals, wide)
+        if here is None:
+            return None
+        near, far, lost = ([np.zeros_like(g) for g in here] for _ in range(3))
+        rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
+        for _ in range(NEIGHBOURS):
+            signs = [rng.choice([-1.0, 1.0], p.shape) for p in self._point.primals]
+            for totals, reach in ((near, 1.0), (far, REACH)):
+                there = self._gradients(self._moved(signs, reach), wide)
+                _add_squares(totals, there, here, 1 / reach)
+            single = self._moved(signs, 1.0, np.dtype(np.float32))
+            rough = self._gradients(single, np.dtype(np.float32))
+            fine = self._gradients(tuple(_typed(p, wide) for p in single), wide)
+            _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
+        least = [np.minimum(*pair) for pair in zip(near, far, strict=True)]
+        rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost)]
+        return rms[0], rms[1]
+
+    def _moved(
+        self, signs: list[Float], reach: float, dtype: np.dtype[Any] | None = None
+    ) -> tuple[Array, ...]:
+        """The primals, `reach` units of rounding away."""
+        pairs = zip(self._point.primals, signs, strict=True)
+        return tuple(
+            _typed(p * (1 + sign * reach * self.rules.u), dtype or p.dtype)
+            if p.dtype.kind == "f"
+            else p
+            for p, sign in pairs
+        )
+
+    def _gradients(self, primals: tuple[Array, ...], dtype: np.dtype[Any]) -> list[Float] | None:
+        """Gradients [q, n] per primal (an index has none, [q, 0]); None if the VJP refuses."""
+        names = [str(i) for i in range(len(primals))]
+        cts = self._cotangents.typed(dtype.name)
+        try:
+            answer = ask_vjp(self._vjp, cts, primals, names, self._attrs)
+        except Broken:
+            return None
+        out = []
+        for name in names:
+            found = answer.gradients.get(name, np.zeros((len(cts), 0)))
+            if isinstance(found, Finding):
+                return None
+            out.append(found)
+        return out
+
+
+def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:
+    """A floating primal in another dtype; an index stays."""
+    return primal.astype(dtype) if primal.dtype.kind == "f" else primal
+
+
+def _add_squares(
+    totals: list[Float], first: list[Float] | None, second: list[Float] | None, unit: float
+) -> None:
+    """Add squared differences, times `unit`², to `totals`; a refused answer adds nothing."""
+    if first is None or second is None:
+        return
+    for i, (a, b) in enumerate(zip(first, second, strict=True)):
+        with np.errstate(all="ignore"):
+            square = ((a - b) * unit) ** 2
+        totals[i] = totals[i] + np.where(np.isfinite(square), square, 0.0)
