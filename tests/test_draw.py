@@ -65,7 +65,7 @@ def test_normal_values_look_normal_and_lie_on_the_grid():
 
 
 def test_ranges_are_kept():
-    x = Draw("range").uniform(-0.3, 0.7, 2000)  # ends that are not on the grid themselves
+    x = Draw("range").uniform(-0.302, 0.7005, 2000)  # ends that are not on the grid themselves
     assert (x.min(), x.max()) == (-38 / GRID, 89 / GRID)
     x = np.abs(Draw("range").signed(2000))
     assert (x.min(), x.max()) == (0.5, 1.5)
