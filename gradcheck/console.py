@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -53,7 +52,11 @@ def colored(choice: str) -> bool:
 
 def width(stream: TextIO) -> int:
     """Columns of a terminal; 100 for a file or a pipe."""
-    return shutil.get_terminal_size((100, 24)).columns if stream.isatty() else 100
+    if not stream.isatty():
+        return 100
+    import shutil  # deferred: it imports every compressor there is
+
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 class Progress:

@@ -44,8 +44,8 @@ def flatten(outputs: Sequence[Array]) -> NDArray[np.float64]:
 class Evaluator:
     """`forward` as a function of one primal, at many copies of it at once.
 
-    It finds out by itself whether copies can be stacked on a leading axis: it evaluates three
-    stacked copies and the same three one by one, and stacks only where every bit agrees.
+    It finds out by itself whether copies can be stacked on a leading axis: it evaluates two
+    stacked copies and the same two one by one, and stacks only where every bit agrees.
     """
 
     def __init__(self, point: Point, index: int) -> None:
@@ -117,7 +117,7 @@ class Evaluator:
         if self.x.size == 0:
             return None
         rng = np.random.default_rng(self.x.size)
-        wobble = 1 + rng.uniform(-1e-3, 1e-3, (3, *self.x.shape))
+        wobble = 1 + rng.uniform(-1e-3, 1e-3, (2, *self.x.shape))
         copies = (self.x * wobble + rng.uniform(-1e-6, 1e-6, wobble.shape)).astype(self.x.dtype)
         singles = [self._try(copy) for copy in copies]
         if any(single is None for single in singles):
