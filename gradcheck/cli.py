@@ -92,10 +92,11 @@ def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    several = {"action": "append", "default": [], "metavar": "GLOB"}
-    parser.add_argument("--op", help="operators (repeat); default: all", **several)  # type: ignore[arg-type]
-    parser.add_argument("--dialect", help="dialects (repeat)", **several)  # type: ignore[arg-type]
-    parser.add_argument("--sample", help="samples (repeat)", **several)  # type: ignore[arg-type]
+    for flag in ("op", "dialect", "sample"):
+        parser.add_argument(
+            f"--{flag}", action="append", default=[], metavar="GLOB",
+            help=f"only {flag}s that match (repeat); default: all",
+        )  # fmt: skip
     parser.add_argument(
         "--suite", action="append", default=[], metavar="MODULE:NAME",
         help="a suite of your own instead of the installed ones (repeat)",

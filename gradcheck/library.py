@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.oracle import as_tuple
+from gradcheck.difference.evaluate import Point, as_tuple
 from gradcheck.difference.truth import noise_lines, noise_stairs
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError

@@ -6,7 +6,7 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
 
 from gradcheck.arithmetic import F32, F64, mp50
-from gradcheck.difference.oracle import as_tuple
+from gradcheck.difference.evaluate import as_tuple
 from gradcheck.draw import Draw
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth

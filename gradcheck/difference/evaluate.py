@@ -34,6 +34,11 @@ class Point:
         return tuple(i for i, p in enumerate(self.primals) if p.dtype.kind == "f")
 
 
+def as_tuple(values: Any) -> tuple[Any, ...]:
+    """A tuple of outputs or gradients, where a function may return one bare."""
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+
+
 def flatten(outputs: Sequence[Array]) -> NDArray[np.float64]:
     """All outputs as one float64 vector [m]."""
     if not outputs:
@@ -171,12 +176,8 @@ def _single(point: Point, primals: Sequence[Array]) -> NDArray[np.float64] | Non
 
 
 def _together(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:
-    ranks = point.core_ranks or tuple(p.ndim for p in point.primals)
-    loops = [p.ndim - core for p, core in zip(point.primals, ranks, strict=True)]
-    stacked = []
-    for p, copies, loop in zip(point.primals, moved, loops, strict=True):
-        pad = (1,) * (max(loops) - loop)
-        stacked.append(copies.reshape((len(copies), *pad, *p.shape)))
+    shapes = _aligned(point, point.core_ranks or [p.ndim for p in point.primals])
+    stacked = [c.reshape((len(c), *s)) for c, s in zip(moved, shapes, strict=True)]
     try:
         with np.errstate(all="ignore"):
             outputs = point.forward(*stacked)
@@ -188,15 +189,25 @@ def _together(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | Non
 Layout = Callable[[Point, int, Array], list[Array]]
 
 
-def _gufunc(point: Point, index: int, copies: Array) -> list[Array]:
-    """Loop axes padded to a common rank, then one axis of copies in front."""
-    assert point.core_ranks is not None
-    loops = [p.ndim - core for p, core in zip(point.primals, point.core_ranks, strict=True)]
-    rank = max(loops)
-    shapes = [(1,) * (rank - n) + p.shape for n, p in zip(loops, point.primals, strict=True)]
+def _aligned(point: Point, core_ranks: Sequence[int]) -> list[tuple[int, ...]]:
+    """Shapes of the primals with leading 1s, so that all have the same number of loop axes."""
+    loops = [p.ndim - core for p, core in zip(point.primals, core_ranks, strict=True)]
+    return [(1,) * (max(loops) - n) + p.shape for n, p in zip(loops, point.primals, strict=True)]
+
+
+def _in_front(
+    point: Point, index: int, copies: Array, shapes: Sequence[tuple[int, ...]]
+) -> list[Array]:
+    """One axis of copies in front of every shape; only the perturbed primal has several."""
     stacked = [p.reshape((1, *s)) for p, s in zip(point.primals, shapes, strict=True)]
     stacked[index] = copies.reshape((len(copies), *shapes[index]))
     return stacked
+
+
+def _gufunc(point: Point, index: int, copies: Array) -> list[Array]:
+    """Loop axes padded to a common rank, then one axis of copies in front."""
+    assert point.core_ranks is not None
+    return _in_front(point, index, copies, _aligned(point, point.core_ranks))
 
 
 def _lone(point: Point, index: int, copies: Array) -> list[Array]:
@@ -208,11 +219,7 @@ def _lone(point: Point, index: int, copies: Array) -> list[Array]:
 
 def _padded(point: Point, index: int, copies: Array) -> list[Array]:
     """All primals padded to a common rank, then one axis of copies in front."""
-    rank = max(p.ndim for p in point.primals)
-    shapes = [(1,) * (rank - p.ndim) + p.shape for p in point.primals]
-    stacked = [p.reshape((1, *s)) for p, s in zip(point.primals, shapes, strict=True)]
-    stacked[index] = copies.reshape((len(copies), *shapes[index]))
-    return stacked
+    return _in_front(point, index, copies, _aligned(point, [0] * len(point.primals)))
 
 
 def _all(point: Point, index: int, copies: Array) -> list[Array]:

@@ -111,8 +111,8 @@ def _order(jump: Float, noise: Float, h: Float) -> Float:
     """Order of the even part per output: 2 smooth, 1 kink, 0 jump; infinite where unresolved.
 
     `jump` is the difference of the one-sided slopes, S(h)/h: it falls 4 times per level where f
-    is smooth, stays at a kink, and grows 4 times at a jump. The two finest levels that rounding
-    leaves resolvable decide.
+    is smooth, stays at a kink, and grows 4 times at a jump. The finest levels that rounding leaves
+    resolvable decide.
     """
     size = np.abs(jump)
     resolved = np.isfinite(size) & (size * h[:, None] > RESOLVED * noise)

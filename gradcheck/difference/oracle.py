@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import DIGITS, BigArithmetic, mp50
+from gradcheck.difference.evaluate import as_tuple
 from gradcheck.draw import key_of
 from gradcheck.spec import Attrs
 
@@ -41,11 +42,6 @@ class Operator(Protocol):
     @property
     def vjp(self) -> Callable[..., Any]:
         """`vjp(xp, ct, *primals, **attrs)`."""
-
-
-def as_tuple(values: Any) -> tuple[Any, ...]:
-    """A tuple of outputs or gradients, where a function may return one bare."""
-    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
 class Oracle:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.evaluate import Point, flatten
-from gradcheck.difference.oracle import Oracle, as_tuple
+from gradcheck.difference.evaluate import Point, as_tuple, flatten
+from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Finding

@@ -3,22 +3,16 @@ import numpy as np
 import pytest
 from gradcheck_cases.elementwise import (
     AVOIDED,
-    ROOT,
     add,
     clamp,
     elu,
-    geglu,
-    gelu,
     leaky_relu,
-    packed_geglu,
-    packed_swiglu,
     relu,
     sigmoid,
-    silu,
     softcap,
-    swiglu,
     tanh,
 )
+from gradcheck_cases.gated import ROOT, geglu, gelu, packed_geglu, packed_swiglu, silu, swiglu
 
 from gradcheck.arithmetic import F32, F64, mp50
 from gradcheck.draw import Draw

@@ -1,4 +1,4 @@
-"""PyTorch's element-wise operators."""
+"""PyTorch's element-wise operators, the gated ones among them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  PyTorch's own convention
+import torch.nn.functional as F
 
 
 def gelu(x, *, form, root):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  its usual name
+import torch.nn.functional as F
 
 
 def encoder(wte, wpe, tokens):

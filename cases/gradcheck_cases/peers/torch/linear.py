@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  PyTorch's own convention
+import torch.nn.functional as F
 
 
 def multi_head_matmul(x, w):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  its usual name
+import torch.nn.functional as F
 
 IGNORED = -100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F  # noqa: N812  PyTorch's own convention
+import torch.nn.functional as F
 
 
 def rms_norm(x, w=None, *, eps, unit_offset):
