@@ -12,7 +12,11 @@ from gradcheck.arithmetic import FLOATS
 from gradcheck.run import Plan, execute
 
 SUITE = gradcheck_cases.SUITE
-LIST = tomllib.loads(Path(gradcheck_cases.__file__).with_name("catalogue.toml").read_text())
+FOLDER = Path(gradcheck_cases.__file__).with_name("catalogue")
+FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))}
+LIST = {
+    name: {**row, "family": family} for family, rows in FILES.items() for name, row in rows.items()
+}
 SEEDS = {"gemma", "ane", "ggml", "llmgo", "pr921"}
 
 

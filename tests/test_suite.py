@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
-from gradcheck_cases.elementwise import relu
+from gradcheck_cases.activation import relu
 from gradcheck_cases.norm import rms_norm
 
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError

@@ -489,3 +489,12 @@ packed_attention = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (
+    softmax,
+    masked_softmax,
+    masked_attention,
+    mix_by_attention,
+    attention,
+    packed_attention,
+)

@@ -1,6 +1,6 @@
 """What passes a share of x, or gates it: gelu, silu, GeGLU, SwiGLU. Axes: t rows, d features.
 
-As in `elementwise`, slopes stand as the known systems write them: what 1 + tanh(a) loses in a
+As in `activation`, slopes stand as the known systems write them: what 1 + tanh(a) loses in a
 tail, a right implementation may lose there too.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.spec import Dialect, OpSpec, Sample
-from gradcheck_cases.elementwise import AVOIDED, SHAPES, sweep
+from gradcheck_cases.activation import AVOIDED, SHAPES, sweep
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -304,3 +304,5 @@ packed_swiglu = OpSpec(
     source="Shazeer 2020, arXiv:2002.05202; fused gate and up projections (Llama servers)",
     samples=PACKED,
 )
+
+OPERATORS = (gelu, silu, geglu, packed_geglu, swiglu, packed_swiglu)

@@ -158,3 +158,5 @@ input_embedding = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (encoder, input_embedding)

@@ -135,3 +135,5 @@ multi_head_matmul = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (matmul, multi_head_matmul)

@@ -227,3 +227,5 @@ softmax_cross_entropy = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (cross_entropy, softmax_cross_entropy)

@@ -259,3 +259,5 @@ layer_norm = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (rms_norm, layer_norm)

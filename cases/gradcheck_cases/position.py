@@ -116,3 +116,5 @@ rope = OpSpec(
         ),
     ),
 )
+
+OPERATORS = (rope,)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
-from gradcheck_cases.elementwise import relu
+from gradcheck_cases.activation import relu
 from gradcheck_cases.indexing import encoder
 from gradcheck_cases.norm import layer_norm, rms_norm
 

@@ -6,21 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcheck_cases.peers.torch import (
+    activation,
     attention,
+    convolution,
     elementwise,
+    gated,
     indexing,
     linear,
     loss,
+    moe,
     norm,
     position,
+    recurrent,
+    reduction,
+    shape,
 )
 
 OPERATORS: dict[str, Callable[..., Any]] = {
+    **activation.OPERATORS,
     **attention.OPERATORS,
+    **convolution.OPERATORS,
     **elementwise.OPERATORS,
+    **gated.OPERATORS,
     **indexing.OPERATORS,
     **linear.OPERATORS,
     **loss.OPERATORS,
+    **moe.OPERATORS,
     **norm.OPERATORS,
     **position.OPERATORS,
+    **recurrent.OPERATORS,
+    **reduction.OPERATORS,
+    **shape.OPERATORS,
 }
