@@ -36,12 +36,15 @@ class Arithmetic:
     dtype: np.dtype[Any]
 
     exp: Callable[[Array], Array]
+    expm1: Callable[[Array], Array]
     log: Callable[[Array], Array]
+    log1p: Callable[[Array], Array]
     sqrt: Callable[[Array], Array]
     tanh: Callable[[Array], Array]
     sin: Callable[[Array], Array]
     cos: Callable[[Array], Array]
     erf: Callable[[Array], Array]
+    power: Callable[[Any, Any], Array]
 
     def __getattr__(self, name: str) -> NoReturn:
         """Refuse names outside the list, and say where to add them."""
@@ -86,6 +89,10 @@ class Arithmetic:
         """Zeros in the shape of `x`."""
         return self.zeros(np.shape(x))
 
+    def full(self, shape: tuple[int, ...], text: str) -> Array:
+        """The number written in `text`, everywhere."""
+        return self._wrap(np.broadcast_to(self.asarray(0.0) + self.const(text), shape))
+
     # ── element by element ───────────────────────────────────────────────────────────────────
 
     def abs(self, x: Array) -> Array:
@@ -99,6 +106,10 @@ class Arithmetic:
     def minimum(self, x: Array, y: Any) -> Array:
         """The smaller of the two, element by element."""
         return self._wrap(np.minimum(x, self._like(y)))
+
+    def sign(self, x: Array) -> Array:
+        """−1, 0 or 1."""
+        return self.where(x > 0, 1.0, self.where(x < 0, -1.0, self.zeros_like(x)))
 
     def where(self, condition: Array, x: Any, y: Any) -> Array:
         """`x` where `condition` holds, else `y`; a bare number takes the arithmetic's dtype."""
@@ -125,7 +136,37 @@ class Arithmetic:
         """Largest element over `axis`."""
         return self._wrap(np.max(x, axis=axis, keepdims=keepdims))
 
+    def min(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Smallest element over `axis`."""
+        return self._wrap(np.min(x, axis=axis, keepdims=keepdims))
+
+    def prod(self, x: Array, axis: int, keepdims: bool = False) -> Array:
+        """Product over one axis."""
+        return self._wrap(np.prod(x, axis=axis, keepdims=keepdims))
+
+    def cumsum(self, x: Array, axis: int) -> Array:
+        """Running sum along one axis."""
+        return self._wrap(np.cumsum(x, axis=axis))
+
+    def cumprod(self, x: Array, axis: int) -> Array:
+        """Running product along one axis."""
+        return self._wrap(np.cumprod(x, axis=axis))
+
+    # ── order (integers: nothing is differentiated through them) ─────────────────────────────
+
+    def argmax(self, x: Array, axis: int) -> NDArray[np.int64]:
+        """Position of the first largest element along one axis."""
+        return np.asarray(np.argmax(x, axis=axis), dtype=np.int64)
+
+    def argsort(self, x: Array, axis: int) -> NDArray[np.int64]:
+        """Positions in ascending order along one axis; ties keep their order."""
+        return np.asarray(np.argsort(x, axis=axis, kind="stable"), dtype=np.int64)
+
     # ── structure ────────────────────────────────────────────────────────────────────────────
+
+    def einsum(self, subscripts: str, *arrays: Array) -> Array:
+        """Sums of products, in NumPy's notation with an explicit `->`."""
+        return self._wrap(np.einsum(subscripts, *arrays))
 
     def matmul(self, x: Array, y: Array) -> Array:
         """Matrix product over the last two axes; leading axes broadcast."""
@@ -138,6 +179,18 @@ class Arithmetic:
     def moveaxis(self, x: Array, source: int, destination: int) -> Array:
         """Move one axis."""
         return np.moveaxis(x, source, destination)
+
+    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
+        """Rearrange all axes: axis k of the result is axis `axes[k]` of `x`."""
+        return np.transpose(x, tuple(axes))
+
+    def flip(self, x: Array, axis: int) -> Array:
+        """Reverse the order along one axis."""
+        return np.flip(x, axis)
+
+    def expand_dims(self, x: Array, axis: int) -> Array:
+        """Insert an axis of size 1."""
+        return np.expand_dims(x, axis)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         """Same elements in row-major order, another shape."""
@@ -154,6 +207,41 @@ class Arithmetic:
     def stack(self, arrays: Sequence[Array], axis: int) -> Array:
         """Join along a new axis."""
         return np.stack(arrays, axis=axis)
+
+    def pad(self, x: Array, axis: int, before: int, after: int, text: str = "0") -> Array:
+        """Put `before` and `after` slices of the number in `text` around one axis."""
+        shape = list(np.shape(x))
+        parts = []
+        for count in (before, after):
+            shape[axis] = count
+            parts.append(self.full(tuple(shape), text))
+        return np.concatenate([parts[0], x, parts[1]], axis=axis)
+
+    def gather(self, x: Array, index: NDArray[np.int64]) -> Array:
+        """Elements `index[*k]` of the last axis of `x[…, n]`, as `[…, *k]`.
+
+        With indices computed from shapes and attributes this is any view: strides, windows,
+        im2col.
+        """
+        return x[..., index]
+
+    def scatter_add(self, values: Array, index: NDArray[np.int64], size: int) -> Array:
+        """Adjoint of `gather`: add `values[…, *k]` into zeros `[…, size]`; repeats accumulate."""
+        out = self.zeros((*values.shape[: values.ndim - index.ndim], size))
+        np.add.at(out, (..., index), values)
+        return out
+
+    def take_along(self, x: Array, index: NDArray[np.int64], axis: int) -> Array:
+        """`x` at `index` along one axis, as `np.take_along_axis`."""
+        return np.take_along_axis(x, index, axis=axis)
+
+    def add_along(self, values: Array, index: NDArray[np.int64], like: Array, axis: int) -> Array:
+        """Adjoint of `take_along`: add `values` into zeros like `like`; repeats accumulate."""
+        out = self.zeros_like(like)
+        places: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+        places[axis] = index
+        np.add.at(out, tuple(places), values)
+        return out
 
     def take_rows(self, table: Array, index: Array) -> Array:
         """Row `index[…, t]` of `table[…, v, c]`, as `[…, t, c]`; leading axes broadcast."""
@@ -223,7 +311,8 @@ class FloatArithmetic(Arithmetic):
         """Set up the arithmetic called `dtype` ("float32" or "float64")."""
         self.name = dtype
         self.dtype = np.dtype(dtype)
-        self.exp, self.log, self.sqrt = np.exp, np.log, np.sqrt
+        self.exp, self.log, self.sqrt, self.power = np.exp, np.log, np.sqrt, np.power
+        self.expm1, self.log1p = np.expm1, np.log1p
         self.tanh, self.sin, self.cos = np.tanh, np.sin, np.cos
         self._erf = np.frompyfunc(math.erf, 1, 1)  # NumPy has none
         self.erf = lambda x: np.asarray(self._erf(x)).astype(self.dtype)
@@ -257,8 +346,10 @@ class BigArithmetic(Arithmetic):
         self.context = context
         self.name = "mp50"
         self.dtype = np.dtype(object)
-        for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "erf"):
+        for name in ("exp", "expm1", "log", "log1p", "sqrt", "tanh", "sin", "cos", "erf"):
             setattr(self, name, self._lifted(getattr(context, name)))
+        power = np.frompyfunc(context.power, 2, 1)
+        self.power = lambda x, y: self._wrap(power(x, y))
         self._number = np.frompyfunc(context.mpf, 1, 1)
 
     def _lifted(self, function: Callable[[Any], Any]) -> Callable[[Array], Array]:

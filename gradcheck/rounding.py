@@ -71,8 +71,10 @@ class Rounded(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function in (np.shape, np.ndim):
             return function(self.value)
-        if function is np.sum:
-            return _sum(*args, **kwargs)
+        if function in _RANK:
+            return function(_value(args[0]), *args[1:], **kwargs)
+        if function in _SUMS:
+            return _SUMS[function](*args, **kwargs)
         if function in _STRUCTURAL:
             value = function(*_map(_value, args), **kwargs)
             return Rounded(value, function(*_map(_structure_error, args), **kwargs))
@@ -108,6 +110,44 @@ def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
     return Rounded(value, carried + own)
 
 
+def _einsum(subscripts: str, *arrays: Any) -> Rounded:
+    values = [_value(a) for a in arrays]
+    sizes = [np.abs(v) for v in values]
+    value = np.einsum(subscripts, *values)
+    carried = np.zeros(value.shape)
+    for k, array in enumerate(arrays):
+        swapped = [*sizes[:k], np.broadcast_to(_error(array), sizes[k].shape), *sizes[k + 1 :]]
+        carried = carried + np.einsum(subscripts, *swapped)
+    ones = [np.broadcast_to(1.0, v.shape) for v in values]
+    terms = np.max(np.einsum(subscripts, *ones), initial=1.0)
+    return Rounded(value, carried + 2 * np.sqrt(terms) * np.einsum(subscripts, *sizes))
+
+
+def _running(rule: Callable[[Any, Any], Rounded]) -> Callable[..., Rounded]:
+    """A running sum or product along one axis: the rule of two operands, one after another."""
+
+    def run(x: Rounded, axis: int) -> Rounded:
+        parts = [x[(slice(None),) * (axis % x.ndim) + (k,)] for k in range(x.shape[axis])]
+        out = parts[:1]
+        for part in parts[1:]:
+            out.append(rule(out[-1], part))
+        if not out:
+            return x
+        pairs = ([r.value for r in out], [r.error for r in out])
+        return Rounded(*(np.stack(pair, axis=axis) for pair in pairs))
+
+    return run
+
+
+def _prod(x: Rounded, axis: int, keepdims: bool = False) -> Rounded:
+    if x.shape[axis] == 0:
+        return Rounded(np.prod(x.value, axis=axis, keepdims=keepdims))
+    last = _running(_multiply)(x, axis)[(slice(None),) * (axis % x.ndim) + (slice(-1, None),)]
+    if keepdims:
+        return last
+    return Rounded(np.squeeze(last.value, axis), np.squeeze(last.error, axis))
+
+
 def _add(a: Any, b: Any) -> Rounded:
     value = _value(a) + _value(b)
     return Rounded(value, _error(a) + _error(b) + np.abs(value))
@@ -129,7 +169,9 @@ def _divide(a: Any, b: Any) -> Rounded:
 def _power(a: Any, b: Any) -> Rounded:
     x, k = _value(a), _value(b)
     value = np.power(x, k)
-    return Rounded(value, np.abs(k * np.power(x, k - 1)) * _error(a) + np.abs(k * value))
+    logs = np.log(np.where(x == 0, 1.0, np.abs(x)))
+    carried = np.abs(k * np.power(x, k - 1.0)) * _error(a) + np.abs(value * logs) * _error(b)
+    return Rounded(value, carried + np.abs(k * value))
 
 
 def _matmul(a: Any, b: Any) -> Rounded:
@@ -166,10 +208,18 @@ _COMPARISONS: Final = frozenset(
 )
 _STRUCTURAL: Final = frozenset(
     {
-        np.broadcast_to, np.concatenate, np.expand_dims, np.max, np.moveaxis, np.reshape,
-        np.stack, np.swapaxes, np.take_along_axis, np.where,
+        np.broadcast_to, np.concatenate, np.expand_dims, np.flip, np.max, np.min, np.moveaxis,
+        np.reshape, np.stack, np.swapaxes, np.take_along_axis, np.transpose, np.where,
     }
 )  # fmt: skip
+_RANK: Final = frozenset({np.argmax, np.argsort})
+_SUMS: Final[dict[Any, Callable[..., Rounded]]] = {
+    np.sum: _sum,
+    np.einsum: _einsum,
+    np.cumsum: _running(_add),
+    np.cumprod: _running(_multiply),
+    np.prod: _prod,
+}
 _RULES: Final[dict[Any, Callable[..., Rounded]]] = {
     np.add: _add,
     np.subtract: lambda a, b: _add(a, -b),
@@ -182,6 +232,8 @@ _RULES: Final[dict[Any, Callable[..., Rounded]]] = {
     np.maximum: _chosen(np.greater_equal),
     np.minimum: _chosen(np.less_equal),
     np.exp: _smooth(np.exp, lambda _, y: y),
+    np.expm1: _smooth(np.expm1, lambda _, y: y + 1),
+    np.log1p: _smooth(np.log1p, lambda x, _: 1 / (1 + x)),
     np.log: _smooth(np.log, lambda x, _: 1 / x),
     np.sqrt: _smooth(np.sqrt, lambda _, y: 0.5 / y),
     np.tanh: _smooth(np.tanh, lambda _, y: 1 - y * y),

@@ -81,18 +81,63 @@ DEFAULT: Final = (Dialect(name="default", says="the only form"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kink:
-    """A set where forward has no derivative, for a forward that acts element by element.
+class Convention:
+    """The subgradient that known systems return on a kink.
 
-    `gap(xp, *primals, **attrs)` is the distance of each element of the first primal from the
-    kink (same shape; 0 on it). `accept` is the pair of slopes allowed there, lowest first, or a
-    function of the attributes that gives one.
+    Either `slope`, a number or a function of the attributes, for a forward that acts element by
+    element: the gradient there is ct · slope. Or `vjp`, a whole VJP that follows the convention.
+    """
+
+    name: str
+    systems: tuple[str, ...]
+    slope: float | Callable[..., float] | None = None
+    vjp: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.slope is None) == (self.vjp is None):
+            raise SpecError(f"convention {self.name!r}: give it a slope or a vjp, one of the two")
+        if not self.systems:
+            raise SpecError(f"convention {self.name!r}: name the systems that follow it")
+
+
+DIRECTIONAL: Final = "directional"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kink:
+    """A set where forward has no derivative: a corner, a bound, a tie.
+
+    `gap(xp, *primals, **attrs)` is the distance of each element of `primal` (a name; empty: the
+    first) from the kink (same shape; 0 on it). `accept` says what is allowed there:
+
+    * "directional" (any forward): along each element and along directions through all of them,
+      ⟨g, d⟩ must lie between the two one-sided derivatives of every output. So ties may go to
+      the first, to the last, or be split, but not to all of them.
+    * a pair of slopes, lowest first, or a function of the attributes that gives one: for a
+      forward that acts element by element. Infinite slopes are allowed.
+
+    `conventions` is the table of what known systems do.
     """
 
     name: str
     gap: Callable[..., Array]
-    accept: tuple[float, float] | Callable[..., tuple[float, float]]
     source: str
+    accept: str | tuple[float, float] | Callable[..., tuple[float, float]] = DIRECTIONAL
+    primal: str = ""
+    conventions: tuple[Convention, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.accept, str) and self.accept != DIRECTIONAL:
+            raise SpecError(
+                f"kink {self.name!r}: accept is {self.accept!r}; write 'directional', a pair of "
+                "slopes, or a function of the attributes that gives one"
+            )
+        _check_unique(f"kink {self.name!r}", "convention", [c.name for c in self.conventions])
+
+    @property
+    def directional(self) -> bool:
+        """Whether one-sided derivatives say what is allowed."""
+        return self.accept == DIRECTIONAL
 
     def slopes(self, attrs: Attrs) -> tuple[float, float]:
         """The lowest and the highest slope allowed on the kink.
@@ -100,6 +145,7 @@ class Kink:
         Raises:
             SpecError: the interval is reversed.
         """
+        assert not isinstance(self.accept, str)
         low, high = self.accept(**attrs) if callable(self.accept) else self.accept
         ok = low <= high
         if not ok:
@@ -181,6 +227,13 @@ class OpSpec:
                         f"{me}, dialect {dialect.name!r}: primal {name!r} cannot be left out; "
                         f"give it the default None in forward and vjp"
                     )
+        _check_unique(me, "kink", [k.name for k in self.kinks])
+        for kink in self.kinks:
+            if kink.primal and kink.primal not in self.primals:
+                raise SpecError(
+                    f"{me}, kink {kink.name!r}: forward has no primal {kink.primal!r}; "
+                    f"known: {list(self.primals)}"
+                )
         if self.kinks and not any(s.at_kink for s in self.samples):
             raise SpecError(
                 f"{me} declares the kink {self.kinks[0].name!r} but no sample visits it; "

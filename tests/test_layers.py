@@ -23,6 +23,7 @@ LAYERS = (
     "binding binding.reference binding.python binding.torch binding.load",
     "judge judge.compare judge.cotangents judge.gradient judge.probe judge.operator",
     "judge.conditioning judge.function",
+    "power power.mutant power.mutate",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.catalogue report.findings",

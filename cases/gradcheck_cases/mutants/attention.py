@@ -1,0 +1,7 @@
+"""Mutants of the operators in `gradcheck_cases.attention`."""
+
+from __future__ import annotations
+
+from gradcheck.power.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = ()

@@ -1,0 +1,7 @@
+"""Mutants of the operators in `gradcheck_cases.convolution`."""
+
+from __future__ import annotations
+
+from gradcheck.power.mutant import Mutant
+
+MUTANTS: tuple[Mutant, ...] = ()

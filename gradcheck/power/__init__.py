@@ -1,0 +1,1 @@
+"""Can the check fail? Wrong backward passes, run through the same judgement."""

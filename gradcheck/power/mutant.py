@@ -1,0 +1,103 @@
+"""A mutant: a VJP that is wrong in one known way, kept beside the cases that must reject it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gradcheck.draw import Draw
+from gradcheck.errors import SpecError
+from gradcheck.spec import NAME, Array, Attrs
+
+LABELS: Final = {
+    "S": "sign",
+    "F": "constant or attribute factor missing or extra",
+    "R": "reduction scaling: mean against sum",
+    "T": "missing, extra or mis-weighted term",
+    "D": "wrong local derivative or formula",
+    "B": "missing or wrong reduction of a broadcast or a repetition",
+    "A": "overwritten instead of accumulated, or a buffer not initialised",
+    "DI": "duplicate indices",
+    "I": "index, offset, axis or window",
+    "L": "layout, stride, transposition, adjoint direction",
+    "X": "aliasing, mutation of arguments or saved values",
+    "V": "wrong saved value",
+    "E": "eps wrong, omitted or in the wrong place",
+    "P": "argument or attribute ignored or defaulted",
+    "G": "gradient missing, in the wrong slot, swapped arguments",
+    "U": "upstream cotangent ignored or treated as a scalar",
+    "K": "kink or tie",
+    "N": "NaN or infinity at a point",
+    "O": "overflow, underflow, cancellation, low-precision accumulation",
+    "W": "only at particular shapes",
+    "C": "race, uninitialised read, non-determinism",
+    "M": "random mask mismatch",
+    "DD": "double backward",
+    "NL": "not linear in the cotangent",
+}
+"""The classes of defects: one code per mutant, written before anything that should name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong VJP of one operator.
+
+    `vjp` takes what the spec's takes. Where the defect needs a memory between calls, `make()`
+    returns a fresh one instead. `says` is the defect in one sentence, `label` its class (see
+    `LABELS`), `killer` the sample that must catch it. `modelled_on` names the real bug;
+    `dialects` limits it to those where the defect exists (empty: all), `dtype` to the one where
+    it shows (empty: all).
+
+    A mutant that is the right VJP after all carries the proof in `equivalent`, one sentence, and
+    in `inputs(draw)` a generator of (primals, attributes) outside the suite's samples, on which
+    both must agree to 50 digits.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    op: str
+    name: str
+    says: str
+    label: str
+    killer: str
+    vjp: Callable[..., Any] | None = None
+    make: Callable[[], Callable[..., Any]] | None = None
+    modelled_on: str = ""
+    dialects: tuple[str, ...] = ()
+    dtype: str = ""
+    equivalent: str = ""
+    inputs: Callable[[Draw], tuple[tuple[Array, ...], Attrs]] | None = None
+
+    def __post_init__(self) -> None:
+        me = f"mutant {self.op}/{self.name}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        if self.label not in LABELS:
+            raise SpecError(f"{me}: no class {self.label!r}; known: {', '.join(LABELS)}")
+        if not self.says.strip():
+            raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
+        if (self.vjp is None) == (self.make is None):
+            raise SpecError(f"{me}: give it a `vjp`, or a `make` that returns a fresh one")
+        if bool(self.equivalent) != (self.inputs is not None):
+            raise SpecError(
+                f"{me}: an equivalent mutant needs both its proof in `equivalent` and a "
+                "generator of `inputs`; a mutant that differs needs neither"
+            )
+        if bool(self.equivalent) == bool(self.killer):
+            raise SpecError(
+                f"{me}: name the sample that must catch it in `killer`, or prove in "
+                "`equivalent` that none can"
+            )
+
+    @property
+    def full_name(self) -> str:
+        """`op/name`."""
+        return f"{self.op}/{self.name}"
+
+    def fresh(self) -> Callable[..., Any]:
+        """A VJP without memory of earlier calls."""
+        vjp = self.make() if self.make is not None else self.vjp
+        assert vjp is not None
+        return vjp
