@@ -228,7 +228,8 @@ class Arithmetic:
     def scatter_add(self, values: Array, index: NDArray[np.int64], size: int) -> Array:
         """Adjoint of `gather`: add `values[…, *k]` into zeros `[…, size]`; repeats accumulate."""
         out = self.zeros((*values.shape[: values.ndim - index.ndim], size))
-        np.add.at(out, (..., index), values)
+        places: Any = (..., index)
+        np.add.at(out, places, values)
         return out
 
     def take_along(self, x: Array, index: NDArray[np.int64], axis: int) -> Array:

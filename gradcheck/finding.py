@@ -35,7 +35,8 @@ class Finding:
     parts of it: outside the bound, invisible to the check, judged by the slopes of a kink.
     `worst` lists the worst elements, worst first: up to 20 of a failure, one of a pass.
     `smallest_visible_error` is relative, in the blindest resolved element. `oracle` says whether
-    50-digit arithmetic settled an element.
+    50-digit arithmetic settled an element. `conventions` says, per declared kink with elements on
+    it, whose convention the gradient follows there.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Finding:
     kinked: int = 0
     smallest_visible_error: float | None = None
     oracle: bool = False
+    conventions: tuple[str, ...] = ()
     worst: tuple[Miss, ...] = ()
 
     @property

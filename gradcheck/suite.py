@@ -72,10 +72,15 @@ class Case:
                 f"forward takes {list(self.spec.primals)}"
             )
         kept = []
-        for name, value in zip(self.spec.primals, drawn, strict=True):
+        for name, value, rank in zip(self.spec.primals, drawn, self.spec.core_ranks, strict=True):
             if name in self.dialect.without:
                 continue
             array = np.array(value)  # a copy: nobody shares memory with us
+            if array.ndim < rank:
+                raise SpecError(
+                    f"{self.name}: the sample draws {name!r} with shape {array.shape}, the "
+                    f"signature {self.spec.signature!r} wants at least {rank} axes"
+                )
             if array.dtype.kind in "iu":
                 array = array.astype(np.int64)
             elif not _held_by_float32(array):

@@ -9,6 +9,7 @@ Where certification fails, the VJP is wrong and elements are differenced one by 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -24,6 +25,7 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 STEP: Final = "1e-25"
+ASIDE: Final = "1e-40"
 GUARDED: Final = DIGITS + 25
 """Digits of forward while it is differenced."""
 AGREEMENT: Final = "1e-30"
@@ -70,16 +72,30 @@ class Oracle:
 
     def gradient(self) -> list[Float | None] | None:
         """The VJP of every primal, [q, n] each (None: an index), if it is certified; else None."""
-        exact = []
-        for ct in self.cts:
-            bare = ct[0] if len(ct) == 1 else ct
-            exact.append(as_tuple(self.operator.vjp(self.xp, bare, *self.primals, **self.attrs)))
+        try:
+            exact = self._vjps(self.primals)
+        except ZeroDivisionError:  # an infinite slope on a kink: what it is there is not asked
+            exact = self._vjps(self._beside())
         if not self._certified(exact):
             return None
         out: list[Float | None] = [None] * len(self.primals)
         for i in self.floating:
             out[i] = np.stack([self.xp.to_float64(g[i]).reshape(-1) for g in exact])
         return out
+
+    def _vjps(self, primals: Sequence[Array]) -> list[tuple[Any, ...]]:
+        """The spec's gradients for each cotangent."""
+        bare = (ct[0] if len(ct) == 1 else ct for ct in self.cts)
+        vjp, xp, attrs = self.operator.vjp, self.xp, self.attrs
+        return [as_tuple(vjp(xp, ct, *primals, **attrs)) for ct in bare]
+
+    def _beside(self) -> list[Array]:
+        """The primals, with what sits on a kink moved off it by 1e-40."""
+        aside = self.xp.const(ASIDE)
+        return [
+            primal if still is None else np.where(still, primal + aside, primal)
+            for primal, still in zip(self.primals, self.still, strict=True)
+        ]
 
     def differences(self, index: int, elements: NDArray[np.int64]) -> Float:
         """Central differences [q, len(elements)] with respect to elements of one primal."""
@@ -90,6 +106,24 @@ class Oracle:
             moved = {index: direction.reshape(self.primals[index].shape)}
             out[:, k] = [float(slope) for slope, _ in self._slopes(moved)]
         return out
+
+    def one_sided(self, index: int, direction: Float) -> tuple[Float, Float]:
+        """Slopes of every output behind and ahead of one primal, [m] each, along `direction` [n].
+
+        An output that is not finite carries no slope: 0.
+        """
+        with self.xp.context.workdps(GUARDED):
+            h = self.xp.const(STEP)
+            step = self.xp.asarray(direction.reshape(self.primals[index].shape)) * h
+            sides = []
+            for move in (-step, None, step):
+                moved = list(self.primals)
+                if move is not None:
+                    moved[index] = np.asarray(moved[index] + move, dtype=object)
+                outputs = as_tuple(self.operator.forward(self.xp, *moved, **self.attrs))
+                sides.append(np.concatenate([np.ravel(o) for o in outputs]))
+            behind, ahead = (self._change(b, a) / h for a, b in itertools.pairwise(sides))
+        return self.xp.to_float64(behind), self.xp.to_float64(ahead)
 
     def _certified(self, exact: Sequence[tuple[Any, ...]]) -> bool:
         rng = np.random.Generator(np.random.Philox(key=key_of("oracle")))
@@ -133,10 +167,19 @@ class Oracle:
         for ct in self.cts:
             slope, size = self.xp.context.mpf(0), self.xp.context.mpf(0)
             for part, above, below in zip(ct, *ends, strict=True):
-                slope = slope + np.sum(part * (above - below))
-                size = size + np.sum(np.abs(part * above))
+                slope = slope + np.sum(part * self._change(above, below))
+                size = size + np.sum(np.abs(part * np.where(self._infinite(above), 0, above)))
             out.append((slope / (2 * h), size))
         return out
 
     def _exact(self, primal: Array) -> Array:
         return self.xp.asarray(primal) if primal.dtype.kind == "f" else primal
+
+    def _change(self, above: Array, below: Array) -> Array:
+        """`above` − `below`; 0 where an output stays at one infinity, which carries no slope."""
+        stays = self._infinite(above) & np.asarray(above == below, dtype=bool)
+        zero = self.xp.context.mpf(0)
+        return np.asarray(np.where(stays, zero, above) - np.where(stays, zero, below), dtype=object)
+
+    def _infinite(self, values: Array) -> NDArray[np.bool_]:
+        return np.asarray(np.frompyfunc(self.xp.context.isinf, 1, 1)(values), dtype=bool)

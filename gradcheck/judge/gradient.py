@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from gradcheck.difference.truth import Differences
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval, Rules, compare
+from gradcheck.judge.declared import OnKinks
+from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -26,28 +28,31 @@ class Truth:
 
     `settle(found)` overrules pending elements of the differences from a certain source, or
     returns the kinks found among them; `allowance(rules)` is the known cost of rounding;
-    `resolution` is the part of the largest Σ|ct·J| below which differences alone are blind.
+    `kinks` is
+    what is declared of the elements on kinks; `resolution` is the part of the largest Σ|ct·J|
+    below which differences alone are blind.
     """
 
     name: str
     shape: tuple[int, ...]
     cotangents: tuple[str, ...]
     differences: Differences
-    declared: Interval | None = None
+    kinks: OnKinks | None = None
     settle: Callable[[Comparison], list[Interval]] = field(default=lambda _: [])
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
     resolution: float = 0.0
 
     def judge(self, got: Float, rules: Rules) -> Finding:
         """The verdict on `got` [q, n]."""
-        kinks = [] if self.declared is None else [self.declared]
+        kinks = [] if self.kinks is None else [self.kinks.interval]
         found = self._refined(got, rules, kinks)
         if found.pending.any():
             kinks = [*kinks, *self.settle(found)]
             found = self._compare(got, rules, kinks)
         if found.pending.any():
             found = self._compare(got, rules, kinks, self.allowance(rules))
-        return found.finding(self.name, self.shape, self.cotangents)
+        finding = found.finding(self.name, self.shape, self.cotangents)
+        return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
     def _compare(
         self, got: Float, rules: Rules, kinks: list[Interval], extra: Float | None = None
@@ -77,21 +82,23 @@ class Truth:
             tried[worst] = True
 
 
-def kink_interval(which: NDArray[np.bool_], slopes: tuple[float, float], cts: Float) -> Interval:
-    """The values allowed on a declared kink of a forward that acts element by element.
-
-    `which` is [n]; `cts` is [q, n]; the slopes are those of forward.
-    """
-    ends = np.stack([cts * slopes[0], cts * slopes[1]])
-    mask = np.broadcast_to(which, cts.shape)
-    return Interval(np.array(mask), ends.min(axis=0), ends.max(axis=0))
-
-
-def merge(intervals: list[Interval]) -> Interval | None:
-    """Several kinks of one operator as one interval per element."""
-    if not intervals:
-        return None
-    which = np.any([i.which for i in intervals], axis=0)
-    low: Any = np.min([np.where(i.which, i.low, np.inf) for i in intervals], axis=0)
-    high: Any = np.max([np.where(i.which, i.high, -np.inf) for i in intervals], axis=0)
-    return Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))
+def _on_kinks(kinks: OnKinks, found: Comparison, finding: Finding) -> Finding:
+    """The finding, with what several elements on a kink fulfil together, and whose choice it is."""
+    followed = tuple(filter(None, (table.by(found) for table in kinks.followed)))
+    finding = replace(finding, conventions=followed)
+    if finding.verdict is Verdict.FAIL:
+        if not kinks.narrowed or not (found.failed & found.kinked).any():
+            return finding
+        return replace(finding, reason=f"{finding.reason}; {kinks.narrowed}")
+    if kinks.directions is None:
+        return finding
+    worst = kinks.directions.violated(found.got, found.bound)
+    if worst is None:
+        return finding
+    product, low, high = worst
+    wanted = f"{low:.6g}" if low == high else f"between {low:.6g} and {high:.6g}"
+    reason = (
+        f"the {int(kinks.on.sum())} elements on a kink share the wrong sum: along a direction "
+        f"through them the slope is {product:.6g}, it must be {wanted}"
+    )
+    return replace(finding, verdict=Verdict.FAIL, reason=reason, failed=int(kinks.on.sum()))

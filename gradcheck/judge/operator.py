@@ -20,7 +20,8 @@ from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES, Interval, Rules, compare
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.gradient import Truth, kink_interval, merge
+from gradcheck.judge.declared import Declared
+from gradcheck.judge.gradient import Truth
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.suite import Case
@@ -29,8 +30,6 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-KINK_DISTANCE: Final = 0.125
-"""What a sample keeps away from a kink that it does not visit."""
 SAFETY: Final = 4.0
 """Other texts of the same formula round differently: allow so many times the estimate."""
 SINGLY: Final = 32
@@ -44,8 +43,11 @@ class CaseTruth:
         SpecError: the case contradicts its spec (a smooth sample near a kink, say).
     """
 
-    def __init__(self, case: Case) -> None:
-        """Evaluate forward and draw the cotangents."""
+    def __init__(self, case: Case, convention: str = "") -> None:
+        """Evaluate forward and draw the cotangents.
+
+        `convention` names a system whose choice on kinks is the only one allowed (empty: any).
+        """
         self.case = case
         self.names = case.primal_names
         self.primals = case.primals
@@ -55,27 +57,32 @@ class CaseTruth:
         self._check_outputs()
         shapes = [o.shape for o in self.outputs]
         self.cotangents: Cotangents = draw_cotangents(case.draw("cotangents"), shapes)
-        self.on_kink, self.kinks = self._declared_kinks()
+        self.declared = Declared(case, self.primals, convention)
         self._truths: dict[int, Truth] = {}
 
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
         if index not in self._truths:
-            self._truths[index] = Truth(
+            truth = Truth(
                 name=self.names[index],
                 shape=self.primals[index].shape,
                 cotangents=self.cotangents.names,
                 differences=Differences(
                     self._point,
                     index,
-                    self.cotangents.flat,
+                    self._carrying,
                     self._noise_lines,
                     self._forward_rounding[0],
                 ),
-                declared=self.kinks if index == 0 else None,
+                kinks=self.declared.allowed(index, self.cotangents, lambda: self._oracle),
                 settle=lambda found: self._settle(index, found.pending),
                 allowance=lambda rules: self._allowance(index, rules),
             )
+            self._truths[index] = truth
+            if truth.kinks is not None and truth.kinks.beside.any():
+                # A difference steps across a kink that lies closer than its step.
+                beside = np.broadcast_to(truth.kinks.beside, truth.differences.estimate.value.shape)
+                self._settle(index, beside)
         return self._truths[index]
 
     def judge_forward(self, outputs: Sequence[Array], dtype: str) -> Finding:
@@ -86,7 +93,21 @@ class CaseTruth:
             forms = ", ".join(f"{o.dtype}{o.shape}" for o in outputs)
             reason = f"forward returned {forms}, the operator gives {dtype} of shape {wanted}"
             return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
+        if not any(o.size for o in self.outputs):
+            return _empty("forward")
         value, rules = flatten(self.outputs)[None], RULES[dtype]
+        got = flatten(outputs)[None]
+        infinite = np.isinf(value)
+        if infinite.any():
+            strange = infinite & (got != value)
+            if strange.any():
+                place = int(np.flatnonzero(strange)[0])
+                reason = (
+                    f"{int(strange.sum())} outputs are infinite by design and are not so here: "
+                    f"element {place} is {got[0, place]:g}, the operator gives {value[0, place]:g}"
+                )
+                return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
+            value, got = np.where(infinite, 0.0, value), np.where(infinite, 0.0, got)
         estimate = Estimate(
             value=value,
             bar=np.zeros_like(value),  # its own rounding is part of the allowance below
@@ -94,7 +115,6 @@ class CaseTruth:
             terms=np.ones(value.shape[1], dtype=np.int64),
             settled=np.zeros(value.shape, dtype=bool),
         )
-        got = flatten(outputs)[None]
         found = compare(got, estimate, rules)
         if found.pending.any():
             extra = SAFETY * rules.u * self._forward_rounding
@@ -113,7 +133,9 @@ class CaseTruth:
 
     @cached_property
     def _point(self) -> Point:
-        return Point(self._forward, self.primals, self.case.core_ranks)
+        infinite = any(np.isinf(o).any() for o in self.outputs)
+        forward = self._finite_forward if infinite else self._forward
+        return Point(forward, self.primals, self.case.core_ranks)
 
     @cached_property
     def _noise_lines(self) -> Float:
@@ -123,6 +145,18 @@ class CaseTruth:
         outputs = as_tuple(self.case.spec.forward(F64, *primals, **self.case.attrs))
         return tuple(np.asarray(o) for o in outputs)  # NumPy turns 0-d results into scalars
 
+    def _finite_forward(self, *primals: Array) -> tuple[Array, ...]:
+        """Forward, with 0 for what is infinite at the case's point and stays so: no slope."""
+        return tuple(
+            np.where(np.isinf(base), np.where(out == base, 0.0, np.nan), out)
+            for out, base in zip(self._forward(*primals), self.outputs, strict=True)
+        )
+
+    @cached_property
+    def _carrying(self) -> Float:
+        """The cotangents [q, m] of the outputs that carry a slope; 0 for the others."""
+        return np.where(np.isinf(flatten(self.outputs)), 0.0, self.cotangents.flat)
+
     def _check_outputs(self) -> None:
         for output in self.outputs:
             if output.dtype != np.float64:
@@ -130,41 +164,16 @@ class CaseTruth:
                     f"{self.case.name}: forward gives {output.dtype} in float64 arithmetic; "
                     "write constants with xp.const, and sums with xp.sum"
                 )
-
-    def _declared_kinks(self) -> tuple[NDArray[np.bool_] | None, Interval | None]:
-        """Which elements of the first primal lie on a kink, and what is allowed there."""
-        spec, case = self.case.spec, self.case
-        if not spec.kinks:
-            return None, None
-        cts = self.cotangents.flat
-        masks, intervals = [], []
-        for kink in spec.kinks:
-            gap = np.asarray(kink.gap(F64, *self.primals, **case.attrs)).reshape(-1)
-            near = (gap > 0) & (gap < KINK_DISTANCE)
-            if near.any() and not case.sample.at_kink:
+            if np.isnan(output).any():
                 raise SpecError(
-                    f"{case.name}: an element lies {gap[near].min():.3g} from the kink "
-                    f"{kink.name!r}; draw with draw.away, or mark the sample at_kink=True"
+                    f"{self.case.name}: forward gives NaN; an operator may give infinities by "
+                    "design, NaN never: change the sample, or the forward"
                 )
-            on = gap == 0
-            if on.any() and not case.sample.at_kink:
-                raise SpecError(
-                    f"{case.name}: an element lies on the kink {kink.name!r}; "
-                    "mark the sample at_kink=True, or draw with draw.away"
-                )
-            masks.append(on)
-            intervals.append(kink_interval(on, kink.slopes(case.attrs), cts))
-        on_any = np.any(masks, axis=0)
-        if case.sample.at_kink and not on_any.any():
-            raise SpecError(f"{case.name}: at_kink=True, but no element lies exactly on a kink")
-        return on_any, merge(intervals)
 
     @cached_property
     def _oracle(self) -> Oracle:
-        first = None if self.on_kink is None else self.on_kink.reshape(self.primals[0].shape)
-        still = [first, *(None for _ in self.primals[1:])]
         spec, cts = self.case.spec, self.cotangents.values
-        return Oracle(spec, self.primals, self.case.attrs, cts, still)
+        return Oracle(spec, self.primals, self.case.attrs, cts, self.declared.still())
 
     @cached_property
     def _certain(self) -> list[Float | None] | None:
@@ -248,6 +257,9 @@ def _judge_gradients(
     findings = []
     for i in truth.floating:
         got = answer.gradients[truth.names[i]]
+        if truth.primals[i].size == 0 and not isinstance(got, Finding):
+            findings.append(_empty(truth.names[i]))
+            continue
         finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
@@ -258,3 +270,8 @@ def _judge_gradients(
             finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
         findings.append(finding)
     return findings
+
+
+def _empty(name: str) -> Finding:
+    reason = "it has no elements: only its shape and its dtype were checked"
+    return Finding(name=name, verdict=Verdict.PASS, reason=reason)

@@ -4,7 +4,8 @@ import pytest
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.judge.compare import RULES, Interval
-from gradcheck.judge.gradient import BATCH, Truth, kink_interval, merge
+from gradcheck.judge.declared import OnKinks
+from gradcheck.judge.gradient import BATCH, Truth
 from gradcheck.verdict import Verdict
 
 F64 = RULES["float64"]
@@ -133,9 +134,11 @@ def test_the_cost_of_rounding_is_allowed_last_and_only_so_far():
 
 def test_a_declared_kink_needs_neither_ladder_nor_oracle():
     differences = Scripted([0.5], np.inf)
-    declared = Interval(np.array([[True]]), np.array([[0.0]]), np.array([[1.0]]))
+    on = np.array([True])
+    interval = Interval(on[None], np.array([[0.0]]), np.array([[1.0]]))
+    kinks = OnKinks(on, ~on, interval, None, (), "")
     never = lambda _: pytest.fail("asked")  # noqa: E731
-    found = judged([1.0], differences, declared=declared, settle=never, allowance=never)
+    found = judged([1.0], differences, kinks=kinks, settle=never, allowance=never)
     assert (found.verdict, found.kinked) == (Verdict.PASS, 1)
 
 
@@ -156,28 +159,3 @@ def test_a_real_function_is_judged_in_every_row():
         found = verdict(got)
         assert (found.verdict, found.failed) == (Verdict.FAIL, 1)
         assert (found.worst_index, found.top.cotangent) == ((column,), "ab"[row])
-
-
-# ── kinks of an element-wise forward ─────────────────────────────────────────────────────────
-
-
-def test_the_slopes_of_a_kink_are_multiplied_by_each_cotangent():
-    cts = np.array([[2.0, 2.0, 2.0], [-3.0, -3.0, -3.0], [0.0, 0.0, 0.0]])
-    found = kink_interval(np.array([True, False, True]), (-1.0, 0.5), cts)
-    assert found.which.tolist() == [[True, False, True]] * 3
-    assert found.low[:, 0].tolist() == [-2.0, -1.5, 0.0]
-    assert found.high[:, 0].tolist() == [1.0, 3.0, 0.0]
-    assert (found.low <= found.high).all()
-
-
-def one(at, low, high):
-    which = np.arange(3)[None] == at
-    return Interval(which, np.full((1, 3), low), np.full((1, 3), high))
-
-
-def test_the_kinks_of_an_operator_become_one_interval_per_element():
-    merged = merge([one(0, 0.0, 1.0), one(2, -1.0, 0.5), one(2, 0.0, 2.0)])
-    assert merged.which.tolist() == [[True, False, True]]
-    assert merged.low.tolist() == [[0.0, 0.0, -1.0]]
-    assert merged.high.tolist() == [[1.0, 0.0, 2.0]]
-    assert merge([]) is None

@@ -1,0 +1,257 @@
+"""What a case declares of its kinks: which elements lie on one, and what is allowed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64
+from gradcheck.difference.evaluate import as_tuple
+from gradcheck.difference.oracle import Oracle
+from gradcheck.draw import key_of
+from gradcheck.errors import SpecError
+from gradcheck.judge.compare import Comparison, Interval
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.spec import Convention, Kink
+from gradcheck.suite import Case
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DISTANCE: Final = 0.125
+"""What a sample keeps away from a kink that it does not visit."""
+DIRECTIONS: Final = 4
+"""Random directions through all elements on a kink, beside the one of all ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Directions [k, n] through elements on a kink, and what ⟨g, d⟩ may be: [q, k] each."""
+
+    along: Float
+    low: Float
+    high: Float
+
+    def violated(self, got: Float, bound: Float) -> tuple[float, float, float] | None:
+        """The worst (⟨g, d⟩, low, high) outside; `got` and `bound` are [q, n]."""
+        with np.errstate(invalid="ignore"):
+            product = got @ self.along.T
+            allowed = bound @ np.abs(self.along).T
+            ok = (product >= self.low - allowed) & (product <= self.high + allowed)
+            if ok.all():
+                return None
+            excess = np.maximum(self.low - product, product - self.high) / allowed
+        worst = np.unravel_index(np.argmax(np.where(ok, -np.inf, excess)), ok.shape)
+        return float(product[worst]), float(self.low[worst]), float(self.high[worst])
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """One kink's table of conventions: what each would return, for the elements on it."""
+
+    kink: str
+    which: Mask
+    tables: tuple[tuple[Convention, Float], ...]
+
+    def by(self, found: Comparison) -> str:
+        """Which conventions a gradient follows, "" where all of them say the same."""
+        agree = []
+        for convention, wanted in self.tables:
+            here = self.which & (np.abs(wanted) < np.inf)
+            with np.errstate(invalid="ignore"):
+                off = np.abs(found.got - wanted)
+            near = np.isfinite(off) & (off <= found.bound)
+            ok = np.where(here, near, found.got == wanted)[:, self.which]
+            if ok.all():
+                agree.append(convention)
+        if len(agree) == len(self.tables) and len(agree) > 1:
+            return ""
+        if not agree:
+            return f"{self.kink}: none that is known"
+        names = "; ".join(f"{c.name} ({', '.join(c.systems)})" for c in agree)
+        return f"{self.kink}: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnKinks:
+    """One primal's elements on declared kinks, `on` [n], and beside one, `beside` [n]."""
+
+    on: Mask
+    beside: Mask
+    interval: Interval
+    directions: Directions | None
+    followed: tuple[Followed, ...]
+    narrowed: str
+
+
+class Declared:
+    """The declared kinks of one case.
+
+    `convention` names a system: where it has a convention, only that is allowed.
+
+    Raises:
+        SpecError: a smooth sample comes near a kink, a kink sample visits none, or a gap is not
+            shaped as its primal.
+    """
+
+    def __init__(self, case: Case, primals: Sequence[Array], convention: str = "") -> None:
+        """Measure the gaps."""
+        self._case, self._primals, self._convention = case, primals, convention
+        self._kinks: dict[int, list[tuple[Kink, Mask]]] = {}
+        self.beside: dict[int, Mask] = {}
+        names = case.primal_names
+        for kink in case.spec.kinks:
+            name = kink.primal or case.spec.primals[0]
+            if name not in names:
+                continue
+            index = names.index(name)
+            gap = self._gap(kink, index)
+            near = (gap > 0) & (gap < DISTANCE)
+            self.beside[index] = self.beside.get(index, np.zeros(gap.size, dtype=bool)) | near
+            self._kinks.setdefault(index, []).append((kink, gap == 0))
+        if case.sample.at_kink and not any(on.any() for _, on in self._all()):
+            raise SpecError(f"{case.name}: at_kink=True, but no element lies exactly on a kink")
+
+    def _all(self) -> list[tuple[Kink, Mask]]:
+        return [pair for pairs in self._kinks.values() for pair in pairs]
+
+    def _gap(self, kink: Kink, index: int) -> Float:
+        case = self._case
+        with np.errstate(all="ignore"):
+            gap = np.asarray(kink.gap(F64, *self._primals, **case.attrs), dtype=np.float64)
+        if gap.shape != self._primals[index].shape:
+            raise SpecError(
+                f"{case.name}: the gap of the kink {kink.name!r} has shape {gap.shape}, its "
+                f"primal has {self._primals[index].shape}; give one distance per element"
+            )
+        smooth = gap[(gap < DISTANCE)]
+        if smooth.size and not case.sample.at_kink:
+            where = (
+                f"on the kink {kink.name!r}"
+                if smooth.min() == 0
+                else f"{smooth.min():.3g} from the kink {kink.name!r}"
+            )
+            raise SpecError(
+                f"{case.name}: an element lies {where}; "
+                "draw with draw.away, or mark the sample at_kink=True"
+            )
+        return np.asarray(gap.reshape(-1))
+
+    def on(self, index: int) -> Mask | None:
+        """Which elements of a primal lie on a kink, [n]; None if it has no kinks."""
+        pairs = self._kinks.get(index)
+        return np.any([on for _, on in pairs], axis=0) if pairs else None
+
+    def still(self) -> list[Mask | None]:
+        """Per primal, in its shape: what no direction may move."""
+        masks = (self.on(i) for i in range(len(self._primals)))
+        return [
+            None if mask is None else mask.reshape(p.shape)
+            for mask, p in zip(masks, self._primals, strict=True)
+        ]
+
+    def allowed(self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]) -> OnKinks | None:
+        """What may be returned for primal `index`; None if none of its elements is on a kink."""
+        on, beside = self.on(index), self.beside.get(index)
+        if on is None or beside is None or not (on.any() or beside.any()):
+            return None
+        shape = (len(cts.values), on.size)
+        which = np.zeros(shape, dtype=bool)
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        followed, narrowed = [], []
+        ties = np.zeros(on.size, dtype=bool)
+        for kink, here in self._kinks[index]:
+            if not here.any():
+                continue
+            tables = tuple((c, self._wanted(c, index, cts)) for c in kink.conventions)
+            followed.append(Followed(kink.name, here, tables))
+            chosen = [w for c, w in tables if self._convention in c.systems]
+            if chosen:
+                ends = chosen[0], chosen[0]
+                narrowed.append(f"on {kink.name} only what {self._convention} returns is right")
+            elif kink.directional:
+                ends = _one_sided(oracle(), cts, index, here)
+                ties |= here
+            else:
+                ends = _sloped(kink.slopes(self._case.attrs), _elementwise(cts, here.size, kink))
+            which |= here
+            low = np.where(here, np.minimum(low, ends[0]), low)
+            high = np.where(here, np.maximum(high, ends[1]), high)
+        interval = Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))
+        directions = _directions(oracle(), cts, index, ties) if ties.sum() > 1 else None
+        return OnKinks(on, beside, interval, directions, tuple(followed), "; ".join(narrowed))
+
+    def _wanted(self, convention: Convention, index: int, cts: Cotangents) -> Float:
+        """What a convention returns for primal `index`, [q, n]."""
+        case = self._case
+        if convention.vjp is None:
+            slope = convention.slope
+            number = slope(**case.attrs) if callable(slope) else slope
+            assert number is not None
+            flat = _elementwise(cts, self._primals[index].size, convention)
+            return _sloped((number, number), flat)[0]
+        rows: list[Float] = []
+        for ct in cts.values:
+            bare = ct[0] if len(ct) == 1 else ct
+            with np.errstate(all="ignore"):
+                gradients = as_tuple(convention.vjp(F64, bare, *self._primals, **case.attrs))
+            rows.append(np.asarray(gradients[index], dtype=np.float64).reshape(-1))
+        return np.stack(rows)
+
+
+def _elementwise(cts: Cotangents, size: int, owner: Kink | Convention) -> Float:
+    """The cotangents [q, n] of a forward that acts element by element.
+
+    Raises:
+        SpecError: forward has another number of outputs than elements.
+    """
+    flat = cts.flat
+    if flat.shape[1] != size:
+        raise SpecError(
+            f"{owner.name!r} gives slopes, but forward does not act element by element; write "
+            "accept='directional', and conventions with a vjp"
+        )
+    return flat
+
+
+def _sloped(slopes: tuple[float, float], cts: Float) -> tuple[Float, Float]:
+    """The cotangents times the lowest and the highest slope, sorted; [q, n] each."""
+    with np.errstate(invalid="ignore"):
+        ends = np.stack([np.where(cts == 0, 0.0, cts * slope) for slope in slopes])
+    return ends.min(axis=0), ends.max(axis=0)
+
+
+def _one_sided(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> tuple[Float, Float]:
+    """Between the one-sided derivatives of every output, element by element; [q, n] each."""
+    low, high = np.zeros((len(cts.values), which.size)), np.zeros((len(cts.values), which.size))
+    for element in np.flatnonzero(which):
+        direction = np.zeros(which.size)
+        direction[element] = 1.0
+        low[:, element], high[:, element] = _between(oracle, cts, index, direction)
+    return low, high
+
+
+def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> tuple[Float, Float]:
+    """What Σ ct·f may change by along a direction: [q] each.
+
+    An output alone is (mostly) convex or concave at its kink: its slopes lie between the two
+    one-sided ones, and a cotangent's sign turns the interval round.
+    """
+    behind, ahead = oracle.one_sided(index, direction)
+    products = cts.flat * np.stack([behind, ahead])[:, None, :]  # [2, q, m]
+    return products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
+
+
+def _directions(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> Directions:
+    rng = np.random.Generator(np.random.Philox(key=key_of("kink directions")))
+    size = (DIRECTIONS, which.size)
+    random = rng.choice([-1.0, 1.0], size) * rng.uniform(0.5, 1.5, size)
+    along = np.concatenate([np.ones((1, which.size)), random]) * which
+    ends = [_between(oracle, cts, index, d) for d in along]
+    low, high = (np.stack(side, axis=1) for side in zip(*ends, strict=True))
+    return Directions(along, low, high)
