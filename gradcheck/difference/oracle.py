@@ -25,7 +25,10 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 STEP: Final = "1e-25"
+FINE: Final = ("1e-60", 150)
+"""Step and digits beside a kink: float32 has numbers down to 1e-45."""
 ASIDE: Final = "1e-40"
+"""How far from a kink the VJP is asked where it divides by zero on it."""
 GUARDED: Final = DIGITS + 25
 """Digits of forward while it is differenced."""
 AGREEMENT: Final = "1e-30"
@@ -50,7 +53,8 @@ class Oracle:
     """One operator at one point, in 50-digit arithmetic.
 
     `cts` holds, per cotangent, a tuple of arrays shaped as forward's outputs; `still` marks, per
-    primal, the elements that sit on a kink, which no direction may move.
+    primal, the elements that sit on a kink, which no direction may move, and `close` those that
+    lie nearer to one than the step: they are moved one by one, with a finer step.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Oracle:
         attrs: Attrs,
         cts: Sequence[tuple[Array, ...]],
         still: Sequence[NDArray[np.bool_] | None],
+        close: Sequence[NDArray[np.bool_] | None] = (),
     ) -> None:
         """Convert the primals exactly."""
         self.xp: BigArithmetic = mp50()
@@ -69,6 +74,7 @@ class Oracle:
         self.floating = [i for i, p in enumerate(primals) if p.dtype.kind == "f"]
         self.cts = [tuple(self.xp.asarray(part) for part in ct) for ct in cts]
         self.still = still
+        self.close = close or [None] * len(self.primals)
 
     def gradient(self) -> list[Float | None] | None:
         """The VJP of every primal, [q, n] each (None: an index), if it is certified; else None."""
@@ -131,8 +137,9 @@ class Oracle:
         for i in self.floating:
             shape = self.primals[i].shape
             r = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
-            still = self.still[i]
-            directions[i] = r if still is None else np.where(still, 0.0, r)
+            for fixed in (self.still[i], self.close[i]):
+                r = r if fixed is None else np.where(fixed, 0.0, r)
+            directions[i] = r
         for gradients, (slope, size) in zip(exact, self._slopes(directions), strict=True):
             if len(gradients) != len(self.primals):
                 return False
@@ -147,15 +154,30 @@ class Oracle:
             ok = abs(sum(products) - slope) <= allowed
             if not ok:
                 return False
+        return self._certified_close(exact)
+
+    def _certified_close(self, exact: Sequence[tuple[Any, ...]]) -> bool:
+        """The elements beside a kink, one by one."""
+        for i, close in enumerate(self.close):
+            for element in () if close is None else np.flatnonzero(close):
+                direction = np.zeros(self.primals[i].size)
+                direction[element] = 1.0
+                moved = {i: direction.reshape(self.primals[i].shape)}
+                for gradients, (slope, _) in zip(exact, self._slopes(moved, FINE), strict=True):
+                    g = np.ravel(gradients[i])[element]
+                    ok = abs(g - slope) <= self.xp.const(AGREEMENT) * max(abs(g), abs(slope))
+                    if not ok:
+                        return False
         return True
 
-    def _slopes(self, directions: dict[int, Float]) -> list[tuple[Any, Any]]:
+    def _slopes(
+        self, directions: dict[int, Float], step: tuple[str, int] = (STEP, GUARDED)
+    ) -> list[tuple[Any, Any]]:
         """Per cotangent: the central difference of Σ ct·f, and Σ |ct·f|."""
-        with self.xp.context.workdps(GUARDED):
-            return self._guarded_slopes(directions)
+        with self.xp.context.workdps(step[1]):
+            return self._guarded_slopes(directions, self.xp.const(step[0]))
 
-    def _guarded_slopes(self, directions: dict[int, Float]) -> list[tuple[Any, Any]]:
-        h = self.xp.const(STEP)
+    def _guarded_slopes(self, directions: dict[int, Float], h: Any) -> list[tuple[Any, Any]]:
         ends = []
         for sign in (1, -1):
             moved = list(self.primals)

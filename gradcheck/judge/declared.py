@@ -25,6 +25,8 @@ Mask = NDArray[np.bool_]
 
 DISTANCE: Final = 0.125
 """What a sample keeps away from a kink that it does not visit."""
+CLOSE: Final = 1e-20
+"""Nearer than this, the oracle's ordinary step would cross the kink."""
 DIRECTIONS: Final = 4
 """Random directions through all elements on a kink, beside the one of all ones."""
 
@@ -104,6 +106,7 @@ class Declared:
         self._case, self._primals, self._convention = case, primals, convention
         self._kinks: dict[int, list[tuple[Kink, Mask]]] = {}
         self.beside: dict[int, Mask] = {}
+        self._close: dict[int, Mask] = {}
         names = case.primal_names
         for kink in case.spec.kinks:
             name = kink.primal or case.spec.primals[0]
@@ -111,8 +114,9 @@ class Declared:
                 continue
             index = names.index(name)
             gap = self._gap(kink, index)
-            near = (gap > 0) & (gap < DISTANCE)
-            self.beside[index] = self.beside.get(index, np.zeros(gap.size, dtype=bool)) | near
+            for masks, distance in ((self.beside, DISTANCE), (self._close, CLOSE)):
+                near = (gap > 0) & (gap < distance)
+                masks[index] = masks.get(index, np.zeros(gap.size, dtype=bool)) | near
             self._kinks.setdefault(index, []).append((kink, gap == 0))
         if case.sample.at_kink and not any(on.any() for _, on in self._all()):
             raise SpecError(f"{case.name}: at_kink=True, but no element lies exactly on a kink")
@@ -149,11 +153,15 @@ class Declared:
 
     def still(self) -> list[Mask | None]:
         """Per primal, in its shape: what no direction may move."""
-        masks = (self.on(i) for i in range(len(self._primals)))
-        return [
-            None if mask is None else mask.reshape(p.shape)
-            for mask, p in zip(masks, self._primals, strict=True)
-        ]
+        return self._shaped([self.on(i) for i in range(len(self._primals))])
+
+    def close(self) -> list[Mask | None]:
+        """Per primal, in its shape: what lies nearer to a kink than the oracle steps."""
+        return self._shaped([self._close.get(i) for i in range(len(self._primals))])
+
+    def _shaped(self, masks: list[Mask | None]) -> list[Mask | None]:
+        pairs = zip(masks, self._primals, strict=True)
+        return [None if mask is None else mask.reshape(p.shape) for mask, p in pairs]
 
     def allowed(self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]) -> OnKinks | None:
         """What may be returned for primal `index`; None if none of its elements is on a kink."""

@@ -173,7 +173,8 @@ class CaseTruth:
     @cached_property
     def _oracle(self) -> Oracle:
         spec, cts = self.case.spec, self.cotangents.values
-        return Oracle(spec, self.primals, self.case.attrs, cts, self.declared.still())
+        still, close = self.declared.still(), self.declared.close()
+        return Oracle(spec, self.primals, self.case.attrs, cts, still, close)
 
     @cached_property
     def _certain(self) -> list[Float | None] | None:
