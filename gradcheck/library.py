@@ -18,7 +18,7 @@ from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.conditioning import Conditioning
+from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import draw_cotangents
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_forward, ask_vjp
@@ -113,7 +113,7 @@ def check(
 
     point = promoted(Point(function, arrays), outputs)
     lines, stairs = noise_lines(point), noise_stairs(point)
-    conditioning = Conditioning(vjp, cotangents, point, attrs, RULES[dtype])
+    conditioning = Conditioning(asking(vjp, cotangents, attrs), point, RULES[dtype])
     findings = []
     for i in point.differentiable:
         got = answer.gradients[names[i]]

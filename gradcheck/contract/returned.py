@@ -28,10 +28,18 @@ def broken(name: str, reason: str, verdict: Verdict = Verdict.ERROR) -> Broken:
     return Broken(Finding(name=name, verdict=verdict, reason=reason))
 
 
-def gradients(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
+def gradients(
+    returned: Any,
+    names: Sequence[str],
+    *,
+    role: str = "vjp",
+    gives: str = "gradient",
+    of: str = "primal",
+) -> tuple[Any, ...]:
     """What a VJP returned, as one entry per primal.
 
-    A bare array stands for the gradient of a single primal.
+    A bare array stands for the gradient of a single primal. `role`, `gives` and `of` name the
+    function, what it returns, and what it returns one of each for, in the messages.
 
     Raises:
         Broken: the number of gradients is not the number of primals.
@@ -39,38 +47,41 @@ def gradients(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
     if isinstance(returned, (tuple, list)):
         if len(returned) == len(names):
             return tuple(returned)
+        none = ", None for an index" if of == "primal" else ""
         raise broken(
-            "vjp",
-            f"vjp returned {len(returned)} gradients for {len(names)} primals "
-            f"({', '.join(names)}); return one per primal, None for an index",
+            role,
+            f"{role} returned {len(returned)} {gives}s for {len(names)} {of}s "
+            f"({', '.join(names)}); return one per {of}{none}",
         )
     if len(names) == 1:
         return (returned,)
     what = "None" if returned is None else f"one {type(returned).__name__}"
     raise broken(
-        "vjp",
-        f"vjp returned {what} for {len(names)} primals ({', '.join(names)}); return a tuple",
+        role,
+        f"{role} returned {what} for {len(names)} {of}s ({', '.join(names)}); return a tuple",
     )
 
 
-def fault(gradient: Any, primal: Array, name: str) -> Finding | None:
+def fault(
+    gradient: Any, primal: Array, name: str, *, role: str = "vjp", gives: str = "gradient"
+) -> Finding | None:
     """What is wrong with one gradient's form: absent, no numbers, wrong shape or dtype."""
     if gradient is None:
-        reason = f"no gradient for {name}: vjp returned None; return zeros where it is zero"
+        reason = f"no {gives} for {name}: {role} returned None; return zeros where it is zero"
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     array = as_array(gradient)
     if array is None:
         dtype = getattr(gradient, "dtype", None)
         what = f"a {type(gradient).__name__}" + ("" if dtype is None else f" of {dtype}")
-        reason = f"the gradient of {name} is {what}, not an array of numbers"
+        reason = f"the {gives} of {name} is {what}, not an array of numbers"
     elif array.shape != primal.shape:
         reason = (
-            f"the gradient of {name} has shape {array.shape}, {name} has {primal.shape}; "
+            f"the {gives} of {name} has shape {array.shape}, {name} has {primal.shape}; "
             f"give it the shape of {name}"
         )
     elif array.dtype != primal.dtype:
         reason = (
-            f"the gradient of {name} is {array.dtype}, {name} is {primal.dtype}; keep its dtype"
+            f"the {gives} of {name} is {array.dtype}, {name} is {primal.dtype}; keep its dtype"
         )
     else:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,11 +16,13 @@ from gradcheck.draw import key_of
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.probe import ask_vjp
+from gradcheck.judge.probe import Answer, ask_vjp
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
+Ask = Callable[[tuple[Array, ...], str], list[Float] | None]
+"""What the code judged gives at other primals, in a dtype: rows [q, n] per part; None: it refuses."""
 
 NEIGHBOURS: Final = 8
 REACH: Final = 2.0**10
@@ -41,17 +43,10 @@ class Conditioning:
     farther neighbours must not differ by more in proportion.
     """
 
-    def __init__(
-        self,
-        vjp: Callable[..., Any],
-        cotangents: Cotangents,
-        point: Point,
-        attrs: Attrs,
-        rules: Rules,
-    ) -> None:
+    def __init__(self, ask: Ask, point: Point, rules: Rules) -> None:
         """Ask nothing yet: a gradient that passes needs no allowance."""
         self.rules = rules
-        self._vjp, self._cotangents, self._point, self._attrs = vjp, cotangents, point, attrs
+        self._ask, self._point = ask, point
 
     def cost(self, index: int, reach: Float) -> Float | None:
         """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told."""
@@ -66,7 +61,7 @@ class Conditioning:
     def _costs(self) -> tuple[list[Float], list[Float]] | None:
         """Per primal, what moves with its last bit, and what is lost inside; [q, n] each."""
         wide = next(p.dtype for p in self._point.primals if p.dtype.kind == "f")
-        here = self._gradients(self._point.primals, wide)
+        here = self._ask(self._point.primals, wide.name)
         if here is None:
             return None
         near, far, lost = ([np.zeros_like(g) for g in here] for _ in range(3))
@@ -74,11 +69,11 @@ class Conditioning:
         for _ in range(NEIGHBOURS):
             signs = [rng.choice([-1.0, 1.0], p.shape) for p in self._point.primals]
             for totals, reach in ((near, 1.0), (far, REACH)):
-                there = self._gradients(self._moved(signs, reach), wide)
+                there = self._ask(self._moved(signs, reach), wide.name)
                 _add_squares(totals, there, here, 1 / reach)
             single = self._moved(signs, 1.0, np.dtype(np.float32))
-            rough = self._gradients(single, np.dtype(np.float32))
-            fine = self._gradients(tuple(_typed(p, wide) for p in single), wide)
+            rough = self._ask(single, "float32")
+            fine = self._ask(tuple(_typed(p, wide) for p in single), wide.name)
             _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
         least = [np.minimum(*pair) for pair in zip(near, far, strict=True)]
         rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost)]
@@ -96,21 +91,33 @@ class Conditioning:
             for p, sign in pairs
         )
 
-    def _gradients(self, primals: tuple[Array, ...], dtype: np.dtype[Any]) -> list[Float] | None:
-        """Gradients [q, n] per primal (an index has none, [q, 0]); None if the VJP refuses."""
+
+def asking(
+    vjp: Callable[..., Any], cotangents: Cotangents, attrs: Attrs, role: str = "vjp"
+) -> Ask:
+    """Gradients [q, n] per primal (an index has none, [q, 0]); None if `vjp` refuses."""
+
+    def ask(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
         names = [str(i) for i in range(len(primals))]
-        cts = self._cotangents.typed(dtype.name)
+        cts = cotangents.typed(dtype)
         try:
-            answer = ask_vjp(self._vjp, cts, primals, names, self._attrs)
+            answer = ask_vjp(vjp, cts, primals, names, attrs, role)
         except Broken:
             return None
-        out = []
-        for name in names:
-            found = answer.gradients.get(name, np.zeros((len(cts), 0)))
-            if isinstance(found, Finding):
-                return None
-            out.append(found)
-        return out
+        return rows_of(answer, names, len(cts))
+
+    return ask
+
+
+def rows_of(answer: Answer, names: Sequence[str], count: int) -> list[Float] | None:
+    """The rows of an answer in the order of `names`; None if something is wrong with one."""
+    out = []
+    for name in names:
+        found = answer.gradients.get(name, np.zeros((count, 0)))
+        if isinstance(found, Finding):
+            return None
+        out.append(found)
+    return out
 
 
 def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:

@@ -50,14 +50,22 @@ class BlackBox:
         lines: Float,
         stairs: Float,
         conditioning: Conditioning,
+        least_scale: Float | None = None,
+        subject: tuple[str, str] = ("", "forward"),
     ) -> None:
         """Difference `point` with respect to its primal `index`.
 
-        `lines` and `stairs` show forward's noise (see `difference.truth`).
+        `lines` and `stairs` show forward's noise (see `difference.truth`). `least_scale` [q, 1]
+        is what Σ|ct·J| counts for at least, where a derivative that is zero everywhere is no
+        surprise. `subject` is what notes call the primal (empty: `name`) and the function.
         """
+        self._subject = (subject[0] or name, subject[1])
         self._rules = conditioning.rules
         self._cts = cotangents.flat
         self._differences = Differences(point, index, self._cts, lines, stairs)
+        if least_scale is not None:
+            estimate = self._differences.estimate
+            estimate.scale = np.fmax(estimate.scale, least_scale)
         u = float(np.finfo(point.primals[index].dtype).eps) / 2
         self._noise = per_output(lines, self._differences.evaluator.base)
         self._truth = Truth(
@@ -105,12 +113,12 @@ class BlackBox:
         kinked = [int(e) for e in np.flatnonzero(np.any(which, axis=0))]
         if kinked:
             self._notes.append(
-                f"forward has an undeclared kink at {self._where(kinked)}: "
+                f"{self._subject[1]} has an undeclared kink at {self._where(kinked)}: "
                 "judged by the slopes on both sides"
             )
         if lost:
             self._notes.append(
-                f"forward jumps, or ends, at {self._where(lost)}: no slope to judge by"
+                f"{self._subject[1]} jumps, or ends, at {self._where(lost)}: no slope to judge by"
             )
         return [Interval(which, low, high)] if kinked else []
 
@@ -129,7 +137,7 @@ class BlackBox:
         shown = f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
         more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
-        return f"{self._truth.name}{shown} = {value:g}{more}"
+        return f"{self._subject[0]}{shown} = {value:g}{more}"
 
 
 def promoted(point: Point, outputs: Sequence[Array]) -> Point:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
+
+LEAD: Final = {"jvp": "us", "double_vjp": "ggs"}
+"""What messages call the first argument of a role, where it is not the cotangent `ct`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +34,95 @@ def ask_vjp(
     primals: Sequence[Array],
     names: Sequence[str],
     attrs: Attrs,
+    role: str = "vjp",
 ) -> Answer:
     """Call `vjp` once per cotangent, the first one twice, and look at what came back.
+
+    `role` is what messages call it.
 
     Raises:
         Broken: the call as a whole broke its contract: it raised, returned another number of
             gradients, wrote into its arguments, or gave other bits the second time.
         Unsupported: the code says that it lacks this.
     """
-    rows = [_gradients(vjp, ct, primals, names, attrs) for ct in cts]
-    again = _gradients(vjp, cts[0], primals, names, attrs)
-    first = [returned.as_array(g) for g in rows[0]]
-    if determinism.differs(first, [returned.as_array(g) for g in again]):
-        raise broken(
-            "vjp",
-            "vjp is not deterministic: the same arguments gave other bits. "
-            "Look for a buffer or a random generator that lives from call to call",
-        )
-    answers: dict[str, NDArray[np.float64] | Finding] = {}
-    for i, (name, primal) in enumerate(zip(names, primals, strict=True)):
-        if primal.dtype.kind != "f":
-            continue
-        faults = [returned.fault(row[i], primal, name) for row in rows]
-        fault = next((f for f in faults if f is not None), None)
-        if fault is not None:
-            answers[name] = fault
-        else:
-            answers[name] = np.stack(
-                [np.asarray(row[i], dtype=np.float64).reshape(-1) for row in rows]
+    called = _Called(vjp, role, primals, names, attrs)
+    return called.answer(cts, dict(zip(names, primals, strict=True)), "gradient", "primal")
+
+
+def ask_jvp(
+    jvp: Callable[..., Any],
+    tangents: Sequence[tuple[Array, ...]],
+    primals: Sequence[Array],
+    names: Sequence[str],
+    attrs: Attrs,
+    outputs: Mapping[str, Array],
+) -> Answer:
+    """Call `jvp` once per tangent, the first one twice: tangents of `outputs`, rows [q, m] each.
+
+    A tangent holds one array per floating primal; `jvp` gets it in the form of the primals: bare
+    for a single one, else a tuple with None in the place of an index.
+
+    Raises:
+        Broken: as for `ask_vjp`.
+        Unsupported: the code says that it lacks this.
+    """
+    floating = [primal.dtype.kind == "f" for primal in primals]
+
+    def shaped(us: Any, *values: Array, **options: Any) -> Any:
+        rest = iter(us if isinstance(us, tuple) else (us,))
+        entries = tuple(next(rest) if moves else None for moves in floating)
+        return jvp(entries if len(entries) > 1 else entries[0], *values, **options)
+
+    called = _Called(shaped, "jvp", primals, names, attrs)
+    return called.answer(tangents, outputs, "tangent", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A derivative that is judged, and the arguments that follow its first."""
+
+    function: Callable[..., Any]
+    role: str
+    primals: Sequence[Array]
+    names: Sequence[str]
+    attrs: Attrs
+
+    def answer(
+        self, leads: Sequence[tuple[Array, ...]], like: Mapping[str, Array], gives: str, of: str
+    ) -> Answer:
+        """Rows [q, n] for each array of `like` that is floating, or what is wrong with them."""
+        rows = [self._once(lead, like, gives, of) for lead in leads]
+        again = self._once(leads[0], like, gives, of)
+        first = [returned.as_array(g) for g in rows[0]]
+        if determinism.differs(first, [returned.as_array(g) for g in again]):
+            raise broken(
+                self.role,
+                f"{self.role} is not deterministic: the same arguments gave other bits. "
+                "Look for a buffer or a random generator that lives from call to call",
             )
-    return Answer(answers)
+        answers: dict[str, NDArray[np.float64] | Finding] = {}
+        for i, (name, pattern) in enumerate(like.items()):
+            if pattern.dtype.kind != "f":
+                continue
+            faults = [
+                returned.fault(row[i], pattern, name, role=self.role, gives=gives) for row in rows
+            ]
+            fault = next((f for f in faults if f is not None), None)
+            if fault is not None:
+                answers[name] = fault
+            else:
+                answers[name] = np.stack(
+                    [np.asarray(row[i], dtype=np.float64).reshape(-1) for row in rows]
+                )
+        return Answer(answers)
+
+    def _once(
+        self, lead: tuple[Array, ...], like: Mapping[str, Array], gives: str, of: str
+    ) -> tuple[Any, ...]:
+        out = _call(self.role, self.function, lead, self.primals, self.names, self.attrs)
+        parts = returned.gradients(out, list(like), role=self.role, gives=gives, of=of)
+        # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
+        return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in parts)
 
 
 def ask_forward(
@@ -100,18 +162,6 @@ def _outputs(
     return tuple(np.array(a) for a in arrays)
 
 
-def _gradients(
-    vjp: Callable[..., Any],
-    ct: tuple[Array, ...],
-    primals: Sequence[Array],
-    names: Sequence[str],
-    attrs: Attrs,
-) -> tuple[Any, ...]:
-    out = returned.gradients(_call("vjp", vjp, ct, primals, names, attrs), names)
-    # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
-    return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in out)
-
-
 def _call(
     role: str,
     function: Callable[..., Any],
@@ -133,7 +183,8 @@ def _call(
             raise broken(role, f"{role} writes into its arguments ({error}); copy first") from error
         text = " ".join(str(error).split()) or "no message"
         raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
-    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*("ct",) * len(ct), *names))
+    lead = LEAD.get(role, "ct")
+    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*(lead,) * len(ct), *names))
     if changed is not None:
         raise broken(role, f"{role} writes into its argument {changed}; copy first")
     return out
