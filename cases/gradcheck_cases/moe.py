@@ -154,10 +154,11 @@ def _sure(draw: Any) -> tuple[Any, ...]:
 
 
 def _shifted(draw: Any) -> tuple[Any, ...]:
-    """All logits of one token are about 100, of the other about -100."""
-    w_router = np.array([[100.0, 0.5, 0.0], [100.0, -0.5, 0.5], [100.0, 0.0, -0.75]])
-    x = np.array([[1.0, 1.5, -0.5], [-1.0, -1.25, 0.5]])
-    return x, w_router, draw.normal(3, 2, 3), draw.normal(3, 2, 3), draw.normal(3, 2, 2)
+    """All logits of one token are about 96, of the other about -96."""
+    w_router = np.array([[6.0, 0.5, 0.0], [6.0, -0.5, 0.5], [6.0, 0.0, -0.75]])
+    x = np.array([[16.0, 1.5, -0.5], [-16.0, -1.25, 0.5]])
+    w_up, w_gate = (draw.normal(3, 2, 3) / np.array([16.0, 1.0, 1.0]) for _ in range(2))
+    return x, w_router, w_up, w_gate, draw.normal(3, 2, 2)
 
 
 SOFTMAX = ("mixtral", "plain-weights", "switch", "linear")

@@ -515,7 +515,9 @@ def linear_attention_vjp(
 
 def _feature(xp: Any, x: Any, feature: str) -> Any:
     """elu(x) + 1, or x itself."""
-    return xp.where(x > 0, x + 1, xp.exp(xp.minimum(x, 0.0))) if feature == "elu" else x
+    if feature == "identity":
+        return x
+    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, 0.0))) + 1  # loses digits, as everybody's does
 
 
 def _feature_slope(xp: Any, x: Any, feature: str) -> Any:
