@@ -113,6 +113,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32 (repeat); default: both",
     )  # fmt: skip
+    parser.add_argument(
+        "--convention", default="", metavar="SYSTEM",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
+        "default: any subgradient",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
@@ -162,6 +167,7 @@ def _run(arguments: argparse.Namespace) -> int:
         dtypes=dtypes,
         seed=arguments.seed,
         suites=arguments.suite,
+        convention=_convention(arguments.convention, suite),
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
@@ -196,6 +202,25 @@ def _check_writable(paths: Sequence[Path]) -> None:
                 raise UsageError(f"-o {path}: no permission to write there")
         except OSError as error:  # a name that is too long, a folder that may not be searched
             raise UsageError(f"-o {path}: {error.strerror}") from error
+
+
+def _convention(word: str, suite: Suite) -> str:
+    """The system that a word means, however it is capitalised.
+
+    Raises:
+        UnknownNameError: no operator of the suite knows a convention of it.
+    """
+    known = {
+        system
+        for spec in suite
+        for kink in spec.kinks
+        for convention in kink.conventions
+        for system in convention.systems
+    }
+    by_lower = {system.lower(): system for system in known}
+    if word and word.lower() not in by_lower:
+        raise UnknownNameError("system with conventions on kinks", word, sorted(known))
+    return by_lower.get(word.lower(), "")
 
 
 def _write(path: Path, form: str, run: Run) -> bool:

@@ -17,7 +17,8 @@ from gradcheck.difference.evaluate import Point, as_tuple, flatten
 from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Finding
+from gradcheck.finding import Certificate, Finding
+from gradcheck.judge.certificate import Known, certify
 from gradcheck.judge.compare import RULES, Interval, Rules, compare
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import Declared
@@ -125,6 +126,15 @@ class CaseTruth:
             reason = f"it computes something else than {self.case.spec.name}: {finding.reason}"
             return replace(finding, reason=reason)
         return finding
+
+    def certificate(self, index: int, rules: Rules) -> Certificate:
+        """What the check of the gradient of primal `index` rejects."""
+        return certify(self._known, index, rules)
+
+    @cached_property
+    def _known(self) -> Known:
+        truths = [self.truth(i) if i in self.floating else None for i in range(len(self.primals))]
+        return Known(truths, self.cotangents)
 
     @cached_property
     def spec_is_right(self) -> bool:
@@ -262,6 +272,8 @@ def _judge_gradients(
             findings.append(_empty(truth.names[i]))
             continue
         finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
+        if finding.compared:
+            finding = replace(finding, certificate=truth.certificate(i, rules))
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -270,7 +282,19 @@ def _judge_gradients(
             )
             finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
         findings.append(finding)
+    certificates = [f.certificate for f in findings if f.certificate is not None]
+    if certificates and not any(c.proves for c in certificates):
+        return [*findings, _worthless(certificates)]
     return findings
+
+
+def _worthless(certificates: Sequence[Certificate]) -> Finding:
+    blind = sorted({name for c in certificates for name in c.blind})
+    reason = (
+        f"this sample rejects nothing but NaN: {', '.join(blind) or 'every impostor'} would pass too; "
+        "give it other values, or take it out"
+    )
+    return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
 
 
 def _empty(name: str) -> Finding:
