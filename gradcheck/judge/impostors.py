@@ -105,6 +105,7 @@ def _elsewhere(answers: Answers, index: int) -> Array | None:
 
 IMPOSTORS: Final = (
     Impostor("zeros", "nothing but zeros", lambda a, i: np.zeros_like(_own(a, i))),
+    Impostor("ones", "a buffer that nobody wrote to", lambda a, i: np.ones_like(_own(a, i))),
     Impostor("cotangent", "the cotangent itself", _cotangent),
     Impostor("nan", "NaN in one element", lambda a, i: _largest(_own(a, i), lambda _: np.nan)),
     Impostor("negated", "the other sign", _times(-1.0)),
