@@ -149,6 +149,78 @@ silu = OpSpec(
     ),
 )
 
+# ── silu_back ────────────────────────────────────────────────────────────────────────────────
+
+# The slope of silu crosses zero at −1.28, its second derivative at ±2.40.
+TURNS = (-2.375, -1.25, 0.0, 2.375)
+
+
+def silu_back_forward(xp, g, x):
+    return g * _silu_slope(xp, x)
+
+
+def silu_back_vjp(xp, ct, g, x):
+    p = xp.sigmoid(x)
+    return ct * _silu_slope(xp, x), ct * g * p * (1 - p) * (2 + x * (1 - 2 * p))
+
+
+silu_back = OpSpec(
+    name="silu_back",
+    signature="(),()->()",
+    forward=silu_back_forward,
+    vjp=silu_back_vjp,
+    formula=r"dx = g\,\sigma(x)\,\bigl(1 + x\,(1 - \sigma(x))\bigr)",
+    source="ggml_silu_back; its VJP is the double backward of silu",
+    samples=(
+        Sample(
+            name="typical",
+            primals=lambda draw: (draw.signed(3, 7), draw.away(TURNS, 3, 7)),
+            hunts="2 taken for 1 in the second derivative, g left out of it",
+        ),
+        Sample(
+            name="cube",
+            primals=lambda draw: (draw.signed(2, 3, 5), draw.away(TURNS, 2, 3, 5)),
+            hunts="elements counted over the last two axes only",
+        ),
+        Sample(
+            name="square",
+            primals=lambda draw: (draw.signed(5, 5), draw.away(TURNS, 5, 5)),
+            hunts="rows taken for columns, which only a square forgives",
+        ),
+        Sample(
+            name="single",
+            primals=lambda draw: (draw.signed(1), draw.away(TURNS, 1)),
+            hunts="a vector loop that forgets its remainder",
+        ),
+        Sample(
+            name="empty",
+            primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
+            hunts="a loop that assumes one element, or a buffer of another shape returned",
+        ),
+        Sample(
+            name="sweep",
+            primals=lambda draw: (draw.signed(33), *sweep(draw)),
+            hunts="a second derivative that keeps its sign beyond 2.4",
+        ),
+        Sample(
+            name="zeros",
+            primals=lambda draw: (
+                np.array([0.0, 1.5, 0.0, -0.5, 1.0]),
+                np.array([0.0, 0.0, 0.5, -0.0, -2.0]),
+            ),
+            hunts="the slope recovered as dx/g, sigma as y/x: 0/0",
+        ),
+        Sample(
+            name="tails",
+            primals=lambda draw: (
+                draw.signed(8),
+                np.array([-100.0, -96.0, -40.0, -20.0, 20.0, 40.0, 100.0, 0.5]),
+            ),
+            hunts="exp(-x) overflows: inf * 0",
+        ),
+    ),
+)
+
 # ── geglu ────────────────────────────────────────────────────────────────────────────────────
 
 GATED_GELU = (
@@ -182,6 +254,16 @@ GATED = (
         name="single",
         primals=lambda draw: (draw.away(AVOIDED, 1), draw.signed(1)),
         hunts="a vector loop that forgets its remainder",
+    ),
+    Sample(
+        name="square",
+        primals=lambda draw: (draw.away(AVOIDED, 5, 5), draw.signed(5, 5)),
+        hunts="rows taken for columns, which only a square forgives",
+    ),
+    Sample(
+        name="empty",
+        primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
+        hunts="a loop that assumes one element, or a buffer of another shape returned",
     ),
     Sample(
         name="zeros",
@@ -219,6 +301,11 @@ PACKED = (
         name="one-unit",
         primals=lambda draw: (draw.away(AVOIDED, 3, 2),),
         hunts="a vector loop that forgets its remainder",
+    ),
+    Sample(
+        name="empty",
+        primals=lambda draw: (np.zeros((0, 6)),),
+        hunts="a loop that assumes one row, or a buffer of another shape returned",
     ),
     Sample(
         name="tails",
@@ -305,4 +392,4 @@ packed_swiglu = OpSpec(
     samples=PACKED,
 )
 
-OPERATORS = (gelu, silu, geglu, packed_geglu, swiglu, packed_swiglu)
+OPERATORS = (gelu, silu, silu_back, geglu, packed_geglu, swiglu, packed_swiglu)

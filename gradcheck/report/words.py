@@ -89,13 +89,14 @@ def tone(verdict: Verdict) -> str:
 def gradient(output: str) -> str:
     """The gradient with respect to a primal, as in code: `d` and the primal's name.
 
-    What is judged beside gradients, forward's value and the call of vjp, keeps its name.
+    What is judged beside gradients (forward's value, the call of vjp, a jvp) keeps its name, and
+    so does what has a name of several words.
 
-    >>> gradient("x"), gradient("h.0.weight"), gradient("forward")
-    ('dx', 'd h.0.weight', 'forward')
+    >>> gradient("x"), gradient("h.0.weight"), gradient("forward"), gradient("dot product")
+    ('dx', 'd h.0.weight', 'forward', 'dot product')
     """
     name = clean(output)
-    if name in ("forward", "vjp"):
+    if name in ("forward", "vjp", "jvp", "double_vjp") or " " in name:
         return name
     return f"d{name}" if name.isidentifier() else f"d {name}"
 

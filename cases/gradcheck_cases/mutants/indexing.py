@@ -2,6 +2,698 @@
 
 from __future__ import annotations
 
-from gradcheck.power.mutant import Mutant
+from collections.abc import Callable
+from typing import Any
 
-MUTANTS: tuple[Mutant, ...] = ()
+import numpy as np
+
+from gradcheck.power import mutate
+from gradcheck.power.mutant import Mutant
+from gradcheck_cases.indexing import (
+    encoder,
+    gather,
+    get_rows,
+    get_rows_back,
+    input_embedding,
+    scatter_add,
+)
+
+PADDLE = "PaddlePaddle #17952"
+TORCH = "pytorch #1631"
+TENSORS = "AiDotNet.Tensors #894"
+LAX = "what ggml's gradient test of 2026 lets pass"
+
+
+# ── rows of a table ──────────────────────────────────────────────────────────────────────────
+
+
+def _rows_set(xp: Any, rows: Any, index: Any, like: Any) -> Any:
+    """As xp.add_rows, but a repeated index keeps the last row."""
+    out = xp.zeros_like(like)
+    flat = np.reshape(rows, (index.size, like.shape[-1]))
+    for i, row in zip(index.reshape(-1), flat, strict=True):
+        out[i] = row
+    return out
+
+
+def _rows_averaged(xp: Any, rows: Any, index: Any, like: Any) -> Any:
+    """As xp.add_rows, but a repeated index gets the mean."""
+    times = np.maximum(np.bincount(index.reshape(-1), minlength=len(like)), 1)
+    return xp.add_rows(rows, index, like) / xp.asarray(times)[:, None]
+
+
+def _rows_gathered(xp: Any, rows: Any, index: Any, like: Any) -> Any:
+    """Row `index[v]` of `rows` where row v of the table should be; indices wrap around."""
+    if not index.size:
+        return xp.zeros_like(like)
+    flat = np.reshape(rows, (index.size, like.shape[-1]))
+    where = np.resize(index.reshape(-1), len(like)) % index.size
+    return flat[where]
+
+
+def _rows_kept(vjp: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
+    """The first gradient is added to that of the calls before."""
+
+    def make() -> Callable[..., Any]:
+        buffers: dict[Any, Any] = {}
+
+        def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
+            first, *others = vjp(xp, ct, *primals, **attrs)
+            key = (first.shape, str(first.dtype))
+            buffers[key] = buffers.get(key, 0) + first
+            return (buffers[key].copy(), *others)
+
+        return body
+
+    return make
+
+
+# ── encoder ──────────────────────────────────────────────────────────────────────────────────
+
+
+def encoder_last_wins_vjp(xp, ct, wte, wpe, tokens):
+    _, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    return _rows_set(xp, ct, tokens, wte), dwpe, None
+
+
+def encoder_averaged_vjp(xp, ct, wte, wpe, tokens):
+    _, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    return _rows_averaged(xp, ct, tokens, wte), dwpe, None
+
+
+def encoder_gathered_vjp(xp, ct, wte, wpe, tokens):
+    _, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    return _rows_gathered(xp, ct, tokens, wte), dwpe, None
+
+
+def encoder_first_sequence_vjp(xp, ct, wte, wpe, tokens):
+    dwte, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    first = ct[0] if ct.ndim == 3 else ct
+    return dwte, xp.concatenate([first, dwpe[tokens.shape[-1] :]], axis=-2), None
+
+
+def encoder_mean_of_batch_vjp(xp, ct, wte, wpe, tokens):
+    dwte, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    return dwte, dwpe / (tokens.size // tokens.shape[-1] if tokens.size else 1), None
+
+
+def encoder_last_token_vjp(xp, ct, wte, wpe, tokens):
+    _, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
+    return xp.add_rows(ct[..., :-1, :], tokens[..., :-1], wte), dwpe, None
+
+
+ENCODER = (
+    Mutant(
+        op="encoder",
+        name="last-wins",
+        label="DI",
+        killer="repeated",
+        says="A repeated token keeps the gradient of its last position.",
+        modelled_on=PADDLE,
+        vjp=encoder_last_wins_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="averaged",
+        label="DI",
+        killer="repeated",
+        says="A repeated token gets the mean over its positions.",
+        vjp=encoder_averaged_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="gathered",
+        label="L",
+        killer="square",
+        says="The embedding's gradient is gathered by token instead of scattered.",
+        modelled_on=TENSORS,
+        vjp=encoder_gathered_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="first-sequence",
+        label="B",
+        killer="batched",
+        says="The positions' gradient is that of the first sequence.",
+        vjp=encoder_first_sequence_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="mean-of-batch",
+        label="R",
+        killer="batched",
+        says="The positions' gradient is averaged over the batch.",
+        vjp=encoder_mean_of_batch_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="last-token-left-out",
+        label="I",
+        killer="one-token",
+        says="The loop over tokens stops one too early.",
+        vjp=encoder_last_token_vjp,
+    ),
+    Mutant(
+        op="encoder",
+        name="positions-off-by-one",
+        label="I",
+        killer="longer-table",
+        says="Position t's gradient is written to row t + 1.",
+        vjp=mutate.output(encoder.vjp, 1, lambda xp, g, wte, wpe, tokens: np.roll(g, 1, axis=-2)),
+    ),
+    Mutant(
+        op="encoder",
+        name="never-cleared",
+        label="A",
+        killer="typical",
+        says="The embedding's gradient is added to that of the call before.",
+        make=_rows_kept(encoder.vjp),
+    ),
+    Mutant(
+        op="encoder",
+        name="tables-exchanged",
+        label="G",
+        killer="square",
+        says="The gradients of the two tables are in each other's place.",
+        vjp=mutate.swapped(encoder.vjp, 0, 1),
+    ),
+)
+
+# ── input_embedding ──────────────────────────────────────────────────────────────────────────
+
+
+def input_embedding_targets_vjp(xp, ct, w, tokens, *, bf16_scale=False):
+    shifted = np.roll(tokens, -1, axis=-1)
+    return input_embedding.vjp(xp, ct, w, shifted, bf16_scale=bf16_scale)
+
+
+def input_embedding_unscaled_vjp(xp, ct, w, tokens, *, bf16_scale=False):
+    return xp.add_rows(ct, tokens[..., :-1], w), None
+
+
+def _last_of_each(xp, ct, w, tokens, *, bf16_scale=False):
+    """The cotangent at the last position of each token, 0 at those before."""
+    used = tokens[..., :-1].reshape(-1)
+    last = np.array([token not in used[t + 1 :] for t, token in enumerate(used)], dtype=bool)
+    return xp.where(last.reshape(*ct.shape[:-1], 1), ct, 0)
+
+
+def input_embedding_flat_vjp(xp, ct, w, tokens, *, bf16_scale=False):
+    rows = ct.reshape(-1, ct.shape[-1])
+    flat = tokens.reshape(-1)[: len(rows) + 1]
+    return input_embedding.vjp(xp, rows, w, flat, bf16_scale=bf16_scale)
+
+
+INPUT_EMBEDDING = (
+    Mutant(
+        op="input_embedding",
+        name="unscaled",
+        label="F",
+        killer="typical",
+        says="The square root of c is missing in backward.",
+        vjp=input_embedding_unscaled_vjp,
+    ),
+    Mutant(
+        op="input_embedding",
+        name="scaled-by-c",
+        label="F",
+        killer="typical",
+        says="The scale is c instead of its square root.",
+        vjp=mutate.scaled(
+            input_embedding.vjp, 0, lambda xp, w, tokens, bf16_scale: xp.sqrt_of(w.shape[-1])
+        ),
+    ),
+    Mutant(
+        op="input_embedding",
+        name="float32-scale",
+        label="P",
+        killer="typical",
+        says="Backward takes the exact square root where forward rounds it to bfloat16.",
+        vjp=mutate.attribute(input_embedding.vjp, bf16_scale=False),
+        dialects=("bf16-sqrt",),
+    ),
+    Mutant(
+        op="input_embedding",
+        name="targets",
+        label="I",
+        killer="typical",
+        says="Rows are those of the next token, the target, instead of the token.",
+        vjp=input_embedding_targets_vjp,
+    ),
+    Mutant(
+        op="input_embedding",
+        name="last-wins",
+        label="DI",
+        killer="repeated",
+        says="A repeated token keeps the gradient of its last position.",
+        modelled_on=PADDLE,
+        vjp=mutate.cotangent(input_embedding.vjp, _last_of_each),
+    ),
+    Mutant(
+        op="input_embedding",
+        name="batch-flattened",
+        label="I",
+        killer="batched",
+        says="The last token is dropped from the whole batch instead of from each sequence.",
+        vjp=input_embedding_flat_vjp,
+    ),
+    Mutant(
+        op="input_embedding",
+        name="never-cleared",
+        label="A",
+        killer="typical",
+        says="The gradient is added to that of the call before.",
+        make=_rows_kept(input_embedding.vjp),
+    ),
+    Mutant(
+        op="input_embedding",
+        name="missing",
+        label="G",
+        killer="typical",
+        says="The tied embedding gets its gradient from the classifier alone.",
+        vjp=mutate.output(input_embedding.vjp, 0, lambda xp, g, *args, **attrs: None),
+    ),
+)
+
+# ── get_rows ─────────────────────────────────────────────────────────────────────────────────
+
+
+def get_rows_last_wins_vjp(xp, ct, x, rows):
+    return _rows_set(xp, ct, rows, x), None
+
+
+def get_rows_averaged_vjp(xp, ct, x, rows):
+    return _rows_averaged(xp, ct, rows, x), None
+
+
+def get_rows_gathered_vjp(xp, ct, x, rows):
+    return _rows_gathered(xp, ct, rows, x), None
+
+
+def get_rows_short_loop_vjp(xp, ct, x, rows):
+    n = len(x)
+    return xp.add_rows(ct[..., :n, :], rows[..., :n], x), None
+
+
+def get_rows_padding_vjp(xp, ct, x, rows):
+    return xp.add_rows(xp.where((rows == 0)[..., None], 0, ct), rows, x), None
+
+
+def get_rows_first_sequence_vjp(xp, ct, x, rows):
+    return get_rows.vjp(xp, ct[0], x, rows[0]) if ct.ndim == 3 else get_rows.vjp(xp, ct, x, rows)
+
+
+GET_ROWS = (
+    Mutant(
+        op="get_rows",
+        name="times-minus-seven",
+        label="F",
+        killer="typical",
+        says="The gradient is multiplied by -7.",
+        modelled_on=LAX,
+        vjp=mutate.scaled(get_rows.vjp, 0, -7.0),
+    ),
+    Mutant(
+        op="get_rows",
+        name="last-wins",
+        label="DI",
+        killer="repeated",
+        says="A repeated row keeps the gradient of its last position.",
+        modelled_on=PADDLE,
+        vjp=get_rows_last_wins_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="averaged",
+        label="DI",
+        killer="all-same",
+        says="A repeated row gets the mean over its positions.",
+        vjp=get_rows_averaged_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="gathered",
+        label="L",
+        killer="cycle",
+        says="The gradient is gathered by row instead of scattered.",
+        modelled_on=TENSORS,
+        vjp=get_rows_gathered_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="loop-over-table",
+        label="W",
+        killer="more-than-rows",
+        says="Positions beyond the number of rows of the table are left out.",
+        vjp=get_rows_short_loop_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="padding",
+        label="P",
+        killer="ends",
+        says="Row 0 is taken for padding and gets no gradient.",
+        vjp=get_rows_padding_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="first-sequence",
+        label="B",
+        killer="batched",
+        says="Only the first batch entry reaches the table.",
+        vjp=get_rows_first_sequence_vjp,
+    ),
+    Mutant(
+        op="get_rows",
+        name="never-cleared",
+        label="A",
+        killer="typical",
+        says="The gradient is added to that of the call before.",
+        make=_rows_kept(get_rows.vjp),
+    ),
+)
+
+# ── get_rows_back ────────────────────────────────────────────────────────────────────────────
+
+
+def get_rows_back_in_order_vjp(xp, ct, g, rows, *, n_rows=5):
+    return xp.take_rows(ct, np.arange(rows.size) % n_rows), None
+
+
+def get_rows_back_default_vjp(xp, ct, g, rows, *, n_rows=5):
+    return xp.take_rows(ct, np.minimum(rows % 5, n_rows - 1)), None
+
+
+def get_rows_back_next_vjp(xp, ct, g, rows, *, n_rows=5):
+    return xp.take_rows(ct, (rows + 1) % n_rows), None
+
+
+def get_rows_back_shared_vjp(xp, ct, g, rows, *, n_rows=5):
+    times = np.maximum(np.bincount(rows, minlength=n_rows), 1)
+    return xp.take_rows(ct / xp.asarray(times)[:, None], rows), None
+
+
+def get_rows_back_last_only_vjp(xp, ct, g, rows, *, n_rows=5):
+    last = np.array([row not in rows[t + 1 :] for t, row in enumerate(rows)], dtype=bool)
+    return xp.where(last[:, None], xp.take_rows(ct, rows), 0), None
+
+
+def get_rows_back_inverse_vjp(xp, ct, g, rows, *, n_rows=5):
+    order = np.argsort(rows, kind="stable")
+    return xp.take_rows(ct, rows)[order][order] if rows.size else 0 * g, None
+
+
+GET_ROWS_BACK = (
+    Mutant(
+        op="get_rows_back",
+        name="in-order",
+        label="P",
+        killer="typical",
+        says="The indices are ignored: position t reads row t.",
+        vjp=get_rows_back_in_order_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="default-rows",
+        label="P",
+        killer="ends",
+        says="Rows are counted modulo the default size of the table.",
+        vjp=get_rows_back_default_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="next-row",
+        label="I",
+        killer="typical",
+        says="The row after the right one is read.",
+        vjp=get_rows_back_next_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="shared",
+        label="DI",
+        killer="repeated",
+        says="Positions of one row share its cotangent.",
+        vjp=get_rows_back_shared_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="last-only",
+        label="DI",
+        killer="all-same",
+        says="Of positions of one row only the last gets its cotangent.",
+        vjp=get_rows_back_last_only_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="reordered",
+        label="L",
+        killer="cycle",
+        says="The result is left in the order of rows instead of that of positions.",
+        vjp=get_rows_back_inverse_vjp,
+    ),
+    Mutant(
+        op="get_rows_back",
+        name="negated",
+        label="S",
+        killer="typical",
+        says="The sign is turned, as if the rows had been subtracted.",
+        vjp=mutate.negated(get_rows_back.vjp, 0),
+    ),
+)
+
+# ── gather and scatter_add ───────────────────────────────────────────────────────────────────
+
+
+def _set_along(xp: Any, values: Any, index: Any, like: Any, axis: int) -> Any:
+    """As xp.add_along, but a repeated index keeps the last value."""
+    out = xp.zeros_like(like)
+    np.put_along_axis(_reach(out, index, axis), index, values, axis=axis)
+    return out
+
+
+def _reach(x: Any, index: Any, axis: int) -> Any:
+    """The rows, or columns, of `x` that `index` can reach."""
+    rows, columns = index.shape[-2:]
+    return x[..., :rows, :] if axis == -1 else x[..., :, :columns]
+
+
+def _times_along(xp: Any, index: Any, like: Any, axis: int) -> Any:
+    """How often each element is named, at least 1."""
+    return np.maximum(xp.add_along(xp.asarray(np.ones(index.shape)), index, like, axis), 1)
+
+
+def gather_last_wins_vjp(xp, ct, x, index, *, axis=-1):
+    return _set_along(xp, ct, index, x, axis), None
+
+
+def gather_averaged_vjp(xp, ct, x, index, *, axis=-1):
+    return xp.add_along(ct, index, x, axis) / _times_along(xp, index, x, axis), None
+
+
+def gather_gathered_vjp(xp, ct, x, index, *, axis=-1):
+    dx = xp.zeros_like(x)
+    part = tuple(slice(min(m, n)) for m, n in zip(x.shape, index.shape, strict=True))
+    where = index[part] % max(ct.shape[axis], 1)
+    dx[part] = np.take_along_axis(_reach(ct, where, axis), where, axis=axis)
+    return dx, None
+
+
+def gather_other_axis_vjp(xp, ct, x, index, *, axis=-1):
+    other = -3 - axis
+    return xp.add_along(ct, index % x.shape[other], _room(xp, x, index), other)[
+        tuple(slice(n) for n in x.shape)
+    ], None
+
+
+def _room(xp: Any, x: Any, index: Any) -> Any:
+    """Zeros as large as `x` and `index`, whichever is larger, along each axis."""
+    return xp.zeros(tuple(np.maximum(x.shape, index.shape)))
+
+
+def gather_index_strides_vjp(xp, ct, x, index, *, axis=-1):
+    dx = xp.zeros_like(x)
+    columns = index.shape[-1]  # where the row length of x is meant
+    for k in np.ndindex(index.shape):
+        row, column = (k[-2], index[k]) if axis == -1 else (index[k], k[-1])
+        flat = dx[k[:-2]].reshape(-1)
+        flat[(row * columns + column) % flat.size] += ct[k]
+    return dx, None
+
+
+def gather_front_axis_vjp(xp, ct, x, index, *, axis=-1):
+    return xp.add_along(ct, index, x, axis % 2), None
+
+
+GATHER = (
+    Mutant(
+        op="gather",
+        name="last-wins",
+        label="DI",
+        killer="repeated",
+        says="A repeated element keeps the last of its gradients.",
+        modelled_on=TORCH,
+        vjp=gather_last_wins_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="averaged",
+        label="DI",
+        killer="repeated",
+        says="A repeated element gets the mean of its gradients.",
+        vjp=gather_averaged_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="gathered",
+        label="L",
+        killer="cycles",
+        says="The cotangent is gathered by the index instead of scattered.",
+        modelled_on=TENSORS,
+        vjp=gather_gathered_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="other-axis",
+        label="I",
+        killer="typical",
+        says="The gradient is scattered along the other axis.",
+        vjp=gather_other_axis_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="index-strides",
+        label="I",
+        killer="smaller-index",
+        says="Rows of x are taken to be as long as those of the index.",
+        vjp=gather_index_strides_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="axis-from-the-front",
+        label="W",
+        killer="batched",
+        says="The axis is counted from the front as if there were no batch.",
+        vjp=gather_front_axis_vjp,
+    ),
+    Mutant(
+        op="gather",
+        name="never-cleared",
+        label="A",
+        killer="typical",
+        says="The gradient is added to that of the call before.",
+        make=_rows_kept(gather.vjp),
+    ),
+)
+
+
+def scatter_add_assigned_vjp(xp, ct, x, index, src, *, axis=-1):
+    named = xp.add_along(xp.asarray(np.ones(index.shape)), index, x, axis) > 0
+    _, _, dsrc = scatter_add.vjp(xp, ct, x, index, src, axis=axis)
+    return xp.where(named, 0, ct), None, dsrc
+
+
+def scatter_add_shared_vjp(xp, ct, x, index, src, *, axis=-1):
+    shared = ct / _times_along(xp, index, x, axis)
+    return ct, None, scatter_add.vjp(xp, shared, x, index, src, axis=axis)[2]
+
+
+def scatter_add_scattered_vjp(xp, ct, x, index, src, *, axis=-1):
+    part = tuple(slice(min(m, n)) for m, n in zip(x.shape, index.shape, strict=True))
+    dsrc = xp.zeros_like(src)
+    where = index[part] % max(src.shape[axis], 1)
+    dsrc += xp.add_along(ct[part], where, src, axis)
+    return ct, None, dsrc
+
+
+def scatter_add_in_order_vjp(xp, ct, x, index, src, *, axis=-1):
+    along = np.arange(index.shape[axis]) % x.shape[axis]
+    order = np.broadcast_to(along if axis == -1 else along[:, None], index.shape)
+    return scatter_add.vjp(xp, ct, x, order, src, axis=axis)
+
+
+def scatter_add_front_axis_vjp(xp, ct, x, index, src, *, axis=-1):
+    return ct, None, np.take_along_axis(_reach(ct, index, axis), index, axis=axis % 2)
+
+
+def scatter_add_cleared_first_vjp(xp, ct, x, index, src, *, axis=-1):
+    left = ct.copy()
+    np.put_along_axis(_reach(left, index, axis), index, 0, axis=axis)
+    return ct, None, scatter_add.vjp(xp, left, x, index, src, axis=axis)[2]
+
+
+SCATTER_ADD = (
+    Mutant(
+        op="scatter_add",
+        name="assigned",
+        label="D",
+        killer="repeated",
+        says="dx is 0 where something was added, as if it had been overwritten.",
+        vjp=scatter_add_assigned_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="shared",
+        label="DI",
+        killer="repeated",
+        says="Sources of one element share its cotangent.",
+        vjp=scatter_add_shared_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="scattered",
+        label="L",
+        killer="cycles",
+        says="The source's gradient is scattered by the index instead of gathered.",
+        vjp=scatter_add_scattered_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="in-order",
+        label="P",
+        killer="typical",
+        says="The index is ignored in backward.",
+        vjp=scatter_add_in_order_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="axis-from-the-front",
+        label="W",
+        killer="batched",
+        says="The axis is counted from the front as if there were no batch.",
+        vjp=scatter_add_front_axis_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="cleared-first",
+        label="X",
+        killer="typical",
+        says="The cotangent is cleared where something was added before it is read there.",
+        vjp=scatter_add_cleared_first_vjp,
+    ),
+    Mutant(
+        op="scatter_add",
+        name="x-missing",
+        label="G",
+        killer="empty",
+        says="x gets no gradient: what it was before the addition is taken for zeros.",
+        vjp=mutate.output(scatter_add.vjp, 0, lambda xp, g, *args, **attrs: xp.zeros_like(g)),
+    ),
+    Mutant(
+        op="scatter_add",
+        name="exchanged",
+        label="G",
+        killer="cycles",
+        says="The gradients of x and of the source are in each other's place.",
+        vjp=mutate.swapped(scatter_add.vjp, 0, 2),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *ENCODER,
+    *INPUT_EMBEDDING,
+    *GET_ROWS,
+    *GET_ROWS_BACK,
+    *GATHER,
+    *SCATTER_ADD,
+)

@@ -2,6 +2,525 @@
 
 from __future__ import annotations
 
-from gradcheck.power.mutant import Mutant
+import functools
+from collections.abc import Callable
+from typing import Any
 
-MUTANTS: tuple[Mutant, ...] = ()
+import numpy as np
+
+from gradcheck.draw import Draw
+from gradcheck.power import mutate
+from gradcheck.power.mutant import Mutant
+from gradcheck.spec import OpSpec
+from gradcheck_cases.position import (
+    alibi,
+    diag_mask_inf,
+    diag_mask_zero,
+    rope,
+    rope_back,
+)
+
+Vjp = Callable[..., Any]
+
+# ── rope and rope_back ───────────────────────────────────────────────────────────────────────
+
+
+def _turned(vjp: Vjp, xp: Any, ct: Any, attrs: dict[str, Any]) -> tuple[Any, ...]:
+    """A copy of ct, each pair's first and second feature, and its cosine and sine as `vjp` turns.
+
+    The features come as index arrays, the cosines and sines as [t, 1, pairs].
+    """
+    i = np.arange((attrs["n_dims"] or ct.shape[-1]) // 2)
+    a, b = (i, i + len(i)) if attrs["half_split"] else (2 * i, 2 * i + 1)
+    unit = np.zeros_like(ct)
+    unit[..., a] = 1
+    table = vjp(xp, unit, unit, **attrs)
+    return ct.copy(), a, b, table[..., a], table[..., b]
+
+
+def _rope_again(vjp: Vjp, again: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, **attrs):
+        return again(xp, ct, x, **attrs)
+
+    return body
+
+
+def _rope_in_place(vjp: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, **attrs):
+        g, a, b, cos, sin = _turned(vjp, xp, ct, attrs)
+        g[..., a] = g[..., a] * cos - g[..., b] * sin
+        g[..., b] = g[..., a] * sin + g[..., b] * cos
+        return g
+
+    return body
+
+
+def _rope_one_frequency(vjp: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, **attrs):
+        g, a, b, cos, sin = _turned(vjp, xp, ct, attrs)
+        cos, sin = cos[..., :1], sin[..., :1]
+        g[..., a], g[..., b] = (
+            ct[..., a] * cos - ct[..., b] * sin,
+            ct[..., a] * sin + ct[..., b] * cos,
+        )
+        return g
+
+    return body
+
+
+def _rope_by_head(vjp: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, **attrs):
+        ct, x = np.swapaxes(ct, -2, -3), np.swapaxes(x, -2, -3)
+        return np.swapaxes(vjp(xp, ct, x, **attrs), -2, -3)
+
+    return body
+
+
+def _rope_runs_on(vjp: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, **attrs):
+        rows = (int(np.prod(x.shape[:-2])), *x.shape[-2:])
+        return vjp(xp, ct.reshape(rows), x.reshape(rows), **attrs).reshape(x.shape)
+
+    return body
+
+
+def _rope_wide_frequencies(vjp: Vjp) -> Vjp:
+    @functools.wraps(vjp)
+    def body(xp, ct, x, *, base, n_dims, **attrs):
+        d = x.shape[-1]
+        return vjp(xp, ct, x, base=base ** ((n_dims or d) / d), n_dims=n_dims, **attrs)
+
+    return body
+
+
+def _rest_lost(xp, g, x, *, n_dims, **attrs):
+    return xp.where(np.arange(x.shape[-1]) < (n_dims or x.shape[-1]), g, 0)
+
+
+def _past_lost(xp, g, x, *, offset, skip_past, **attrs):
+    lost = skip_past & (np.arange(x.shape[-3]) < offset)
+    return xp.where(lost[:, None, None], 0, g)
+
+
+def _rope_mutants(spec: OpSpec, again: Vjp) -> tuple[Mutant, ...]:
+    """Mutants of a rotation; `again` rotates as forward does."""
+    op, vjp = spec.name, spec.vjp
+    return (
+        Mutant(
+            op=op,
+            name="same-way-again",
+            label="L",
+            killer="typical",
+            says="Backward turns the same way as forward: the Jacobian, not its transpose.",
+            vjp=_rope_again(vjp, again),
+        ),
+        Mutant(
+            op=op,
+            name="missing",
+            label="G",
+            killer="typical",
+            says="The kernel has no backward: no gradient upstream of it.",
+            modelled_on="huggingface/candle #3612",
+            vjp=mutate.output(vjp, 0, lambda xp, g, *args, **attrs: None),
+        ),
+        Mutant(
+            op=op,
+            name="not-turned",
+            label="D",
+            killer="typical",
+            says="The cotangent is passed on as if positions were added.",
+            vjp=mutate.attribute(vjp, skip_past=True, offset=1 << 30),
+        ),
+        Mutant(
+            op=op,
+            name="other-pairs",
+            label="L",
+            killer="typical",
+            says="Pairs are taken from the other layout.",
+            vjp=mutate.attribute(vjp, half_split=lambda half_split, **_: not half_split),
+        ),
+        Mutant(
+            op=op,
+            name="base-built-in",
+            label="P",
+            killer="base-100",
+            says="Backward keeps the base 10000, whatever forward was given.",
+            modelled_on="llama.cpp #2054 and #3974",
+            vjp=mutate.attribute(vjp, base=10000.0),
+        ),
+        Mutant(
+            op=op,
+            name="offset-forgotten",
+            label="P",
+            killer="offset",
+            says="Backward counts positions from 0, whatever is cached.",
+            vjp=mutate.attribute(vjp, offset=0),
+        ),
+        Mutant(
+            op=op,
+            name="positions-from-one",
+            label="I",
+            killer="one-row",
+            says="Backward counts positions from 1.",
+            vjp=mutate.attribute(vjp, offset=lambda offset, **_: offset + 1),
+        ),
+        Mutant(
+            op=op,
+            name="rest-lost",
+            label="W",
+            killer="partial",
+            says="Features beyond n_dims get no gradient.",
+            vjp=mutate.output(vjp, 0, _rest_lost),
+        ),
+        Mutant(
+            op=op,
+            name="wide-frequencies",
+            label="P",
+            killer="partial",
+            says="Frequencies are spread over all of d where n_dims are rotated.",
+            vjp=_rope_wide_frequencies(vjp),
+        ),
+        Mutant(
+            op=op,
+            name="past-turned",
+            label="P",
+            killer="skip-past",
+            says="mode & 1 is ignored: every row is turned, and by its position plus n_past.",
+            vjp=mutate.attribute(vjp, skip_past=False),
+        ),
+        Mutant(
+            op=op,
+            name="past-lost",
+            label="A",
+            killer="skip-past",
+            says="Rows of the past are skipped in backward too, and get nothing.",
+            vjp=mutate.output(vjp, 0, _past_lost),
+        ),
+        Mutant(
+            op=op,
+            name="in-place",
+            label="X",
+            killer="typical",
+            says="The second feature of a pair is computed from the first after it was written.",
+            vjp=_rope_in_place(vjp),
+        ),
+        Mutant(
+            op=op,
+            name="one-frequency",
+            label="I",
+            killer="typical",
+            says="All pairs turn by the angle of the first.",
+            vjp=_rope_one_frequency(vjp),
+        ),
+        Mutant(
+            op=op,
+            name="by-head",
+            label="I",
+            killer="square",
+            says="Angles follow the head instead of the position.",
+            vjp=_rope_by_head(vjp),
+        ),
+        Mutant(
+            op=op,
+            name="runs-on",
+            label="I",
+            killer="batched",
+            says="Positions run on from one sequence of the batch to the next.",
+            vjp=_rope_runs_on(vjp),
+        ),
+    )
+
+
+def rope_half_before_vjp(
+    xp, ct, x, *, base=10000.0, offset=0, n_dims=0, half_split=False, skip_past=False
+):
+    attrs = {"base": base, "offset": offset, "n_dims": n_dims, "skip_past": skip_past}
+    size = n_dims or x.shape[-1]
+    unit = xp.zeros_like(x) + (np.arange(x.shape[-1]) < size // 2)
+    turned, rest = rope.vjp(xp, unit, x, half_split=True, **attrs), ct[..., size:]
+    cos, minus_sin = turned[..., : size // 2], turned[..., size // 2 : size]
+    cos = xp.concatenate([cos, cos], axis=-1)
+    minus_sin = xp.concatenate([minus_sin, minus_sin], axis=-1)
+    rotated = xp.concatenate([-ct[..., size // 2 : size], ct[..., : size // 2]], axis=-1)
+    return xp.concatenate([ct[..., :size] * cos + rotated * minus_sin, rest], axis=-1)
+
+
+def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    attrs = {"base": 100.0, "offset": 7, "n_dims": 6, "half_split": True, "skip_past": False}
+    return (draw.normal(3, 2, 8),), attrs
+
+
+ROTATE_BEFORE = Mutant(
+    op="rope",
+    name="half-rotated-before",
+    label="L",
+    killer="",
+    says="The cotangent's halves are exchanged before the product with the sines, not after.",
+    modelled_on="PaddlePaddle #74716",
+    vjp=rope_half_before_vjp,
+    dialects=("half-split",),
+    equivalent="Both halves of the table hold the same sines, so it does not matter which half "
+    "an element is multiplied in.",
+    inputs=_elsewhere,
+)
+
+# ── alibi ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _slopes(xp: Any, x: Any, n_past: int, n_head: int, bias_max: float) -> Any:
+    """Slopes [h, 1, 1], as the difference of two slots' biases."""
+    zeros = xp.zeros((x.shape[-3], 1, 2))
+    bias = alibi.forward(xp, zeros, n_past=n_past, n_head=n_head, bias_max=bias_max)
+    return bias[..., 1:] - bias[..., :1]
+
+
+def alibi_sloped_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return ct * _slopes(xp, x, n_past, n_head, bias_max)
+
+
+def alibi_biased_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return alibi.forward(xp, ct, n_past=n_past, n_head=n_head, bias_max=bias_max)
+
+
+def alibi_power_of_two_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    n = 1 << ((n_head or x.shape[-3]).bit_length() - 1)
+    return xp.where((np.arange(x.shape[-3]) < n)[:, None, None], ct, 0)
+
+
+def alibi_past_lost_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return xp.where(np.arange(x.shape[-1]) < n_past, 0, ct)
+
+
+def alibi_causal_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return xp.where(np.tri(x.shape[-2], x.shape[-1], n_past, dtype=bool), ct, 0)
+
+
+def alibi_head_0_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return xp.broadcast_to(ct[..., :1, :, :], ct.shape).copy()
+
+
+def alibi_bias_max_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return ct * (bias_max / 8)
+
+
+def alibi_batch_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
+    return ct if ct.ndim == 3 else xp.concatenate([ct[:1], xp.zeros_like(ct[1:])], axis=0)
+
+
+ALIBI = (
+    Mutant(
+        op="alibi",
+        name="times-slope",
+        label="D",
+        killer="typical",
+        says="The slope is taken for a factor of x.",
+        vjp=alibi_sloped_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="bias-added",
+        label="NL",
+        killer="typical",
+        says="The forward is applied to the cotangent, bias and all.",
+        vjp=alibi_biased_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="power-of-two-only",
+        label="W",
+        killer="seven-heads",
+        says="Heads beyond the largest power of two get no gradient.",
+        vjp=alibi_power_of_two_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="past-lost",
+        label="I",
+        killer="past",
+        says="Slots of the past get no gradient.",
+        vjp=alibi_past_lost_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="causal",
+        label="T",
+        killer="typical",
+        says="Backward hides later slots, which forward does not.",
+        vjp=alibi_causal_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="head-0",
+        label="I",
+        killer="typical",
+        says="Every head reads the cotangent of head 0.",
+        vjp=alibi_head_0_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="bias-max",
+        label="F",
+        killer="bias-16",
+        says="The gradient grows with bias_max.",
+        vjp=alibi_bias_max_vjp,
+    ),
+    Mutant(
+        op="alibi",
+        name="first-of-batch",
+        label="B",
+        killer="batched",
+        says="Only the first batch entry gets a gradient.",
+        vjp=alibi_batch_vjp,
+    ),
+)
+
+# ── diag_mask_inf and diag_mask_zero ─────────────────────────────────────────────────────────
+
+
+def _diagonal(x: Any) -> Any:
+    """Slot minus query, [t, s]."""
+    return np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, None]
+
+
+def diag_mask_strict_vjp(xp, ct, x, *, n_past=0):
+    return xp.where(_diagonal(x) < n_past, ct, 0)
+
+
+def diag_mask_beyond_vjp(xp, ct, x, *, n_past=0):
+    return xp.where(_diagonal(x) <= n_past + 1, ct, 0)
+
+
+def diag_mask_upper_vjp(xp, ct, x, *, n_past=0):
+    return xp.where(_diagonal(x) >= n_past, ct, 0)
+
+
+def diag_mask_last_row_vjp(xp, ct, x, *, n_past=0):
+    return xp.where(_diagonal(x) <= x.shape[-1] - x.shape[-2], ct, 0)
+
+
+def diag_mask_first_head_vjp(xp, ct, x, *, n_past=0):
+    masked = xp.where(_diagonal(x) <= n_past, ct, 0)
+    first = np.zeros(ct.shape[:-2], dtype=bool)
+    first.reshape(-1)[:1] = True
+    return xp.where(first[..., None, None], masked, ct)
+
+
+def diag_mask_not_copied_vjp(xp, ct, x, *, n_past=0):
+    return xp.zeros_like(ct)
+
+
+def diag_mask_copied_vjp(xp, ct, x, *, n_past=0):
+    return ct
+
+
+def diag_mask_inf_divided_vjp(xp, ct, x, *, n_past=0):
+    with np.errstate(all="ignore"):
+        return ct * diag_mask_inf.forward(xp, x, n_past=n_past) / x
+
+
+def diag_mask_minus_inf_vjp(xp, ct, x, *, n_past=0):
+    return diag_mask_inf.forward(xp, ct, n_past=n_past)
+
+
+def _mask_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
+    op = spec.name
+    return (
+        Mutant(
+            op=op,
+            name="not-masked",
+            label="G",
+            killer="typical",
+            says="The cotangent is passed on to hidden elements too.",
+            vjp=diag_mask_copied_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="minus-infinity",
+            label="N",
+            killer="typical",
+            says="The cotangent is masked with minus infinity instead of zero.",
+            vjp=diag_mask_minus_inf_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="not-copied",
+            label="A",
+            killer="single",
+            says="Out of place, the elements that are not masked are never copied.",
+            modelled_on="ggml commit log: fix diag_mask to work with non-inplace input",
+            vjp=diag_mask_not_copied_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="strict",
+            label="I",
+            killer="square",
+            says="The diagonal itself is hidden in backward.",
+            vjp=diag_mask_strict_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="one-beyond",
+            label="I",
+            killer="square",
+            says="One slot beyond the diagonal is seen in backward.",
+            vjp=diag_mask_beyond_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="upper",
+            label="L",
+            killer="square",
+            says="The other triangle is kept.",
+            vjp=diag_mask_upper_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="past-forgotten",
+            label="P",
+            killer="past",
+            says="Backward puts the diagonal at 0, whatever n_past.",
+            vjp=mutate.attribute(spec.vjp, n_past=0),
+        ),
+        Mutant(
+            op=op,
+            name="last-row",
+            label="I",
+            killer="tall",
+            says="The diagonal ends in the last row's last slot, whatever n_past.",
+            vjp=diag_mask_last_row_vjp,
+        ),
+        Mutant(
+            op=op,
+            name="first-head",
+            label="W",
+            killer="batched",
+            says="Only the first matrix of the batch is masked in backward.",
+            vjp=diag_mask_first_head_vjp,
+        ),
+    )
+
+
+INFINITE = Mutant(
+    op="diag_mask_inf",
+    name="divided-by-x",
+    label="N",
+    killer="typical",
+    says="The mask is recovered as y/x, which is infinite where it should be 0.",
+    vjp=diag_mask_inf_divided_vjp,
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *_rope_mutants(rope, rope_back.vjp),
+    ROTATE_BEFORE,
+    *_rope_mutants(rope_back, rope.vjp),
+    *ALIBI,
+    *_mask_mutants(diag_mask_inf),
+    INFINITE,
+    *_mask_mutants(diag_mask_zero),
+)

@@ -18,6 +18,14 @@ def gelu(x, *, form, root):
     return F.gelu(x, approximate="none" if form == "erf" else form)
 
 
+def silu_back(g, x):
+    """The backward of F.silu; its own backward is autograd's double backward."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        leaf = x if x.requires_grad else x.detach().requires_grad_()
+        return torch.autograd.grad(F.silu(leaf), leaf, g, create_graph=again)[0]
+
+
 def geglu(gate, up, *, form, root):
     """GELU of the gate times up."""
     return gelu(gate, form=form, root=root) * up
@@ -41,6 +49,7 @@ def packed_swiglu(x):
 OPERATORS: dict[str, Callable[..., Any]] = {
     "gelu": gelu,
     "silu": F.silu,
+    "silu_back": silu_back,
     "geglu": geglu,
     "packed_geglu": packed_geglu,
     "swiglu": swiglu,

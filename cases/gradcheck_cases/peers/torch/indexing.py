@@ -1,4 +1,4 @@
-"""Look-ups by PyTorch's embedding."""
+"""PyTorch's look-ups: embedding, index_add, gather, scatter_add."""
 
 from __future__ import annotations
 
@@ -20,7 +20,27 @@ def input_embedding(w, tokens, *, bf16_scale):
     return F.embedding(tokens[..., :-1], w) * scale
 
 
+def get_rows(x, rows):
+    return F.embedding(rows, x)
+
+
+def get_rows_back(g, rows, *, n_rows):
+    return g.new_zeros(n_rows, g.shape[-1]).index_add(0, rows, g)
+
+
+def gather(x, index, *, axis):
+    return torch.gather(x, axis, index)
+
+
+def scatter_add(x, index, src, *, axis):
+    return torch.scatter_add(x, axis, index, src)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "encoder": encoder,
     "input_embedding": input_embedding,
+    "get_rows": get_rows,
+    "get_rows_back": get_rows_back,
+    "gather": gather,
+    "scatter_add": scatter_add,
 }

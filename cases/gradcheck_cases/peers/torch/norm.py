@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 
 
@@ -19,4 +20,45 @@ def layer_norm(x, w=None, b=None, *, eps):
     return F.layer_norm(x, x.shape[-1:], w, b, eps)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {"rms_norm": rms_norm, "layer_norm": layer_norm}
+def rms_norm_back(g, x, *, eps):
+    """No operator of PyTorch's own: the formula, so that autograd takes its derivative."""
+    r = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+    n = x * r
+    return r * (g - n * (g * n).mean(dim=-1, keepdim=True))
+
+
+def group_norm(x, w=None, b=None, *, groups, eps):
+    """F.group_norm."""
+    return F.group_norm(x, groups, w, b, eps)
+
+
+def batch_norm(x, w=None, b=None, *, eps):
+    """F.batch_norm in training mode."""
+    return F.batch_norm(x, None, None, w, b, training=True, eps=eps)
+
+
+def l2_normalize(x, *, eps, inside):
+    """F.normalize; with eps in the root, composed."""
+    if inside:
+        return x * torch.rsqrt(x.square().sum(dim=-1, keepdim=True) + eps)
+    return F.normalize(x, dim=-1, eps=eps)
+
+
+def qk_norm(q, k, wq, wk, *, eps, unit_offset):
+    """F.rms_norm over the features of each head."""
+    return (
+        rms_norm(q, wq, eps=eps, unit_offset=unit_offset),
+        rms_norm(k, wk, eps=eps, unit_offset=unit_offset),
+    )
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "rms_norm": rms_norm,
+    "layer_norm": layer_norm,
+    "norm": layer_norm,
+    "rms_norm_back": rms_norm_back,
+    "group_norm": group_norm,
+    "batch_norm": batch_norm,
+    "l2_normalize": l2_normalize,
+    "qk_norm": qk_norm,
+}
