@@ -15,7 +15,7 @@ from gradcheck.binding import Binding
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
-from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.record import Header, Record, Run
 from gradcheck.suite import Case, Suite
 from gradcheck.verdict import Verdict
@@ -115,7 +115,7 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
 def _findings(truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str) -> list[Finding]:
     if truth is not None:
         try:
-            return judge_case(truth, binding, dtype)
+            return certified(truth, judge_case(truth, binding, dtype), dtype)
         except FAULTS as error:
             trouble = _describe(error)
     return [Finding(name="vjp", verdict=Verdict.INVALID, reason=trouble)]

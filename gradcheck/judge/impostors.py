@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Gradients = Sequence[Array | None]
 
 FIRST: Final = 2.0**-7
 """What one element is off by, relative to itself: a binary one per cent."""
@@ -19,14 +20,14 @@ FIRST: Final = 2.0**-7
 class Answers:
     """The right gradients under one cotangent, and other right ones to be passed off as them.
 
-    `gradients` holds one array per primal (None: an index); `ignored` those for a cotangent of
-    all ones; `elsewhere` those at other primals, where they are known.
+    `gradients` holds one array per primal (None: an index); `ignored()` gives those for a
+    cotangent of all ones, `elsewhere()` those at other primals (None: not known).
     """
 
-    gradients: Sequence[Array | None]
+    gradients: Gradients
     ct: tuple[Array, ...]
-    ignored: Sequence[Array | None]
-    elsewhere: Sequence[Array | None] | None = None
+    ignored: Callable[[], Gradients]
+    elsewhere: Callable[[], Gradients | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +89,17 @@ def _swapped(answers: Answers, index: int) -> Array | None:
 
 
 def _ignored(answers: Answers, index: int) -> Array | None:
-    return answers.ignored[index]
+    return answers.ignored()[index]
 
 
 def _stale(answers: Answers, index: int) -> Array | None:
-    earlier = answers.ignored[index]
+    earlier = answers.ignored()[index]
     return None if earlier is None else _own(answers, index) + earlier
 
 
 def _elsewhere(answers: Answers, index: int) -> Array | None:
-    if answers.elsewhere is None:
-        return None
-    other = answers.elsewhere[index]
+    gradients = answers.elsewhere()
+    other = None if gradients is None else gradients[index]
     return other if other is not None and other.shape == _own(answers, index).shape else None
 
 

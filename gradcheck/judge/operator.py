@@ -60,6 +60,7 @@ class CaseTruth:
         self.cotangents: Cotangents = draw_cotangents(case.draw("cotangents"), shapes)
         self.declared = Declared(case, self.primals, convention)
         self._truths: dict[int, Truth] = {}
+        self._certificates: dict[tuple[int, str], Certificate] = {}
 
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
@@ -127,9 +128,12 @@ class CaseTruth:
             return replace(finding, reason=reason)
         return finding
 
-    def certificate(self, index: int, rules: Rules) -> Certificate:
+    def certificate(self, index: int, dtype: str) -> Certificate:
         """What the check of the gradient of primal `index` rejects."""
-        return certify(self._known, index, rules)
+        key = (index, dtype)
+        if key not in self._certificates:
+            self._certificates[key] = certify(self._known, index, RULES[dtype])
+        return self._certificates[key]
 
     @cached_property
     def _known(self) -> Known:
@@ -272,8 +276,6 @@ def _judge_gradients(
             findings.append(_empty(truth.names[i]))
             continue
         finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
-        if finding.compared:
-            finding = replace(finding, certificate=truth.certificate(i, rules))
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -282,16 +284,27 @@ def _judge_gradients(
             )
             finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
         findings.append(finding)
-    certificates = [f.certificate for f in findings if f.certificate is not None]
-    if certificates and not any(c.proves for c in certificates):
-        return [*findings, _worthless(certificates)]
     return findings
 
 
+def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
+    """The findings with their certificates; and a verdict on a sample that would reject nothing."""
+    out: list[Finding] = []
+    for finding in findings:
+        if finding.compared and finding.name in truth.names:
+            certificate = truth.certificate(truth.names.index(finding.name), dtype)
+            finding = replace(finding, certificate=certificate)  # noqa: PLW2901
+        out.append(finding)
+    certificates = [f.certificate for f in out if f.certificate is not None]
+    if certificates and not any(c.proves for c in certificates):
+        return [*out, _worthless(certificates)]
+    return out
+
+
 def _worthless(certificates: Sequence[Certificate]) -> Finding:
-    blind = sorted({name for c in certificates for name in c.blind})
+    blind = ", ".join(sorted({name for c in certificates for name in c.blind}))
     reason = (
-        f"this sample rejects nothing but NaN: {', '.join(blind) or 'every impostor'} would pass too; "
+        f"this sample rejects nothing but NaN: {blind or 'every impostor'} would pass too; "
         "give it other values, or take it out"
     )
     return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
