@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from gradcheck.errors import GradcheckError, Unsupported
     from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
-    from gradcheck.spec import Dialect, Kink, OpSpec, Sample, Slack
+    from gradcheck.power.mutant import Mutant
+    from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
     from gradcheck.verdict import Verdict
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Convention": "gradcheck.spec",
     "Dialect": "gradcheck.spec",
     "Finding": "gradcheck.finding",
     "GradcheckError": "gradcheck.errors",
     "Kink": "gradcheck.spec",
+    "Mutant": "gradcheck.power.mutant",
     "OpSpec": "gradcheck.spec",
     "Result": "gradcheck.library",
     "Sample": "gradcheck.spec",
@@ -35,10 +38,12 @@ _HOME = {
 }
 
 __all__ = [
+    "Convention",
     "Dialect",
     "Finding",
     "GradcheckError",
     "Kink",
+    "Mutant",
     "OpSpec",
     "Result",
     "Sample",

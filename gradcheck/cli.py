@@ -16,6 +16,7 @@ from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
 from gradcheck.selection import dtypes_of
 
 if TYPE_CHECKING:
+    from gradcheck.power.score import Part
     from gradcheck.record import Run
     from gradcheck.suite import Suite
 
@@ -28,6 +29,7 @@ examples:
   gradcheck run --impl mykernels:IMPL            your VJPs: IMPL = {"rms_norm": MyRmsNorm, ...}
   gradcheck run --impl torch -o report.html      PyTorch's autograd, with an HTML report
   gradcheck explain rms_norm                     what is checked, and why
+  gradcheck power --op rms_norm                  that the check rejects wrong answers
 
 exit codes:
   0 all as expected    1 gate failed      2 usage or output path    3 implementation not loaded
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_run(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    _add_power(commands.add_parser("power", help="prove that every check can fail"))
     _add_list(commands.add_parser("list", help="operators, dialects and samples"))
     _add_explain(commands.add_parser("explain", help="what one operator's check consists of"))
     return parser
@@ -113,6 +116,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32 (repeat); default: both",
     )  # fmt: skip
+    parser.add_argument(
+        "--convention", default="", metavar="SYSTEM",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
+        "default: any subgradient",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
@@ -125,6 +133,51 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     parser.set_defaults(command=_run)
+
+
+def _add_power(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Put impostors (zeros, the cotangent, NaN, …) and the suite's mutants to the same "
+        "judgement as everybody's code, in every sample: each must be rejected by some sample."
+    )
+    parser.add_argument(
+        "--op", action="append", default=[], metavar="GLOB",
+        help="only operators that match (repeat); default: all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--suite", action="append", default=[], metavar="MODULE:NAME",
+        help="a suite of your own instead of the installed ones (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32 (repeat); default: both",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument(
+        "--part", default="1/1", metavar="I/N",
+        help="only the I-th of N fixed parts of the wrong answers",
+    )  # fmt: skip
+    _add_jobs(parser)
+    parser.add_argument(
+        "-o", dest="outputs", action="append", default=[], metavar="FILE",
+        help="write a report with all kill matrices: .md .json .txt (repeat)",
+    )  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(command=_power)
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-j", "--jobs", type=_jobs, default=1, metavar="N",
+        help="processes to use; auto: one per core; default 1",
+    )  # fmt: skip
+
+
+def _jobs(word: str) -> int:
+    count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
+    return count
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
@@ -162,6 +215,7 @@ def _run(arguments: argparse.Namespace) -> int:
         dtypes=dtypes,
         seed=arguments.seed,
         suites=arguments.suite,
+        convention=_convention(arguments.convention, suite),
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
@@ -198,11 +252,34 @@ def _check_writable(paths: Sequence[Path]) -> None:
             raise UsageError(f"-o {path}: {error.strerror}") from error
 
 
+def _convention(word: str, suite: Suite) -> str:
+    """The system that a word means, however it is capitalised.
+
+    Raises:
+        UnknownNameError: no operator of the suite knows a convention of it.
+    """
+    known = {
+        system
+        for spec in suite
+        for kink in spec.kinks
+        for convention in kink.conventions
+        for system in convention.systems
+    }
+    by_lower = {system.lower(): system for system in known}
+    if word and word.lower() not in by_lower:
+        raise UnknownNameError("system with conventions on kinks", word, sorted(known))
+    return by_lower.get(word.lower(), "")
+
+
 def _write(path: Path, form: str, run: Run) -> bool:
     from gradcheck import report
 
+    return _save(path, report.render(run, form))
+
+
+def _save(path: Path, text: str) -> bool:
     try:
-        path.write_text(report.render(run, form), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         console.say(f"-o {path}: {error.strerror}; the results are on stdout")
         return False
@@ -225,6 +302,60 @@ def _exit_code(run: Run, *, written: bool) -> int:
     if not footer.checked:
         return NOTHING
     return OK if run.passed else GATE
+
+
+# ── power ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _power(arguments: argparse.Namespace) -> int:
+    from gradcheck import report
+
+    targets = [report.format_of(text) for text in arguments.outputs]
+    dtypes = dtypes_of(arguments.dtype)
+    part = _part(arguments.part)
+    _check_writable([path for path, _ in targets])
+
+    from gradcheck.power.run import Attack, attack
+    from gradcheck.report import power as pages
+
+    for path, form in targets:
+        if form not in pages.FORMATS:
+            raise UsageError(f"-o {path}: power writes {', '.join(pages.FORMATS)}, not {form}")
+    suite = _suite(arguments.suite)
+    plan = Attack(
+        suites=tuple(arguments.suite),
+        ops=tuple(spec.name for spec in suite.select(arguments.op)),
+        dtypes=tuple(dtypes),
+        seed=arguments.seed,
+        part=part,
+        jobs=arguments.jobs,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):
+        power = attack(plan, progress)
+    progress.clear()
+    written = [_save(path, pages.render(power, form)) for path, form in targets]
+    if not console.show(pages.render(power, "terminal", width=console.width(sys.stdout))):
+        return USAGE
+    if not power.complete:
+        return INTERRUPTED
+    if any(found.troubles or found.useless for found in power.scores):
+        return INTERNAL
+    if not all(written):
+        return USAGE
+    if not any(found.trials for found in power.scores):
+        return NOTHING
+    return OK if power.sound else GATE
+
+
+def _part(text: str) -> Part:
+    from gradcheck.power.score import Part
+
+    number, slash, of = text.partition("/")
+    ok = slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
+    if not ok:
+        raise UsageError(f"--part {text}: write I/N with 1 ≤ I ≤ N, such as 1/5")
+    return Part(int(number), int(of))
 
 
 # ── list, explain ────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,27 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Which impostors the check of one gradient rejects, and to which it is blind.
+
+    One that equals the truth at the sample is in neither.
+    """
+
+    rejected: tuple[str, ...]
+    blind: tuple[str, ...]
+
+    @property
+    def proves(self) -> bool:
+        """Whether any wrong number is rejected: NaN always is, and proves nothing."""
+        return any(name != "nan" for name in self.rejected)
+
+    @property
+    def tried(self) -> int:
+        """How many differ from the truth at the sample."""
+        return len(self.rejected) + len(self.blind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The judgement of one gradient output, or of forward's value.
 
@@ -36,7 +57,8 @@ class Finding:
     `worst` lists the worst elements, worst first: up to 20 of a failure, one of a pass.
     `smallest_visible_error` is relative, in the blindest resolved element. `oracle` says whether
     50-digit arithmetic settled an element. `conventions` says, per declared kink with elements on
-    it, whose convention the gradient follows there.
+    it, whose convention the gradient follows there; `certificate` what the same comparison would
+    have rejected.
     """
 
     name: str
@@ -49,6 +71,7 @@ class Finding:
     smallest_visible_error: float | None = None
     oracle: bool = False
     conventions: tuple[str, ...] = ()
+    certificate: Certificate | None = None
     worst: tuple[Miss, ...] = ()
 
     @property

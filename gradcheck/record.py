@@ -9,10 +9,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from gradcheck.finding import Miss
+from gradcheck.finding import Certificate, Miss
 from gradcheck.verdict import Verdict, worst
 
-__all__ = ["Cell", "Footer", "Header", "Miss", "Record", "Row", "Run", "rows", "run_dict"]
+__all__ = [
+    "Cell",
+    "Certificate",
+    "Footer",
+    "Header",
+    "Miss",
+    "Record",
+    "Row",
+    "Run",
+    "rows",
+    "run_dict",
+]
 
 SCHEMA: Final = 1
 
@@ -45,8 +56,9 @@ class Record:
     `output` is the primal's name, or "forward". `worst` lists the worst elements, worst first:
     up to 20 of a failure, one of a pass. `smallest_visible_error` is the smallest relative error
     that the check could have seen in its blindest resolved element. `oracle` says whether
-    50-digit arithmetic settled any element. `reason` is the finding in one line; `hunts` is what
-    the sample is there to find.
+    50-digit arithmetic settled any element. `conventions` says whose choice was found on kinks,
+    `certificate` which impostors the check would have rejected. `reason` is the finding in one
+    line; `hunts` is what the sample is there to find.
     """
 
     name: str
@@ -68,6 +80,8 @@ class Record:
     kinked: int = 0
     smallest_visible_error: float | None = None
     oracle: bool = False
+    conventions: tuple[str, ...] = ()
+    certificate: Certificate | None = None
     worst: tuple[Miss, ...] = ()
 
     @property
@@ -217,7 +231,6 @@ def result_dict(result: Record) -> dict[str, Any]:
         got=top.got if top else None,
         want=top.want if top else None,
         diagnosis=result.reason or None,
-        certificate=None,
     )
     del plain["reason"]
     return plain

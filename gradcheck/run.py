@@ -15,7 +15,7 @@ from gradcheck.binding import Binding
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
-from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.record import Header, Record, Run
 from gradcheck.suite import Case, Suite
 from gradcheck.verdict import Verdict
@@ -29,7 +29,8 @@ FAULTS: Final = (Exception, SystemExit)
 class Plan:
     """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
 
-    `suites` are the `--suite` references, repeated in repro lines.
+    `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
+    whose choices on kinks are the only ones allowed (empty: any subgradient).
     """
 
     suite: Suite
@@ -38,6 +39,7 @@ class Plan:
     dtypes: Sequence[str]
     seed: int
     suites: Sequence[str] = ()
+    convention: str = ""
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -100,7 +102,7 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
     fingerprint = ""
     try:
         fingerprint = case.fingerprint
-        truth: CaseTruth | None = CaseTruth(case)
+        truth: CaseTruth | None = CaseTruth(case, plan.convention)
         trouble = ""
     except FAULTS as error:  # a case at fault is a verdict
         truth, trouble = None, _describe(error)
@@ -113,7 +115,7 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
 def _findings(truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str) -> list[Finding]:
     if truth is not None:
         try:
-            return judge_case(truth, binding, dtype)
+            return certified(truth, judge_case(truth, binding, dtype), dtype)
         except FAULTS as error:
             trouble = _describe(error)
     return [Finding(name="vjp", verdict=Verdict.INVALID, reason=trouble)]
@@ -135,6 +137,8 @@ def _record(
     words += ["--sample", case.sample.name, "--dtype", dtype]
     if implementation != "reference":
         words += _flag("--impl", implementation)
+    if plan.convention:
+        words += _flag("--convention", plan.convention)
     if plan.seed:
         words += ["--seed", str(plan.seed)]
     return Record(
@@ -157,6 +161,8 @@ def _record(
         kinked=finding.kinked,
         smallest_visible_error=finding.smallest_visible_error,
         oracle=finding.oracle,
+        conventions=finding.conventions,
+        certificate=finding.certificate,
         worst=finding.worst,
     )
 

@@ -115,7 +115,7 @@ class Suite:
     """Operators in the order in which they are shown; names are unique.
 
     `peers` names tables of the same operators in other people's code: the word that `--impl`
-    takes ("torch") to "module:NAME".
+    takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of `Mutant`s.
 
     Raises:
         SpecError: two operators share a name.
@@ -127,6 +127,7 @@ class Suite:
         version: str,
         operators: Sequence[OpSpec],
         peers: Mapping[str, str] = MappingProxyType({}),
+        mutants: str = "",
     ) -> None:
         """Register `operators`."""
         self.name = name
@@ -134,6 +135,7 @@ class Suite:
         self.peers: dict[str, tuple[str, ...]] = {
             word: (reference,) for word, reference in peers.items()
         }
+        self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
         self.operators: dict[str, OpSpec] = {}
         self.home: dict[str, str] = {}  # operator → the suite that seeds its samples
         for spec in operators:
@@ -159,6 +161,7 @@ class Suite:
         )
         for suite in suites:
             whole.home.update(suite.home)
+            whole.mutants += suite.mutants
             for word, references in suite.peers.items():
                 whole.peers[word] = whole.peers.get(word, ()) + references
         return whole

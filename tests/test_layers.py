@@ -21,13 +21,15 @@ LAYERS = (
     "verdict finding",
     "contract contract.determinism contract.purity contract.returned",
     "binding binding.reference binding.python binding.torch binding.load",
-    "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe judge.operator",
+    "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
+    "judge.impostors judge.certificate judge.operator",
     "judge.conditioning judge.function",
-    "power power.mutant power.mutate",
+    "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
+    "pool power.run",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.catalogue report.findings",
-    "report.terminal report.markdown report.html report.json report.junit",
+    "report.terminal report.markdown report.html report.json report.junit report.power",
     "library",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",
 )
@@ -35,7 +37,7 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "suite", "difference", "contract",
-              "binding", "judge", "run", "library"),
+              "binding", "judge", "power", "run", "library"),
     "mpmath": ("arithmetic",),
     "torch": ("binding.torch",),
     "tabulate": ("report",),

@@ -43,6 +43,7 @@ SUITE = Suite(
     "2026.11",
     [spec for family in FAMILIES for spec in family.OPERATORS],
     peers={"torch": "gradcheck_cases.peers.torch:OPERATORS"},
+    mutants="gradcheck_cases.mutants:MUTANTS",
 )
 
 __all__ = ["SUITE"]

@@ -177,7 +177,8 @@ class Declared:
             if not here.any():
                 continue
             tables = tuple((c, self._wanted(c, index, cts)) for c in kink.conventions)
-            followed.append(Followed(kink.name, here, tables))
+            if tables:
+                followed.append(Followed(kink.name, here, tables))
             chosen = [w for c, w in tables if self._convention in c.systems]
             if chosen:
                 ends = chosen[0], chosen[0]

@@ -54,6 +54,22 @@ class Truth:
         finding = found.finding(self.name, self.shape, self.cotangents)
         return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
+    def settled(self) -> Float:
+        """The true gradient as it is known now, [q, n]; on a kink, a value that is allowed."""
+        value = self.differences.estimate.value
+        if self.kinks is not None:
+            interval = self.kinks.interval
+            value = np.where(interval.which, np.clip(0.0, interval.low, interval.high), value)
+        return value
+
+    def rejects(self, got: Float, rules: Rules) -> bool:
+        """Whether `got` [q, n] fails beyond every allowance, as far as the truth is known now."""
+        kinks = [] if self.kinks is None else [self.kinks.interval]
+        found = self._compare(got, rules, kinks)
+        if not found.failed.any():
+            return False
+        return bool(self._compare(got, rules, kinks, self.allowance(rules)).failed.any())
+
     def _compare(
         self, got: Float, rules: Rules, kinks: list[Interval], extra: Float | None = None
     ) -> Comparison:

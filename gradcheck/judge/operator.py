@@ -17,7 +17,8 @@ from gradcheck.difference.evaluate import Point, as_tuple, flatten
 from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Finding
+from gradcheck.finding import Certificate, Finding
+from gradcheck.judge.certificate import Known, certify
 from gradcheck.judge.compare import RULES, Interval, Rules, compare
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import Declared
@@ -59,6 +60,7 @@ class CaseTruth:
         self.cotangents: Cotangents = draw_cotangents(case.draw("cotangents"), shapes)
         self.declared = Declared(case, self.primals, convention)
         self._truths: dict[int, Truth] = {}
+        self._certificates: dict[tuple[int, str], Certificate] = {}
 
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
@@ -125,6 +127,18 @@ class CaseTruth:
             reason = f"it computes something else than {self.case.spec.name}: {finding.reason}"
             return replace(finding, reason=reason)
         return finding
+
+    def certificate(self, index: int, dtype: str) -> Certificate:
+        """What the check of the gradient of primal `index` rejects."""
+        key = (index, dtype)
+        if key not in self._certificates:
+            self._certificates[key] = certify(self._known, index, RULES[dtype])
+        return self._certificates[key]
+
+    @cached_property
+    def _known(self) -> Known:
+        truths = [self.truth(i) if i in self.floating else None for i in range(len(self.primals))]
+        return Known(truths, self.cotangents)
 
     @cached_property
     def spec_is_right(self) -> bool:
@@ -271,6 +285,29 @@ def _judge_gradients(
             finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
         findings.append(finding)
     return findings
+
+
+def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
+    """The findings with their certificates; and a verdict on a sample that would reject nothing."""
+    out: list[Finding] = []
+    for finding in findings:
+        if finding.compared and finding.name in truth.names:
+            certificate = truth.certificate(truth.names.index(finding.name), dtype)
+            finding = replace(finding, certificate=certificate)  # noqa: PLW2901
+        out.append(finding)
+    certificates = [f.certificate for f in out if f.certificate is not None]
+    if certificates and not any(c.proves for c in certificates):
+        return [*out, _worthless(certificates)]
+    return out
+
+
+def _worthless(certificates: Sequence[Certificate]) -> Finding:
+    blind = ", ".join(sorted({name for c in certificates for name in c.blind}))
+    reason = (
+        f"this sample rejects nothing but NaN: {blind or 'every impostor'} would pass too; "
+        "give it other values, or take it out"
+    )
+    return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
 
 
 def _empty(name: str) -> Finding:

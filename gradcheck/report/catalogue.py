@@ -44,7 +44,10 @@ def as_json(suite: Suite, cases: Sequence[Case]) -> str:
                 "source": op.source,
                 "primals": list(op.primals),
                 "dialects": {d.name: d.says for d in op.dialects},
-                "kinks": [kink.name for kink in op.kinks],
+                "kinks": {
+                    kink.name: {c.name: list(c.systems) for c in kink.conventions}
+                    for kink in op.kinks
+                },
                 "cases": [
                     {"name": f"{name}/{d}/{s}", "dialect": d, "sample": s, "hunts": hunts[s]}
                     for d, s in samples
@@ -67,6 +70,8 @@ def explain(suite: Suite, name: str) -> str:
     ]
     if op.kinks:
         parts.insert(3, _section("kinks", [(k.name, _kink(op, k)) for k in op.kinks]))
+        if any(kink.conventions for kink in op.kinks):
+            parts.insert(4, _conventions(op))
     parts.append(_section("bounds", _bounds(op)))
     return "\n\n".join(parts)
 
@@ -108,10 +113,23 @@ def _sample(sample: Sample) -> str:
 
 
 def _kink(op: OpSpec, kink: Kink) -> str:
+    if kink.directional:
+        return f"what lies between the one-sided derivatives is accepted on it: {kink.source}"
     low, high = kink.slopes(op.defaults)
     shown = f"the slope {low:g}" if low == high else f"any slope in [{low:g}, {high:g}]"
     varies = ", for the default attributes" if callable(kink.accept) else ""
     return f"{shown} is accepted on it{varies}: {kink.source}"
+
+
+def _conventions(op: OpSpec) -> str:
+    """The table of what known systems return on the operator's kinks."""
+    rows = [
+        [kink.name if i == 0 else "", convention.name, ", ".join(convention.systems)]
+        for kink in op.kinks
+        for i, convention in enumerate(kink.conventions)
+    ]
+    table = tabulate(rows, ["kink", "gradient there", "systems"], disable_numparse=True)
+    return "conventions on kinks\n" + textwrap.indent(table, "  ")
 
 
 def _bounds(op: OpSpec) -> list[tuple[str, str]]:

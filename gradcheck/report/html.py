@@ -44,6 +44,8 @@ def render(run: Run) -> str:
         groups=outline.failing(run),
         tables=outline.tables(run),
         gaps=outline.gaps(run),
+        rejected=outline.certificate(run),
+        conventions=outline.conventions(run),
         most_groups=GROUPS,
         most_samples=SAMPLES,
         outline=outline,

@@ -52,6 +52,7 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
         _matrix(page, table)
     if found:
         page.add(f"\n{LEGEND}\n")
+    _soundness(page, run)
     _gaps(page, run)
     _failures(page, run)
     return page.text()
@@ -122,6 +123,17 @@ def _share(result: Record) -> str:
     if badness <= 0:
         return ""
     return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
+
+
+def _soundness(page: _Page, run: Run) -> None:
+    found = outline.certificate(run)
+    if found is not None:
+        page.add(f"\nCertificate: {escape(words.rejected(found))}.\n")
+    rows = outline.conventions(run)
+    if rows:
+        page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")
+    for name, texts in rows:
+        page.add(f"| {code(name)} | {escape(words.clean('; '.join(texts)))} |\n", "convention")
 
 
 def _gaps(page: _Page, run: Run) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.record import Cell, Record, Row, rows
+from gradcheck.report.words import Rejected
 from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
@@ -126,6 +127,36 @@ def gaps(run: Run) -> list[Gap]:
         )
         for (verdict, silent, reason), results in found.items()
     ]
+
+
+def conventions(run: Run) -> list[tuple[str, tuple[str, ...]]]:
+    """Whose conventions were found on kinks: "op" or "implementation: op", and what was found."""
+    several = len({r.implementation for r in run.results}) > 1
+    found: dict[str, list[str]] = {}
+    for result in run.results:
+        if result.conventions:
+            name = f"{result.implementation}: {result.op}" if several else result.op
+            found.setdefault(name, []).extend(result.conventions)
+    return [(name, _unique(texts)) for name, texts in found.items()]
+
+
+def certificate(run: Run) -> Rejected | None:
+    """The certificates of all results together; None if there are none."""
+    certified = [(r, r.certificate) for r in run.results if r.certificate is not None]
+    if not certified:
+        return None
+    blind: dict[str, list[Record]] = {}
+    for result, found in certified:
+        for name in found.blind:
+            blind.setdefault(name, []).append(result)
+    return Rejected(
+        rejected=sum(len(found.rejected) for _, found in certified),
+        tried=sum(found.tried for _, found in certified),
+        blind=tuple(
+            (name, len(results), f"{results[0].name}/{results[0].output}")
+            for name, results in sorted(blind.items(), key=lambda item: -len(item[1]))
+        ),
+    )
 
 
 def _them(results: list[Record]) -> str:

@@ -38,6 +38,7 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
     sections = (
         page.header(run),
         *page.tables(run),
+        page.soundness(run),
         page.gaps(run),
         page.failures(run),
         page.troubles(run),
@@ -159,6 +160,16 @@ class _Page:
             return "–"
         measured = words.cell(outline.shown(cell), measured=layout.errors, bound=layout.bounds)
         return f"{self.word(cell.verdict)} {measured}".rstrip()
+
+    def soundness(self, run: Run) -> list[str]:
+        """What the checks would have rejected, and whose conventions were found on kinks."""
+        lines = []
+        found = outline.certificate(run)
+        if found is not None:
+            lines += self.wrap(words.rejected(found), "certificate: ", "  ")
+        for name, texts in outline.conventions(run):
+            lines += self.wrap(f"{words.clean(name)}, {'; '.join(texts)}", "convention: ", "  ")
+        return lines
 
     def gaps(self, run: Run) -> list[str]:
         """What was not checked, one paragraph per reason."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.verdict import Verdict
@@ -14,6 +15,16 @@ LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """How many impostors the checks would have rejected, of how many; to which each is blind."""
+
+    rejected: int
+    tried: int
+    blind: tuple[tuple[str, int, str], ...]
+    """Impostor, number of checks that it would pass, and one of them."""
 
 
 def clean(text: str) -> str:
@@ -289,3 +300,13 @@ def versions(run: Run) -> list[tuple[str, str]]:
         ("seed", str(header.seed)),
         ("on", f"Python {clean(header.python)}{numpy}, {clean(header.platform)}"),
     ]
+
+
+def rejected(found: Rejected) -> str:
+    """What the certificates say, in one line."""
+    text = f"{found.rejected:,} of {found.tried:,} impostors would have been rejected"
+    if found.blind:
+        few = [f"{name} ({count:,}, as in {where})" for name, count, where in found.blind[:3]]
+        more = f" and {len(found.blind) - 3} more" if len(found.blind) > 3 else ""
+        text += f"; passed by: {', '.join(few)}{more}"
+    return text

@@ -20,7 +20,7 @@ def never(monkeypatch):
     ("words", "said"),
     [
         ("--op rms_nrom", "unknown operator 'rms_nrom': did you mean 'rms_norm'?"),
-        ("--op relu --op xq", "unknown operator 'xq': known: add, "),
+        ("--op relu --op xq", "unknown operator 'xq': known: "),
         ("--op relu*x", "unknown operator 'relu*x': did you mean 'relu'?"),
         ("--op rms_norm --dialect wieght", "unknown dialect 'wieght': did you mean 'weight'?"),
         ("--op relu --dialect weight", "unknown dialect 'weight': known: default"),

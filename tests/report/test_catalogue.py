@@ -4,7 +4,7 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck import Dialect, Kink, OpSpec, Sample, Slack, Suite
+from gradcheck import Convention, Dialect, Kink, OpSpec, Sample, Slack, Suite
 from gradcheck.report.catalogue import WIDTH, as_json, as_table, explain
 
 BUILTIN = gradcheck_cases.SUITE
@@ -39,7 +39,8 @@ SPEC = OpSpec(
         Dialect(name="bare", says="without a weight", attrs={"slope": 0.25}, without=("w",)),
     ),
     kinks=(
-        Kink(name="x = 0", gap=lambda xp, x, **_: abs(x), accept=(0.0, 1.0), source="convex"),
+        Kink(name="x = 0", gap=lambda xp, x, **_: abs(x), accept=(0.0, 1.0), source="convex",
+             conventions=(Convention(name="slope 1", systems=("ggml", "JAX"), slope=1.0),)),
         Kink(name="x = 1", gap=lambda xp, x, **_: abs(x - 1), accept=lambda slope: (slope,) * 2,
              source="a convention"),
     ),
@@ -81,7 +82,7 @@ def test_json_holds_every_case_with_what_it_hunts():
     assert op["name"] == "0.10"
     assert op["primals"] == ["x", "w"]
     assert op["dialects"] == {"full": "with everything", "bare": "without a weight"}
-    assert op["kinks"] == ["x = 0", "x = 1"]
+    assert op["kinks"] == {"x = 0": {"slope 1": ["ggml", "JAX"]}, "x = 1": {}}
     assert (op["formula"], op["source"], op["signature"]) == ("y = x", "Nobody 1999", "(),()->()")
     assert op["cases"] == [
         {"name": f"0.10/{dialect}/{sample}", "dialect": dialect, "sample": sample, "hunts": hunts}
@@ -167,3 +168,11 @@ def test_long_texts_are_wrapped_under_their_beginning():
     column = lines[0].index("a checker")
     assert follow.startswith(" " * column)
     assert not follow[column].isspace()
+
+
+def test_explain_prints_the_conventions_on_kinks_as_a_table():
+    text = explain(SUITE, "0.10")
+    table = text[text.index("conventions on kinks") :].splitlines()
+    assert table[1].split() == ["kink", "gradient", "there", "systems"]
+    assert table[3].split() == ["x", "=", "0", "slope", "1", "ggml,", "JAX"]
+    assert "conventions" not in explain(BUILTIN, "tanh")

@@ -1,0 +1,52 @@
+"""Work on several processes: spawned, never forked, and results in the order of the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def each(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    jobs: int,
+    setup: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> Iterator[Result]:
+    """Yield `function(task)` for each task, in order.
+
+    `setup(*arguments)` runs once in every process (in this one, if `jobs` is 1); both functions
+    must stand at the top of a module. Processes are spawned: libraries loaded here (Go's runtime,
+    OpenMP) do not survive a fork.
+    """
+    if jobs == 1:
+        setup(*arguments)
+        yield from map(function, tasks)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(
+        min(jobs, max(len(tasks), 1)),
+        mp_context=context,
+        initializer=_begin,
+        initargs=(setup, arguments),
+    )
+    try:
+        yield from pool.map(function, tasks)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin(setup: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends the pool
+    sys.stdout.flush()
+    os.dup2(2, 1)  # what the code judged prints is no part of a report
+    setup(*arguments)

@@ -1,0 +1,138 @@
+"""One wrong answer in one case: does the judgement that everybody gets reject it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import FLOATS
+from gradcheck.binding import Bound
+from gradcheck.difference.evaluate import as_tuple
+from gradcheck.judge.certificate import SAME
+from gradcheck.judge.impostors import Answers, Impostor
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.power.mutant import Mutant
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+Vjp = Callable[..., Any]
+
+REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """An implementation of one case in one dtype that only this module's callers know is wrong."""
+
+    vjp: Vjp
+    name: str = "wrong"
+
+    def bind(self, case: Case, dtype: str) -> Bound:
+        """The VJP, without a forward."""
+        return Bound(vjp=self.vjp, forward=None, attrs=case.attrs)
+
+
+@dataclass
+class Target:
+    """One case in one dtype, to be attacked; `beside` is the same case drawn from another seed."""
+
+    truth: CaseTruth
+    beside: Case
+    dtype: str
+    _right: dict[bytes, Sequence[Array | None]] = field(default_factory=dict)
+
+    def rejects(self, vjp: Vjp) -> bool:
+        """Whether the judgement rejects `vjp(ct, *primals, **attrs)`."""
+        findings = judge_case(self.truth, Wrong(vjp), self.dtype)
+        return any(finding.verdict in REJECTED for finding in findings)
+
+    def accepts_the_right_one(self) -> bool:
+        """Whether the operator's own VJP passes: anything else is a false alarm."""
+        findings = judge_case(self.truth, Wrong(self._vjp), self.dtype)
+        return all(finding.verdict is Verdict.PASS for finding in findings)
+
+    def mutant(self, mutant: Mutant) -> bool:
+        """Whether the judgement rejects a mutant."""
+        fresh, xp = mutant.fresh(), self.xp
+        return self.rejects(lambda ct, *primals, **attrs: fresh(xp, ct, *primals, **attrs))
+
+    def impostor(self, impostor: Impostor, index: int) -> bool | None:
+        """Whether it rejects an impostor of the gradient of primal `index`; None: no such thing.
+
+        One that cannot be made of this gradient, or that equals the right one, is no impostor.
+        """
+        if all(wrong is None for wrong in self._wrong(impostor, index)):
+            return None
+
+        def vjp(ct: Any, *primals: Array, **attrs: Any) -> Any:
+            answers = self._answers(as_tuple(ct))
+            gradients = list(answers.gradients)
+            with np.errstate(all="ignore"):
+                wrong = impostor.make(answers, index)
+            gradients[index] = gradients[index] if wrong is None else wrong
+            return gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+        return self.rejects(vjp)
+
+    def _wrong(self, impostor: Impostor, index: int) -> list[Array | None]:
+        """The impostor under each cotangent; None where it is no other than the right one."""
+        out: list[Array | None] = []
+        scale = self.truth.truth(index).differences.estimate.scale
+        same = SAME * float(np.max(np.where(np.isfinite(scale), scale, 0.0), initial=0.0))
+        for ct in self.truth.cotangents.typed(self.dtype):
+            answers = self._answers(ct)
+            with np.errstate(all="ignore"):
+                wrong = impostor.make(answers, index)
+                right = answers.gradients[index]
+                known = wrong is None or right is None
+                equal = known or bool(np.all(np.abs(wrong - right) <= same))
+            out.append(None if equal else wrong)
+        return out
+
+    def _answers(self, ct: tuple[Array, ...]) -> Answers:
+        ones = tuple(np.ones_like(part) for part in ct)
+        return Answers(
+            self._gradients(ct, self._primals),
+            ct,
+            lambda: self._gradients(ones, self._primals),
+            lambda: None if self._elsewhere is None else self._gradients(ct, self._elsewhere),
+        )
+
+    def _gradients(self, ct: tuple[Array, ...], primals: Sequence[Array]) -> Sequence[Array | None]:
+        key = b"".join(part.tobytes() for part in ct) + bytes([primals is self._primals])
+        if key not in self._right:
+            bare = ct[0] if len(ct) == 1 else ct
+            with np.errstate(all="ignore"):
+                found = as_tuple(self._vjp(bare, *primals, **self.truth.case.attrs))
+            self._right[key] = [None if g is None else np.asarray(g) for g in found]
+        return self._right[key]
+
+    @cached_property
+    def xp(self) -> Any:
+        """The arithmetic of the dtype."""
+        return FLOATS[self.dtype]
+
+    def _vjp(self, ct: Any, *primals: Array, **attrs: Any) -> Any:
+        return self.truth.case.spec.vjp(self.xp, ct, *primals, **attrs)
+
+    @cached_property
+    def _primals(self) -> tuple[Array, ...]:
+        return self._typed(self.truth.primals)
+
+    @cached_property
+    def _elsewhere(self) -> tuple[Array, ...] | None:
+        """Other primals of the same shapes; None where the sample does not draw them."""
+        other = self._typed(self.beside.primals)
+        pairs = list(zip(self._primals, other, strict=True))
+        if any(a.shape != b.shape for a, b in pairs):
+            return None
+        return None if all(np.array_equal(a, b) for a, b in pairs) else other
+
+    def _typed(self, primals: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(p.astype(self.dtype) if p.dtype.kind == "f" else p for p in primals)

@@ -1,0 +1,242 @@
+"""The kill matrix and its score, as text, markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from tabulate import tabulate
+
+from gradcheck.report.markdown import code, escape
+from gradcheck.report.words import clean, plural
+
+if TYPE_CHECKING:
+    from gradcheck.power.run import Power
+    from gradcheck.power.score import Score, Trial
+
+FORMATS: Final = ("terminal", "markdown", "json")
+SMALL: Final = 3
+"""Operators whose matrices the terminal shows; a file shows all of them."""
+LISTED: Final = 40
+"""Survivors that the terminal names."""
+
+HEADS: Final = (
+    "family", "operators", "mutants killed", "equivalent", "impostors killed", "false alarms",
+)  # fmt: skip
+LEGEND: Final = "● rejected   · passes   (blank) is no different there"
+
+
+def render(power: Power, format: str, *, width: int = 100) -> str:
+    """The score in one of `FORMATS`, ending in a newline."""
+    if format == "json":
+        return _json(power)
+    return _markdown(power) if format == "markdown" else _terminal(power, width)
+
+
+def summary(power: Power) -> str:
+    """The last line, for a script to read."""
+    mutants, impostors = power.trials("mutant"), power.trials("impostor")
+    equivalent = sum(t.proved_equivalent for t in mutants)
+    return (
+        f"POWER {'pass' if power.sound else 'fail'} "
+        f"mutants={sum(bool(t.killed) for t in mutants)}/{len(mutants) - equivalent} "
+        f"equivalent={equivalent} "
+        f"impostors={sum(bool(t.killed) for t in impostors)}/{len(impostors)} "
+        f"alarms={sum(len(s.alarms) for s in power.scores)} survivors={len(power.survivors)}"
+    )
+
+
+# ── what goes where ──────────────────────────────────────────────────────────────────────────
+
+
+def _families(power: Power) -> list[list[str]]:
+    """One row per family, and their sum."""
+    groups: dict[str, list[Score]] = {}
+    for found in power.scores:
+        groups.setdefault(found.family, []).append(found)
+    rows = [_row(family, scores) for family, scores in groups.items()]
+    return [*rows, _row("all", list(power.scores))] if len(rows) > 1 else rows
+
+
+def _row(name: str, scores: Sequence[Score]) -> list[str]:
+    mutants = [t for s in scores for t in s.of("mutant")]
+    impostors = [t for s in scores for t in s.of("impostor")]
+    equivalent = sum(t.proved_equivalent for t in mutants)
+    return [
+        name,
+        f"{len(scores)}",
+        f"{sum(bool(t.killed) for t in mutants)} of {len(mutants) - equivalent}",
+        f"{equivalent}",
+        f"{sum(bool(t.killed) for t in impostors)} of {len(impostors)}",
+        f"{sum(len(s.alarms) for s in scores)} of {sum(s.judged for s in scores)}",
+    ]
+
+
+def _problems(power: Power) -> Iterator[str]:
+    """What is not as it should be, and what to do about it; one line each."""
+    for found in power.scores:
+        yield from (f"{trouble}" for trouble in found.troubles)
+        yield from (
+            f"{case}: the right VJP does not pass; run it with `gradcheck run`"
+            for case in found.alarms
+        )
+        yield from (
+            f"{case}: this sample rejects nothing; give it other values, or take it out"
+            for case in found.useless
+        )
+    for found, trial in power.survivors:
+        yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+    for found, trial in power.misnamed:
+        yield (
+            f"{found.op}/{trial.what}: its killer {trial.killer!r} does not catch it, "
+            f"{found.cheapest(trial)} does; name that one"
+        )
+
+
+def _advice(trial: Trial) -> str:
+    if trial.equivalent:
+        return f"it is said to be equivalent ({trial.equivalent}), but {trial.doubt}"
+    if not trial.tried:
+        return "no sample of its dialects exists; add one"
+    if trial.kind == "impostor":
+        return f"{trial.says} No sample notices; add one whose gradient has such elements"
+    return (
+        f"{trial.says} No sample notices; add one that does, or prove in `equivalent` that it is "
+        "the right VJP"
+    )
+
+
+def _matrix(found: Score, mark: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: a wrong answer per row, a case per column."""
+    heads = ["wrong answer", "class", "cheapest", *found.sizes]
+    rows = [
+        [
+            trial.what,
+            trial.label,
+            found.cheapest(trial) or ("equivalent" if trial.proved_equivalent else "none"),
+            *(
+                mark[0] if case in trial.killed else mark[1] if case in trial.tried else mark[2]
+                for case in found.sizes
+            ),
+        ]
+        for trial in found.trials
+    ]
+    return heads, rows
+
+
+# ── the formats ──────────────────────────────────────────────────────────────────────────────
+
+
+def _facts(power: Power) -> str:
+    part = "" if power.part.of == 1 else f", part {power.part.number} of {power.part.of}"
+    return (
+        f"gradcheck {power.version}, suite {power.suite} {power.suite_version}, "
+        f"{', '.join(power.dtypes)}, seed {power.seed}{part}"
+    )
+
+
+def _terminal(power: Power, width: int) -> str:
+    blocks = [_facts(power)]
+    if len(power.scores) <= SMALL:
+        blocks += [_narrow(found) for found in power.scores]
+    blocks.append(tabulate(_families(power), HEADS, disable_numparse=True, tablefmt="simple"))
+    problems = [clean(problem) for problem in _problems(power)]
+    if len(problems) > LISTED:
+        problems[LISTED:] = [f"… and {plural(len(problems) - LISTED, 'more problem')}"]
+    if problems:
+        lines = (textwrap.fill(p, width, subsequent_indent="  ") for p in problems)
+        blocks.append("\n".join(lines))
+    if not power.complete:
+        blocks.append("incomplete: the run stopped early")
+    return "\n\n".join([*blocks, summary(power)]) + "\n"
+
+
+def _narrow(found: Score) -> str:
+    """A matrix whose columns are numbered: the names of the cases stand below it."""
+    heads, rows = _matrix(found, ("●", "·", " "))
+    cases = heads[3:]
+    numbered = [*heads[:3], "".join(f"{i % 10}" for i in range(1, len(cases) + 1))]
+    body = [[*row[:3], "".join(row[3:])] for row in rows]
+    table = tabulate(body, numbered, disable_numparse=True, tablefmt="simple")
+    names = [f"  {i:>2}  {case} ({found.sizes[case]})" for i, case in enumerate(cases, 1)]
+    return "\n".join([f"{found.op}: {LEGEND}", table, "cases (elements)", *names])
+
+
+def _markdown(power: Power) -> str:
+    state = "every wrong answer is rejected" if power.sound else "NOT SOUND"
+    lines = [f"**gradcheck power: {state}**", "", escape(_facts(power)), ""]
+    lines += [_table(HEADS, _families(power)), ""]
+    problems = [f"- {escape(clean(problem))}" for problem in _problems(power)]
+    lines += [*problems, ""] if problems else []
+    lines += ["Wrong answers by class of defect:", "", _table(("class", "killed"), _classes(power))]
+    modelled = [
+        [code(f"{s.op}/{t.what}"), t.label, escape(t.modelled_on), code(s.cheapest(t))]
+        for s in power.scores
+        for t in s.of("mutant")
+        if t.modelled_on
+    ]
+    if modelled:
+        heads = ("mutant", "class", "modelled on", "cheapest killer")
+        lines += ["", "Modelled on real bugs:", "", _table(heads, modelled)]
+    for found in power.scores:
+        lines += ["", *_details(found)]
+    return "\n".join(lines) + f"\n\n`{summary(power)}`\n"
+
+
+def _classes(power: Power) -> list[list[str]]:
+    labels = sorted({t.label for t in power.trials("mutant")})
+    return [
+        [label, f"{sum(bool(t.killed) for t in of)} of {sum(not t.proved_equivalent for t in of)}"]
+        for label in labels
+        for of in [[t for t in power.trials("mutant") if t.label == label]]
+    ]
+
+
+def _details(found: Score) -> list[str]:
+    killed = sum(bool(t.killed) for t in found.trials)
+    wrong = sum(not t.proved_equivalent for t in found.trials)
+    title = f"<b>{found.op}</b> {killed} of {wrong} wrong answers rejected"
+    rows = [
+        [
+            code(trial.what),
+            trial.label,
+            escape(trial.equivalent or trial.says),
+            code(found.cheapest(trial)) if trial.killed else "–",
+            f"{len(trial.killed)} of {len(trial.tried)}",
+        ]
+        for trial in found.trials
+    ]
+    heads = ("wrong answer", "class", "what is wrong", "cheapest killer", "cases")
+    return [f"<details><summary>{title}</summary>", "", _table(heads, rows), "", "</details>"]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _json(power: Power) -> str:
+    document = {
+        "version": power.version,
+        "suite": power.suite,
+        "suite_version": power.suite_version,
+        "dtypes": power.dtypes,
+        "seed": power.seed,
+        "part": asdict(power.part),
+        "complete": power.complete,
+        "sound": power.sound,
+        "operators": [
+            {
+                **asdict(found),
+                "trials": [
+                    {**asdict(t), "cheapest": found.cheapest(t), "survives": t.survives}
+                    for t in found.trials
+                ],
+            }
+            for found in power.scores
+        ],
+    }
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,119 @@
+"""What a check would have rejected: certificates that know where a sample is blind."""
+
+import numpy as np
+import pytest
+
+from gradcheck.arithmetic import FLOATS
+from gradcheck.binding.reference import Reference
+from gradcheck.judge.compare import RULES
+from gradcheck.judge.impostors import IMPOSTORS, Answers
+from gradcheck.judge.operator import CaseTruth, certified, judge_case
+from gradcheck.spec import OpSpec, Sample, Slack
+from gradcheck.suite import Case
+
+NAMES = [impostor.name for impostor in IMPOSTORS]
+
+
+def gate_forward(xp, x, w):
+    return x * w
+
+
+def gate_vjp(xp, ct, x, w):
+    return ct * w, ct * x
+
+
+def case(primals, slack=None):
+    spec = OpSpec(
+        name="gate", signature="(),()->()", forward=gate_forward, vjp=gate_vjp, formula="x",
+        source="y", slack=slack,
+        samples=(Sample(name="s", primals=primals, hunts="anything"),),
+    )  # fmt: skip
+    return Case(spec, spec.dialects[0], spec.samples[0], 0, "tests")
+
+
+def typical(draw):
+    return draw.signed(3, 3), draw.signed(3, 3)
+
+
+def judged(primals, dtype, slack=None):
+    truth = CaseTruth(case(primals, slack))
+    findings = certified(truth, judge_case(truth, Reference(), dtype), dtype)
+    return {f.name: f for f in findings}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_ordinary_sample_rejects_every_impostor(dtype):
+    found = judged(typical, dtype)
+    for name in "xw":
+        certificate = found[name].certificate
+        assert certificate.blind == ()
+        assert set(certificate.rejected) == set(NAMES) - {"elsewhere"}
+    assert found["forward"].certificate is None
+
+
+def test_what_equals_the_truth_at_a_sample_proves_nothing():
+    found = judged(lambda draw: (draw.signed(5), np.zeros(5)), "float64")
+    # dx = ct·0: zeros, signs and factors are the truth; what depends on ct is not.
+    assert found["x"].certificate.rejected == ("ones", "cotangent", "nan", "swapped")
+    assert found["x"].certificate.blind == ()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_sample_with_no_power_is_invalid(dtype):
+    slack = Slack(ulp=1e30, because="somebody wanted it green")
+    found = judged(typical, dtype, slack)
+    assert found["vjp"].verdict == "invalid"
+    assert "this sample rejects nothing but NaN" in found["vjp"].reason
+    assert "zeros" in found["vjp"].reason
+
+
+def test_a_wide_bound_is_seen_in_the_certificate():
+    slack = Slack(ulp=2.0**45, because="a bound of half a per cent or so")
+    certificate = judged(typical, "float64", slack)["x"].certificate
+    assert "double" in certificate.rejected
+    assert set(certificate.blind) >= {"one-element"}
+
+
+def test_the_certificate_agrees_with_the_judgement_itself():
+    truth = CaseTruth(case(typical))
+    answers = Answers(
+        gradients=[truth.truth(i).settled()[0].reshape(3, 3) for i in (0, 1)],
+        ct=truth.cotangents.values[0],
+        ignored=lambda: [truth.truth(i).settled()[2].reshape(3, 3) for i in (0, 1)],
+    )
+    certificate = truth.certificate(0, "float64")
+    for impostor in IMPOSTORS:
+        wrong = impostor.make(answers, 0)
+        if wrong is None:
+            assert impostor.name == "elsewhere"
+            continue
+        rows = truth.truth(0).settled().copy()
+        rows[0] = wrong.reshape(-1)
+        verdict = truth.truth(0).judge(rows, RULES["float64"]).verdict
+        assert (verdict == "fail") == (impostor.name in certificate.rejected)
+
+
+# ── the impostors themselves ─────────────────────────────────────────────────────────────────
+
+
+def answers(*gradients, ct):
+    more = [None if g is None else g + 1 for g in gradients]
+    return Answers(gradients, (ct,), lambda: more, lambda: gradients)
+
+
+@pytest.mark.parametrize("impostor", IMPOSTORS, ids=NAMES)
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (3, 3), (0, 3), (0,)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_impostor_keeps_shape_and_dtype_and_touches_nothing(impostor, shape, dtype):
+    gradient = np.arange(1, 1 + np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    before = gradient.copy()
+    wrong = impostor.make(answers(gradient, None, ct=np.ones(shape, dtype)), 0)
+    assert wrong is None or (wrong.shape, wrong.dtype) == (shape, dtype)
+    assert np.array_equal(gradient, before)
+    assert wrong is None or not np.shares_memory(wrong, gradient) or impostor.name == "elsewhere"
+
+
+def test_what_makes_no_sense_is_left_out():
+    alone = answers(np.ones((2, 3)), ct=np.ones(2))
+    absent = {i.name for i in IMPOSTORS if i.make(alone, 0) is None}
+    assert absent == {"cotangent", "transposed", "swapped"}
