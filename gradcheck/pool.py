@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 Task = TypeVar("Task")
@@ -18,7 +18,7 @@ def each(
     jobs: int,
     setup: Callable[..., None],
     arguments: tuple[Any, ...],
-) -> Iterator[Result]:
+) -> Generator[Result]:
     """Yield `function(task)` for each task, in order.
 
     `setup(*arguments)` runs once in every process (in this one, if `jobs` is 1); both functions

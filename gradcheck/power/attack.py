@@ -90,9 +90,9 @@ class Target:
             with np.errstate(all="ignore"):
                 wrong = impostor.make(answers, index)
                 right = answers.gradients[index]
-                known = wrong is None or right is None
-                equal = known or bool(np.all(np.abs(wrong - right) <= same))
-            out.append(None if equal else wrong)
+                if wrong is not None and right is not None:
+                    equal = bool(np.all(np.abs(wrong - right) <= same))
+                    out.append(None if equal else wrong)
         return out
 
     def _answers(self, ct: tuple[Array, ...]) -> Answers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -100,7 +100,7 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
     )
 
 
-def _scores(plan: Attack) -> Iterator[Score]:
+def _scores(plan: Attack) -> Generator[Score]:
     return pool.each(_score, plan.ops, plan.jobs, _prepare, (plan,))
 
 
