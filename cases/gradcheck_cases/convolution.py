@@ -152,7 +152,7 @@ conv_2d = OpSpec(
         Sample(
             name="everything",
             primals=lambda draw: (draw.normal(2, 7, 6), draw.normal(3, 2, 2, 3), draw.normal(3)),
-            attrs={"stride": (3, 2), "padding": (2, 1), "dilation": (3, 2)},
+            attrs={"stride": (3, 2), "padding": (2, 1), "dilation": (2, 3)},
             hunts="stride and dilation exchanged",
         ),
         Sample(
@@ -913,7 +913,7 @@ avg_pool_2d = OpSpec(
         ),
         Sample(
             name="padding-strided",
-            primals=lambda draw: (draw.normal(1, 5, 5),),
+            primals=lambda draw: (draw.normal(1, 5, 7),),
             attrs={"kernel": (3, 3), "stride": (2, 3), "padding": (1, 0)},
             hunts="padding or stride of the two axes exchanged",
         ),
