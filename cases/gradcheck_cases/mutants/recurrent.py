@@ -1,7 +1,1331 @@
-"""Mutants of the operators in `gradcheck_cases.recurrent`."""
+"""Mutants of the operators in `gradcheck_cases.recurrent`.
+
+Each scan's backward stands here once more as one loop, with the places where it goes wrong.
+"""
 
 from __future__ import annotations
 
-from gradcheck.power.mutant import Mutant
+from collections.abc import Callable
+from typing import Any
 
-MUTANTS: tuple[Mutant, ...] = ()
+import numpy as np
+
+from gradcheck.power import mutate
+from gradcheck.power.mutant import Mutant
+from gradcheck_cases import recurrent
+from gradcheck_cases.recurrent import (
+    NOTHING,
+    _affine,
+    _affine_back,
+    _attention_output,
+    _attention_states,
+    _delta_steps,
+    _feature,
+    _feature_slope,
+    _gates,
+    _gru_gates,
+    _hold,
+    _joined,
+    _lstm_gates,
+    _outer,
+    _part,
+    _rows,
+    _scale,
+    _scan_states,
+    _softplus,
+    _unit,
+    _wkv_output,
+    _wkv_states,
+)
+
+Vjp = Callable[..., Any]
+BLOCK = 8
+"""Steps in a block of the kernels that are modelled."""
+
+
+def _zeroed(vjp: Vjp, index: int) -> Vjp:
+    return mutate.output(vjp, index, lambda xp, g, *primals, **attrs: xp.zeros_like(g))
+
+
+def _last_state_ignored(vjp: Vjp) -> Vjp:
+    return mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: (ct[0], xp.zeros_like(ct[1])))
+
+
+def _relaid(vjp: Vjp, index: int) -> Vjp:
+    """The last two axes of one gradient written in the other order into a buffer of its shape."""
+    return mutate.output(
+        vjp,
+        index,
+        lambda xp, g, *primals, **attrs: xp.reshape(xp.swapaxes(g, -1, -2), g.shape),
+    )
+
+
+def _first_of_batch(vjp: Vjp) -> Vjp:
+    """The cotangent of y of the first row of the batch stands for all."""
+
+    def change(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
+        return (xp.broadcast_to(ct[0][:1], ct[0].shape), ct[1]) if ct[0].ndim > 2 else ct
+
+    return mutate.cotangent(vjp, change)
+
+
+# ── selective_scan ───────────────────────────────────────────────────────────────────────────
+
+
+def selective_scan_with(fault: str, carried: list[Any] | None = None) -> Vjp:
+    """The backward of selective_scan with one fault; `carried` outlives the call."""
+
+    def vjp(xp, ct, x, delta, a, b, c, d=None, h=None, *, softplus=False, exact_hold=False):
+        ct_y, dh = ct
+        states = _scan_states(xp, x, delta, a, b, h, softplus, exact_hold)
+        if fault == "states-alias":
+            states = states[-1:] * len(states)
+        step = _softplus(xp, delta) if softplus else delta
+        dx, ddelta, db, dc = [], [], [], []
+        da = xp.zeros_like(a)
+        count = x.shape[-2]
+        if fault == "padding-decays":  # a padded step is softplus(0), not 0
+            dh = dh * xp.exp(xp.const("0.6931471805599453") * a * (-count % 4))
+        if carried:
+            dh = dh + carried[0] if carried[0].shape == dh.shape else dh
+        for t in reversed(range(count)):
+            if fault == "block-lost" and t % BLOCK == BLOCK - 1 and t + 1 < count:
+                dh = xp.zeros_like(dh)
+            g, s = ct_y[..., t, :, None], step[..., t, :, None]
+            xt, bt = x[..., t, :, None], b[..., t, None, :]
+            decay, gain, gain_by_step, gain_by_a = _hold(xp, s, a, exact_hold)
+            if fault == "hold-by-a":
+                gain_by_a = 0
+            dc.append(xp.sum(g * states[t + (fault != "early-state")], axis=-2))
+            dh = dh + g * c[..., t, None, :]
+            ddecay = dh * states[t + (fault == "late-state")] * decay
+            if fault == "decay-itself":
+                ddecay = dh * states[t]
+            dgain = dh * xt * bt
+            through_decay = 0 if fault == "step-by-gain" else ddecay * a
+            through_gain = 0 if fault == "step-by-decay" else dgain * gain_by_step
+            ddelta.append(xp.sum(through_decay + through_gain, axis=-1))
+            before = 0 if fault == "a-overwritten" else da
+            da = before + xp.reduce_to(ddecay * s + dgain * gain_by_a, a)
+            fed = dh * gain * xt
+            db.append(fed[..., -1, :] if fault == "b-last-feature" else xp.sum(fed, axis=-2))
+            dx.append(xp.sum(dh * gain * bt, axis=-1))
+            if fault == "not-carried":
+                dh = xp.zeros_like(dh)
+            elif fault == "next-decay":
+                dh = dh * _hold(xp, step[..., max(t - 1, 0), :, None], a, exact_hold)[0]
+            elif fault != "no-decay":
+                dh = dh * decay
+        if carried is not None:
+            carried[:] = [dh]
+        dx, ddelta, db, dc = (
+            _joined(xp, rows[::-1], like)
+            for rows, like in ((dx, x), (ddelta, delta), (db, b), (dc, c))
+        )
+        if softplus and fault != "softplus-slope":
+            ddelta = ddelta * xp.sigmoid(delta)
+        if d is None:
+            return dx, ddelta, da, db, dc
+        if fault != "skip-term":
+            dx = dx + xp.reduce_to(ct_y * d[..., None, :], x)
+        fed_back = ct_y * x
+        dd = xp.reduce_to(xp.sum(fed_back, axis=-2), d)
+        if fault == "d-averaged":
+            dd = dd / max(count, 1)
+        if fault == "d-last-row" and fed_back.ndim > 2:
+            dd = xp.sum(fed_back[-1], axis=-2)
+        gradients = (dx, ddelta, da, db, dc, dd)
+        return gradients if h is None else (*gradients, xp.reduce_to(dh, h))
+
+    return vjp
+
+
+def _scan_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    if "make" not in more:
+        more.setdefault("vjp", selective_scan_with(name))
+    return Mutant(op="selective_scan", name=name, label=label, killer=killer, says=says, **more)
+
+
+SCAN = recurrent.selective_scan_vjp
+WITH_SKIP = ("stateful", "mamba", "softplus", "exact-hold")
+
+SELECTIVE_SCAN = (
+    _scan_mutant(
+        "not-carried",
+        "T",
+        "typical",
+        "The state's cotangent is not carried back: every step sees its own output alone.",
+    ),
+    _scan_mutant(
+        "last-state-ignored",
+        "U",
+        "one-step",
+        "The cotangent of the last state is ignored.",
+        modelled_on="mamba_ssm's selective_scan_fn: 'the gradient of the last state is not "
+        "considered in the backward pass'",
+        vjp=_last_state_ignored(SCAN),
+    ),
+    _scan_mutant(
+        "early-state",
+        "I",
+        "typical",
+        "The gradient of c reads the state before the step, not after it.",
+    ),
+    _scan_mutant(
+        "late-state",
+        "V",
+        "typical",
+        "The decay's gradient reads the state after the step, not before it.",
+    ),
+    _scan_mutant(
+        "decay-itself",
+        "D",
+        "typical",
+        "The decay's gradient is taken for its exponent's: a factor exp(s a) is missing.",
+    ),
+    _scan_mutant(
+        "next-decay",
+        "I",
+        "two-steps",
+        "The state's cotangent is carried back by the decay of the step before.",
+    ),
+    _scan_mutant(
+        "no-decay", "F", "two-steps", "The state's cotangent is carried back without the decay."
+    ),
+    _scan_mutant(
+        "a-overwritten",
+        "A",
+        "typical",
+        "The gradient of a, which all steps share, is overwritten by every step.",
+    ),
+    _scan_mutant(
+        "b-last-feature",
+        "B",
+        "typical",
+        "The gradient of b, which all features share, comes from the last feature alone.",
+    ),
+    _scan_mutant(
+        "d-averaged",
+        "R",
+        "typical",
+        "The gradient of d is a mean over the steps.",
+        dialects=WITH_SKIP,
+    ),
+    _scan_mutant(
+        "d-last-row",
+        "B",
+        "batched",
+        "The gradient of d comes from the last row of the batch alone.",
+        dialects=WITH_SKIP,
+    ),
+    _scan_mutant(
+        "skip-term",
+        "T",
+        "one-step",
+        "The gradient of x lacks d ct.",
+        dialects=WITH_SKIP,
+    ),
+    _scan_mutant(
+        "step-by-gain", "T", "typical", "The step's gradient leaves out that it sets the decay."
+    ),
+    _scan_mutant(
+        "step-by-decay", "T", "one-step", "The step's gradient leaves out that it scales b x."
+    ),
+    _scan_mutant(
+        "softplus-slope",
+        "D",
+        "short-steps",
+        "The gradient is that of softplus(delta), not of delta.",
+        dialects=("softplus",),
+    ),
+    _scan_mutant(
+        "padding-decays",
+        "W",
+        "typical",
+        "Steps that pad the last block decay the state's cotangent: softplus(0) is not 0.",
+        dialects=("softplus",),
+        modelled_on="mamba issue 368, selective_scan_bwd_kernel.cuh",
+    ),
+    _scan_mutant(
+        "block-lost",
+        "W",
+        "chunk-and-one",
+        "The state's cotangent does not pass from one block of 8 steps to the one before.",
+    ),
+    _scan_mutant(
+        "states-alias",
+        "X",
+        "typical",
+        "All saved states are one buffer, which holds the last.",
+    ),
+    _scan_mutant(
+        "adjoint-not-cleared",
+        "A",
+        "one-step",
+        "The state's cotangent starts from where the previous call left it.",
+        make=lambda: selective_scan_with("adjoint-not-cleared", []),
+    ),
+    _scan_mutant(
+        "h-missing",
+        "G",
+        "zero-state",
+        "The given state gets no gradient.",
+        dialects=("stateful", "softplus", "exact-hold"),
+        vjp=mutate.output(SCAN, -1, lambda xp, g, *primals, **attrs: xp.zeros_like(g)),
+    ),
+    _scan_mutant(
+        "b-c-swapped",
+        "G",
+        "typical",
+        "The gradients of b and c are in each other's place.",
+        vjp=mutate.swapped(SCAN, 3, 4),
+    ),
+    _scan_mutant(
+        "hold-by-a",
+        "T",
+        "typical",
+        "The gradient of a leaves out that a scales the input too.",
+        dialects=("exact-hold",),
+    ),
+    _scan_mutant(
+        "hold-ignored",
+        "P",
+        "one-step",
+        "The backward takes the simple gain, whatever forward took.",
+        dialects=("exact-hold",),
+        vjp=mutate.attribute(SCAN, exact_hold=False),
+    ),
+)
+
+# ── wkv ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def wkv_with(fault: str) -> Vjp:
+    """The backward of wkv with one fault."""
+
+    def vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
+        rate = w if raw else -xp.exp(w)
+        states = _wkv_states(xp, w, k, v, num, den, raw)
+        dk, dv = [], []
+        drate, du = xp.zeros_like(w), xp.zeros_like(u)
+        da = db = xp.zeros_like(w)
+        o = xp.full(np.shape(w), NOTHING)
+        count = k.shape[-2]
+        for t in reversed(range(count)):
+            if fault == "block-lost" and t % BLOCK == BLOCK - 1 and t + 1 < count:
+                da, db = xp.zeros_like(da), xp.zeros_like(db)
+            (a, b, p), kt, vt = states[t], k[..., t, :], v[..., t, :]
+            read = (a, b, p + rate) if fault == "decayed-before-read" else states[t]
+            y, z, m, bonus = _wkv_output(xp, read, u, kt, vt)
+            if fault == "stale-output" and t:
+                y = _wkv_output(xp, states[t - 1], u, k[..., t - 1, :], v[..., t - 1, :])[0]
+            q = ct[..., t, :] / z
+            through_u = bonus * q * (vt if fault == "denominator-constant" else vt - y)
+            if fault != "u-missing":
+                before = 0 if fault == "u-overwritten" else du
+                du = before + xp.reduce_to(through_u, u)
+            kept = xp.exp(kt + o)
+            own = 0 if fault == "bonus-dropped" else through_u
+            dk.append(own + kept * (vt * da + (0 if fault == "numerator-only" else db)))
+            dv.append((0 if fault == "bonus-dropped" else bonus * q) + kept * da)
+            late = fault == "late-state" and t + 1 < count
+            seen_a, seen_b, seen_p = states[t + 1] if late else (a, b, p)
+            term = xp.exp(seen_p + rate + o) * (seen_a * da + seen_b * db)
+            if fault == "w-last-row" and term.ndim > 1:
+                term = term[-1]
+            drate = drate + xp.reduce_to(term, w)
+            carry = 0 if fault == "no-decay" else rate
+            top = xp.maximum(-m, o + carry)
+            fresh, old = xp.exp(-m - top), xp.exp(o + carry - top)
+            if fault == "not-carried":
+                old = xp.zeros_like(old)
+            da, db, o = fresh * q + old * da, old * db - fresh * q * y, top
+        chain = raw if fault != "chain-everywhere" else not raw
+        dw = drate if chain or fault == "chain-missing" else drate * rate
+        gradients = (dw, du, _joined(xp, dk[::-1], k), _joined(xp, dv[::-1], v))
+        if num is None:
+            return gradients
+        scale = 1 if fault == "state-exponent" else xp.exp(o)
+        return (*gradients, xp.reduce_to(scale * da, num), xp.reduce_to(scale * db, den))
+
+    return vjp
+
+
+def wkv_unshifted_vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
+    decay = xp.exp(w if raw else -xp.exp(w))
+    a, b = (xp.zeros_like(w),) * 2 if num is None else (num, den)
+    states = []
+    for t in range(k.shape[-2]):
+        states.append((a, b))
+        e = xp.exp(k[..., t, :])
+        a, b = decay * a + e * v[..., t, :], decay * b + e
+    dk, dv = [], []
+    ddecay, du = xp.zeros_like(w), xp.zeros_like(u)
+    da = db = xp.zeros_like(w)
+    for t in reversed(range(k.shape[-2])):
+        (a, b), e, vt = states[t], xp.exp(k[..., t, :]), v[..., t, :]
+        bonus = xp.exp(u) * e
+        q = ct[..., t, :] / (b + bonus)
+        y = (a + bonus * vt) / (b + bonus)
+        du = du + xp.reduce_to(bonus * q * (vt - y), u)
+        dk.append(bonus * q * (vt - y) + e * (vt * da + db))
+        dv.append(bonus * q + e * da)
+        ddecay = ddecay + xp.reduce_to(a * da + b * db, w)
+        da, db = q + decay * da, decay * db - q * y
+    dw = ddecay * decay * (1 if raw else -xp.exp(w))
+    gradients = (dw, du, _joined(xp, dk[::-1], k), _joined(xp, dv[::-1], v))
+    return gradients if num is None else (*gradients, xp.reduce_to(da, num), xp.reduce_to(db, den))
+
+
+def _wkv_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    more.setdefault("vjp", wkv_with(name))
+    return Mutant(op="wkv", name=name, label=label, killer=killer, says=says, **more)
+
+
+WKV = (
+    _wkv_mutant(
+        "bonus-dropped",
+        "T",
+        "two-steps",
+        "The step's own value and key get no gradient through the bonus.",
+    ),
+    _wkv_mutant("u-missing", "G", "two-steps", "The bonus u gets no gradient."),
+    _wkv_mutant(
+        "u-overwritten",
+        "A",
+        "typical",
+        "The gradient of u, which all steps share, is overwritten by every step.",
+    ),
+    _wkv_mutant(
+        "u-ignored",
+        "P",
+        "large-bonus",
+        "The backward reads a bonus of 0.",
+        vjp=mutate.primal(recurrent.wkv_vjp, 1, lambda xp, w, u, *rest, **attrs: xp.zeros_like(u)),
+    ),
+    _wkv_mutant(
+        "denominator-constant",
+        "T",
+        "typical",
+        "The bonus's gradient treats the denominator as a constant.",
+    ),
+    _wkv_mutant(
+        "numerator-only",
+        "T",
+        "typical",
+        "What a key adds to later denominators is left out of its gradient.",
+    ),
+    _wkv_mutant(
+        "decayed-before-read",
+        "I",
+        "typical",
+        "The past decays before it is read, one step too early.",
+    ),
+    _wkv_mutant(
+        "late-state",
+        "V",
+        "typical",
+        "The decay's gradient reads the state after the step, which has decayed already.",
+    ),
+    _wkv_mutant(
+        "stale-output", "V", "typical", "The output of the step before stands for the saved one."
+    ),
+    _wkv_mutant(
+        "not-carried",
+        "T",
+        "three-steps",
+        "The state's cotangent is not carried back beyond one step.",
+    ),
+    _wkv_mutant(
+        "no-decay", "F", "three-steps", "The state's cotangent is carried back without the decay."
+    ),
+    _wkv_mutant(
+        "w-last-row",
+        "B",
+        "batched",
+        "The gradient of w comes from the last row of the batch alone.",
+    ),
+    _wkv_mutant(
+        "chain-missing",
+        "D",
+        "typical",
+        "The gradient is that of the kernel's rate: the chain factor -exp(w) is missing.",
+        dialects=("rwkv-4", "stateful"),
+    ),
+    _wkv_mutant(
+        "chain-everywhere",
+        "F",
+        "typical",
+        "The chain factor of the parameter is applied where w comes as the rate itself, and "
+        "left out where it does not.",
+        dialects=("kernel",),
+    ),
+    _wkv_mutant(
+        "unshifted",
+        "O",
+        "loud-first",
+        "exp(k) without the running maximum taken out: it overflows in float32.",
+        dtype="float32",
+        dialects=("rwkv-4", "kernel"),
+        vjp=wkv_unshifted_vjp,
+    ),
+    _wkv_mutant(
+        "block-lost",
+        "W",
+        "chunk-and-one",
+        "The state's cotangent does not pass from one block of 8 steps to the one before.",
+    ),
+    _wkv_mutant(
+        "state-exponent",
+        "F",
+        "typical",
+        "The given state's gradient is left over its running exponent.",
+        dialects=("stateful",),
+    ),
+    _wkv_mutant(
+        "state-missing",
+        "G",
+        "state-of-zero",
+        "The given state gets no gradient.",
+        modelled_on="transformers' RwkvLinearAttention: the gradient of the state is not handled",
+        dialects=("stateful",),
+        vjp=_zeroed(_zeroed(recurrent.wkv_vjp, -1), -2),
+    ),
+    _wkv_mutant(
+        "k-v-swapped",
+        "G",
+        "typical",
+        "The gradients of k and v are in each other's place.",
+        vjp=mutate.swapped(recurrent.wkv_vjp, 2, 3),
+    ),
+)
+
+# ── linear_attention ─────────────────────────────────────────────────────────────────────────
+
+
+def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
+    """The backward of linear_attention with one fault; `carried` outlives the call."""
+
+    def vjp(
+        xp, ct, q, k, v, s=None, z=None, *,
+        feature="elu", normalised=True, scaled=False, decay=1.0, eps=1e-6,
+    ):  # fmt: skip
+        ct_y, ds = ct
+        fq = _feature(xp, q, feature) * _scale(xp, q, scaled)
+        fk = _feature(xp, k, feature)
+        states = _attention_states(xp, fk, v, s, z, decay)
+        dz = xp.zeros_like(states[0][1])
+        dq, dk, dv = [], [], []
+        count = q.shape[-2]
+        back = 1 if fault == "no-decay" else decay * decay if fault == "decay-twice" else decay
+        if carried:
+            ds = ds + carried[0] if carried[0].shape == ds.shape else ds
+        for t in reversed(range(count)):
+            if fault == "block-lost" and t % BLOCK == BLOCK - 1 and t + 1 < count:
+                ds, dz = xp.zeros_like(ds), xp.zeros_like(dz)
+            if fault == "decay-first":
+                ds, dz = ds * decay, dz * decay
+            g, (st, zt) = ct_y[..., t, :], states[t + (fault != "early-state")]
+            qt, kt, vt = fq[..., t, :], fk[..., t, :], v[..., t, :]
+            y, total = _attention_output(xp, qt, states[t + 1], normalised, eps)
+            row_dz = 0
+            row_dq = xp.sum(st * g[..., None, :], axis=-1)
+            if normalised:
+                if fault == "eps-left-out":
+                    total = total - eps
+                g = g / total
+                dtotal = -xp.sum(g * y, axis=-1, keepdims=True)
+                if fault == "normaliser-sign":
+                    dtotal = -dtotal
+                row_dq = xp.sum(st * g[..., None, :], axis=-1)
+                if fault != "normaliser-constant":
+                    row_dq = row_dq + zt * dtotal
+                    row_dz = 0 if fault == "normaliser-of-q-only" else qt * dtotal
+            dq.append(row_dq)
+            seen = ds
+            ds, dz = ds + _outer(qt, g), dz + row_dz
+            if fault != "itself-hidden":
+                seen = ds
+            dk.append(xp.sum(seen * vt[..., None, :], axis=-1) + dz)
+            dv.append(xp.sum(seen * kt[..., :, None], axis=-2))
+            if fault == "not-carried":
+                ds, dz = xp.zeros_like(ds), xp.zeros_like(dz)
+            elif fault != "decay-first":
+                ds, dz = ds * back, dz * back
+        if carried is not None:
+            carried[:] = [ds]
+        slopes = [_feature_slope(xp, x, feature) for x in (q, k)]
+        if fault == "slope-one":
+            slopes = [1, 1]
+        if fault == "slope-exp" and feature == "elu":
+            slopes = [xp.exp(q), xp.exp(k)]
+        dq = _joined(xp, dq[::-1], q) * slopes[0]
+        if fault != "scale-missing":
+            dq = dq * _scale(xp, q, scaled)
+        gradients = (dq, _joined(xp, dk[::-1], k) * slopes[1], _joined(xp, dv[::-1], v))
+        if s is None:
+            return gradients
+        gradients = (*gradients, xp.reduce_to(ds, s))
+        return gradients if z is None else (*gradients, xp.reduce_to(dz, z))
+
+    return vjp
+
+
+def _attention_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    if "make" not in more:
+        more.setdefault("vjp", linear_attention_with(name))
+    return Mutant(op="linear_attention", name=name, label=label, killer=killer, says=says, **more)
+
+
+ATTENTION = recurrent.linear_attention_vjp
+NORMALISED = ("stateful", "elu")
+GIVEN = ("stateful", "identity", "retention")
+
+LINEAR_ATTENTION = (
+    _attention_mutant(
+        "not-carried", "T", "two-steps", "The state's cotangent is not carried back at all."
+    ),
+    _attention_mutant(
+        "last-state-ignored",
+        "U",
+        "one-step",
+        "The cotangent of the last state is ignored.",
+        vjp=_last_state_ignored(ATTENTION),
+    ),
+    _attention_mutant(
+        "normaliser-constant",
+        "T",
+        "typical",
+        "The normaliser is treated as a constant.",
+        dialects=NORMALISED,
+    ),
+    _attention_mutant(
+        "normaliser-of-q-only",
+        "T",
+        "typical",
+        "The normaliser's gradient reaches q but not the keys.",
+        dialects=NORMALISED,
+    ),
+    _attention_mutant(
+        "normaliser-sign",
+        "S",
+        "typical",
+        "The normaliser's gradient has the wrong sign.",
+        dialects=NORMALISED,
+    ),
+    _attention_mutant(
+        "eps-left-out", "E", "eps", "The backward divides without eps.", dialects=NORMALISED
+    ),
+    _attention_mutant(
+        "itself-hidden",
+        "I",
+        "one-step",
+        "A step's own key and value get no gradient from its own query.",
+    ),
+    _attention_mutant(
+        "early-state",
+        "I",
+        "typical",
+        "The gradient of q reads the state before the step's own write.",
+    ),
+    _attention_mutant(
+        "slope-one", "D", "tails", "The slope of elu + 1 is taken for 1.", dialects=NORMALISED
+    ),
+    _attention_mutant(
+        "slope-exp",
+        "D",
+        "typical",
+        "The slope of elu + 1 is taken for exp(x) on both sides of 0.",
+        dialects=NORMALISED,
+    ),
+    _attention_mutant(
+        "decay-default",
+        "P",
+        "decay",
+        "The backward takes the decay's default.",
+        vjp=mutate.attribute(ATTENTION, decay=1.0),
+    ),
+    _attention_mutant(
+        "no-decay", "F", "decay", "The state's cotangent is carried back without the decay."
+    ),
+    _attention_mutant("decay-twice", "F", "decay", "The state's cotangent decays twice per step."),
+    _attention_mutant(
+        "decay-first",
+        "I",
+        "decay",
+        "The state's cotangent decays before the step's own keys and values read it.",
+    ),
+    _attention_mutant(
+        "scale-missing",
+        "F",
+        "one-step",
+        "The gradient of q lacks 1/sqrt(d).",
+        dialects=("identity", "retention"),
+    ),
+    _attention_mutant(
+        "block-lost",
+        "W",
+        "chunk-and-one",
+        "The state's cotangent does not pass from one block of 8 steps to the one before.",
+    ),
+    _attention_mutant(
+        "one-row-for-all",
+        "I",
+        "batched",
+        "Every row of the batch reads the cotangent of the first.",
+        vjp=_first_of_batch(ATTENTION),
+    ),
+    _attention_mutant(
+        "state-relaid",
+        "L",
+        "typical",
+        "The gradient of the given state is written as [e, d].",
+        dialects=GIVEN,
+        vjp=_relaid(ATTENTION, 3),
+    ),
+    _attention_mutant(
+        "state-missing",
+        "G",
+        "state-of-zero",
+        "The given state gets no gradient.",
+        dialects=("stateful",),
+        vjp=_zeroed(ATTENTION, 3),
+    ),
+    _attention_mutant(
+        "z-missing",
+        "G",
+        "typical",
+        "The given normaliser gets no gradient.",
+        dialects=("stateful",),
+        vjp=_zeroed(ATTENTION, 4),
+    ),
+    _attention_mutant(
+        "adjoint-not-cleared",
+        "A",
+        "one-step",
+        "The state's cotangent starts from where the previous call left it.",
+        make=lambda: linear_attention_with("adjoint-not-cleared", []),
+    ),
+)
+
+# ── gated_delta_rule ─────────────────────────────────────────────────────────────────────────
+
+
+def gated_delta_rule_with(fault: str) -> Vjp:
+    """The backward of gated_delta_rule with one fault."""
+
+    def vjp(xp, ct, q, k, v, beta, g=None, s=None, *, scaled=True, normalised=False, eps=1e-6):
+        ct_y, ds = ct
+        given = q, k
+        if normalised:
+            (q, by_q), (k, by_k) = _unit(xp, q, eps), _unit(xp, k, eps)
+        steps = _delta_steps(xp, k, v, beta, g, s)
+        dq, dk, dv, dbeta, dg = [], [], [], [], []
+        count = q.shape[-2]
+        for t in reversed(range(count)):
+            if fault == "block-lost" and t % BLOCK == BLOCK - 1 and t + 1 < count:
+                ds = xp.zeros_like(ds)
+            ct_t = ct_y[..., t, :] * _scale(xp, q, scaled)
+            kt, bt = k[..., t, :], beta[..., t : t + 1]
+            decay, kept, u, after = steps[t]
+            if fault == "early-state":
+                after = kept
+            dq.append(xp.sum(after * ct_t[..., None, :], axis=-1))
+            ds = ds + _outer(q[..., t, :], ct_t)
+            pulled = xp.sum(ds * kt[..., :, None], axis=-2)
+            du = bt * pulled
+            dv.append(pulled if fault == "v-without-beta" else du)
+            written = v[..., t, :] if fault == "beta-by-value" else u
+            dbeta.append(xp.sum(pulled * written, axis=-1, keepdims=True))
+            through_write = bt * xp.sum(ds * u[..., None, :], axis=-1)
+            through_read = xp.sum(kept * du[..., None, :], axis=-1)
+            if fault == "key-write-only":
+                through_read = 0
+            if fault == "key-read-only":
+                through_write = 0
+            if fault == "key-read-sign":
+                through_read = -through_read
+            dk.append(through_write - through_read)
+            before = ds
+            if fault != "error-not-read":
+                ds = ds - _outer(kt, du)
+            if g is not None:
+                seen = after if fault == "g-late-state" else kept
+                by = before if fault == "g-before-read" else ds
+                row = xp.sum(xp.sum(by * seen, axis=-1), axis=-1, keepdims=True)
+                dg.append(row / decay if fault == "g-as-decay" else row)
+                if fault == "next-decay":
+                    decay = steps[max(t - 1, 0)][0]
+                if fault != "no-decay":
+                    ds = ds * decay[..., None]
+            if fault == "not-carried":
+                ds = xp.zeros_like(ds)
+        dq, dk = _joined(xp, dq[::-1], given[0]), _joined(xp, dk[::-1], given[1])
+        if normalised and fault == "length-constant":
+            dq, dk = (
+                ct / xp.sqrt(xp.sum(x * x, axis=-1, keepdims=True) + eps)
+                for ct, x in zip((dq, dk), given, strict=True)
+            )
+        elif normalised:
+            dq, dk = by_q(dq), by_k(dk)
+        gradients = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
+        if g is None:
+            return gradients
+        gradients = (*gradients, _gates(xp, dg, g))
+        return gradients if s is None else (*gradients, xp.reduce_to(ds, s))
+
+    return vjp
+
+
+def error_before_decay_vjp(
+    xp, ct, q, k, v, beta, g=None, s=None, *, scaled=True, normalised=False, eps=1e-6
+):
+    """Of S = e^g S + beta k (v - S'k)': the error is read before the state decays."""
+    ct_y, ds = ct
+    s0 = xp.zeros((k.shape[-1], v.shape[-1])) if s is None else s
+    states = [s0]
+    for t in range(k.shape[-2]):
+        kt, last = k[..., t, :], states[-1]
+        u = v[..., t, :] - xp.sum(last * kt[..., :, None], axis=-2)
+        decay = xp.exp(g[..., t : t + 1])[..., None]
+        states.append(decay * last + _outer(kt, beta[..., t : t + 1] * u))
+    dq, dk, dv, dbeta, dg = [], [], [], [], []
+    for t in reversed(range(k.shape[-2])):
+        kt, bt, last = k[..., t, :], beta[..., t : t + 1], states[t]
+        decay = xp.exp(g[..., t : t + 1])[..., None]
+        u = v[..., t, :] - xp.sum(last * kt[..., :, None], axis=-2)
+        ct_t = ct_y[..., t, :] * _scale(xp, q, scaled)
+        dq.append(xp.sum(states[t + 1] * ct_t[..., None, :], axis=-1))
+        ds = ds + _outer(q[..., t, :], ct_t)
+        pulled = xp.sum(ds * kt[..., :, None], axis=-2)
+        du = bt * pulled
+        dv.append(du)
+        dbeta.append(xp.sum(pulled * u, axis=-1, keepdims=True))
+        dk.append(
+            bt * xp.sum(ds * u[..., None, :], axis=-1) - xp.sum(last * du[..., None, :], axis=-1)
+        )
+        dg.append(xp.sum(xp.sum(ds * decay * last, axis=-1), axis=-1, keepdims=True))
+        ds = ds * decay - _outer(kt, du)
+    gradients = (
+        _joined(xp, dq[::-1], q),
+        _joined(xp, dk[::-1], k),
+        _joined(xp, dv[::-1], v),
+        _gates(xp, dbeta, beta),
+        _gates(xp, dg, g),
+    )
+    return gradients if s is None else (*gradients, xp.reduce_to(ds, s))
+
+
+def _gate_of_first_row(xp: Any, *primals: Any, **attrs: Any) -> Any:
+    g = primals[4]
+    return xp.broadcast_to(g[:1], g.shape) if g.ndim > 1 else g
+
+
+def _delta_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    more.setdefault("vjp", gated_delta_rule_with(name))
+    return Mutant(op="gated_delta_rule", name=name, label=label, killer=killer, says=says, **more)
+
+
+DELTA = recurrent.gated_delta_rule_vjp
+GATED = ("stateful", "stateless", "normalised")
+
+GATED_DELTA_RULE = (
+    _delta_mutant(
+        "error-not-read",
+        "T",
+        "two-steps",
+        "The state's cotangent leaves out that the error reads the state.",
+    ),
+    _delta_mutant(
+        "key-write-only", "T", "typical", "The key's gradient leaves out the reading of the state."
+    ),
+    _delta_mutant("key-read-only", "T", "one-step", "The key's gradient leaves out the writing."),
+    _delta_mutant(
+        "key-read-sign",
+        "S",
+        "typical",
+        "What the key reads is added to its gradient instead of subtracted.",
+    ),
+    _delta_mutant(
+        "beta-by-value",
+        "V",
+        "same-key",
+        "The gradient of beta reads the value, not the error that is written.",
+    ),
+    _delta_mutant("v-without-beta", "F", "one-step", "The gradient of v lacks beta."),
+    _delta_mutant(
+        "error-before-decay",
+        "D",
+        "typical",
+        "The backward of another recurrence: the error is read before the decay.",
+        modelled_on="flash-linear-attention issue 885, the form taken for the paper's",
+        dialects=("stateful", "stateless"),
+        vjp=error_before_decay_vjp,
+    ),
+    _delta_mutant(
+        "g-as-decay",
+        "D",
+        "typical",
+        "The gradient is that of the decay, not of its logarithm g.",
+        dialects=GATED,
+    ),
+    _delta_mutant(
+        "g-late-state",
+        "V",
+        "typical",
+        "The gate's gradient reads the state after the write.",
+        dialects=GATED,
+    ),
+    _delta_mutant(
+        "g-before-read",
+        "T",
+        "typical",
+        "The gate's gradient leaves out that the error reads the decayed state.",
+        dialects=GATED,
+    ),
+    _delta_mutant(
+        "next-decay",
+        "I",
+        "two-steps",
+        "The state's cotangent is carried back by the decay of the step before.",
+        dialects=GATED,
+    ),
+    _delta_mutant(
+        "no-decay",
+        "F",
+        "two-steps",
+        "The state's cotangent is carried back without the decay.",
+        dialects=GATED,
+    ),
+    _delta_mutant(
+        "not-carried", "T", "two-steps", "The state's cotangent is not carried back at all."
+    ),
+    _delta_mutant(
+        "early-state", "I", "one-step", "The gradient of q reads the state before the write."
+    ),
+    _delta_mutant(
+        "last-state-ignored",
+        "U",
+        "one-step",
+        "The cotangent of the last state is ignored.",
+        vjp=_last_state_ignored(DELTA),
+    ),
+    _delta_mutant(
+        "state-missing",
+        "G",
+        "state-of-zero",
+        "The given state gets no gradient.",
+        dialects=("stateful", "normalised"),
+        vjp=_zeroed(DELTA, 5),
+    ),
+    _delta_mutant(
+        "state-relaid",
+        "L",
+        "typical",
+        "The gradient of the given state is written as [e, d].",
+        dialects=("stateful", "normalised"),
+        vjp=_relaid(DELTA, 5),
+    ),
+    _delta_mutant(
+        "beta-clamped",
+        "D",
+        "full-write",
+        "The backward clamps beta to 1.",
+        vjp=mutate.primal(
+            DELTA, 3, lambda xp, q, k, v, beta, *rest, **attrs: xp.minimum(beta, 1.0)
+        ),
+    ),
+    _delta_mutant(
+        "gate-of-first-row",
+        "I",
+        "batched",
+        "The gates lack the offset of their row: all rows of the batch read the first's.",
+        modelled_on="flash-linear-attention issue 1115, pre_process_bwd_kernel_merged",
+        dialects=GATED,
+        vjp=mutate.primal(DELTA, 4, _gate_of_first_row),
+    ),
+    _delta_mutant(
+        "length-constant",
+        "T",
+        "typical",
+        "The lengths of q and k are treated as constants.",
+        dialects=("normalised",),
+    ),
+    _delta_mutant(
+        "eps-default",
+        "E",
+        "short-keys",
+        "The backward divides by lengths with the default eps.",
+        dialects=("normalised",),
+        vjp=mutate.attribute(DELTA, eps=1e-6),
+    ),
+    _delta_mutant(
+        "scale-default",
+        "P",
+        "unscaled",
+        "The backward scales q by 1/sqrt(d), whatever forward did.",
+        vjp=mutate.attribute(DELTA, scaled=True),
+    ),
+    _delta_mutant(
+        "block-lost",
+        "W",
+        "chunk-and-one",
+        "The state's cotangent does not pass from one block of 8 steps to the one before.",
+    ),
+)
+
+# ── lstm_cell ────────────────────────────────────────────────────────────────────────────────
+
+
+def lstm_cell_with(fault: str) -> Vjp:
+    """The backward of lstm_cell with one fault."""
+
+    def vjp(xp, ct, x, h, c, w_ih, w_hh, b_ih=None, b_hh=None, *, order="ifgo", forget_bias=0.0):
+        ct_h, dc = ct
+        i, f, g, o = _lstm_gates(xp, x, h, w_ih, w_hh, b_ih, b_hh, order, forget_bias)
+        cell = f * c + i * g
+        y = xp.tanh(cell)
+        slope = 1 - y * y
+        if fault == "tanh-slope-of-cell":
+            slope = 1 - cell * cell
+        if fault == "hidden-not-into-cell":
+            slope = 0 * slope
+        dc = dc + ct_h * slope * (1 if fault == "output-gate-missing" else o)
+        if fault == "tail-cut":
+            dc = xp.where(xp.abs(cell) > 3, xp.zeros_like(dc), dc)
+
+        def sigma(s: Any) -> Any:
+            """The slope of a gate from its value."""
+            if fault == "slope-of-value":
+                s = xp.sigmoid(s)
+            return s * (1 - s)
+
+        parts = {
+            "i": dc * g * sigma(i),
+            "f": dc * (cell if fault == "new-cell" else c) * sigma(f),
+            "g": dc * i * (g * (1 - g) if fault == "candidate-as-sigmoid" else 1 - g * g),
+            "o": ct_h * (cell if fault == "output-by-cell" else y) * sigma(o),
+        }
+        if fault == "i-f-exchanged":
+            parts["i"], parts["f"] = parts["f"], parts["i"]
+        da = xp.concatenate([parts[gate] for gate in order], axis=-1)
+        rows_x, rows_h = _outer(da, x), _outer(da, h)
+        if fault == "weights-overwritten" and da.ndim > 1:
+            rows_x, rows_h = rows_x[..., -1, :, :], rows_h[..., -1, :, :]
+        summed = da
+        if fault == "bias-averaged":
+            summed = da / max(da.size // da.shape[-1], 1)
+        return (
+            xp.reduce_to(_affine_back(xp, da, w_ih), x),
+            xp.reduce_to(_affine_back(xp, da, w_hh), h),
+            xp.reduce_to(dc if fault == "forget-missing" else dc * f, c),
+            xp.reduce_to(rows_x, w_ih),
+            xp.reduce_to(rows_h, w_hh),
+            *(xp.reduce_to(summed, b) for b in (b_ih, b_hh) if b is not None),
+        )
+
+    return vjp
+
+
+def _lstm_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    more.setdefault("vjp", lstm_cell_with(name))
+    return Mutant(op="lstm_cell", name=name, label=label, killer=killer, says=says, **more)
+
+
+LSTM = recurrent.lstm_cell_vjp
+
+LSTM_CELL = (
+    _lstm_mutant(
+        "slope-of-value",
+        "D",
+        "typical",
+        "The slope of the gates is taken at their values, not at the sums before them.",
+    ),
+    _lstm_mutant(
+        "tanh-slope-of-cell",
+        "V",
+        "large-cell",
+        "The slope of tanh(c') is 1 - c'^2: the cell in place of its tanh.",
+    ),
+    _lstm_mutant(
+        "candidate-as-sigmoid", "D", "typical", "The candidate gets the slope of a sigmoid."
+    ),
+    _lstm_mutant(
+        "cell-ignored",
+        "U",
+        "one-row",
+        "The cotangent of the new cell is ignored.",
+        vjp=_last_state_ignored(LSTM),
+    ),
+    _lstm_mutant(
+        "hidden-not-into-cell",
+        "T",
+        "one-row",
+        "The cotangent of h' reaches the output gate alone, not the cell.",
+    ),
+    _lstm_mutant(
+        "output-gate-missing",
+        "F",
+        "one-row",
+        "The cotangent of the cell through h' lacks the output gate.",
+    ),
+    _lstm_mutant(
+        "new-cell", "V", "typical", "The forget gate's gradient reads the new cell, not the old."
+    ),
+    _lstm_mutant(
+        "output-by-cell",
+        "V",
+        "large-cell",
+        "The output gate's gradient reads the cell, not its tanh.",
+    ),
+    _lstm_mutant(
+        "forget-missing", "F", "one-row", "The old cell's gradient lacks the forget gate."
+    ),
+    _lstm_mutant(
+        "tail-cut", "D", "large-cell", "The cell's gradient is cut off where tanh is nearly flat."
+    ),
+    _lstm_mutant(
+        "i-f-exchanged",
+        "L",
+        "typical",
+        "The rows of the input and forget gates are exchanged in the packed gradient.",
+    ),
+    _lstm_mutant(
+        "order-default",
+        "P",
+        "order",
+        "The backward packs the gates in the default order.",
+        vjp=mutate.attribute(LSTM, order="ifgo"),
+    ),
+    _lstm_mutant(
+        "forget-bias-ignored",
+        "P",
+        "forget-bias",
+        "The backward leaves out the offset of the forget gate.",
+        vjp=mutate.attribute(LSTM, forget_bias=0.0),
+    ),
+    _lstm_mutant(
+        "h-missing",
+        "G",
+        "zero-state",
+        "The gradient of h through the recurrent weights is zero.",
+        modelled_on="AiDotNet, HipLstmKernels.cs: dH = 0 after every step",
+        vjp=_zeroed(LSTM, 1),
+    ),
+    _lstm_mutant(
+        "weights-overwritten",
+        "A",
+        "typical",
+        "The gradients of the weights are overwritten by every row of the batch.",
+    ),
+    _lstm_mutant(
+        "bias-averaged",
+        "R",
+        "typical",
+        "The biases' gradients are means over the batch.",
+        dialects=("pytorch", "keras", "tensorflow-1", "onnx"),
+    ),
+    _lstm_mutant(
+        "b-hh-missing",
+        "G",
+        "single",
+        "The second bias gets no gradient.",
+        dialects=("pytorch", "onnx"),
+        vjp=_zeroed(LSTM, 6),
+    ),
+    _lstm_mutant(
+        "weight-relaid",
+        "L",
+        "typical",
+        "The gradient of w_ih is written as [d, g].",
+        vjp=_relaid(LSTM, 3),
+    ),
+)
+
+# ── gru_cell ─────────────────────────────────────────────────────────────────────────────────
+
+
+def gru_cell_with(fault: str, memory: dict[bytes, Any] | None = None) -> Vjp:
+    """The backward of gru_cell with one fault; `memory` keeps the gates between calls."""
+
+    def vjp(xp, ct, x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order="rzn", reset_after=True):
+        r, z, n, inner = _gru_gates(xp, x, h, w_ih, w_hh, b_ih, b_hh, order, reset_after)
+        key = np.asarray(x).tobytes() + np.asarray(w_ih).tobytes()
+        if memory is not None and key in memory:
+            n = memory[key]
+        if fault == "inner-without-bias" and reset_after:
+            inner = _part(_affine(xp, w_hh, h, None), order, "n")
+        if fault == "inner-is-h":
+            inner = h
+
+        def sigma(s: Any) -> Any:
+            """The slope of a gate from its value."""
+            if fault == "slope-of-value":
+                s = xp.sigmoid(s)
+            slope = s * (1 - s)
+            return xp.where(s < 2.0**-12, 0 * s, slope) if fault == "closed-gate" else slope
+
+        keep = z if fault == "update-reversed" else 1 - z
+        dz = ct * (n - h if fault == "update-sign" else h - n) * sigma(z)
+        dn = ct * keep * (1 - (n if fault == "tanh-slope" else n * n))
+        if memory is not None:
+            memory[key] = dn
+        if reset_after:
+            dr = dn * inner * sigma(r)
+            wide = {"r": dr, "z": dz, "n": dn}
+            parts = {"r": dr, "z": dz, "n": dn if fault == "reset-missing" else dn * r}
+            dh = 0
+            read = {"r": h, "z": h, "n": h}
+        else:
+            into_n = _affine_back(xp, dn, _rows(w_hh, order, "n"))
+            dr = into_n * h * sigma(r)
+            wide = parts = {"r": dr, "z": dz, "n": dn}
+            dh = into_n if fault == "reset-missing" else into_n * r
+            read = {"r": h, "z": h, "n": h if fault == "read-unreset" else r * h}
+        for gate in "rzn" if reset_after else "rz":
+            if fault != f"{gate}-not-into-h":
+                dh = dh + _affine_back(xp, parts[gate], _rows(w_hh, order, gate))
+        da = xp.concatenate([wide[gate] for gate in order], axis=-1)
+        db = xp.concatenate([parts[gate] for gate in order], axis=-1)
+        if fault == "biases-alike":
+            db = da
+        dw_ih = _outer(da, x)
+        dw_hh = xp.concatenate([_outer(parts[gate], read[gate]) for gate in order], axis=-2)
+        if fault == "weights-overwritten" and da.ndim > 1:
+            dw_ih, dw_hh = dw_ih[..., -1, :, :], dw_hh[..., -1, :, :]
+        return (
+            xp.reduce_to(_affine_back(xp, da, w_ih), x),
+            xp.reduce_to(dh if fault == "direct-path" else dh + ct * z, h),
+            xp.reduce_to(dw_ih, w_ih),
+            xp.reduce_to(dw_hh, w_hh),
+            *(xp.reduce_to(g, b) for g, b in ((da, b_ih), (db, b_hh)) if b is not None),
+        )
+
+    return vjp
+
+
+def _gru_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    if "make" not in more:
+        more.setdefault("vjp", gru_cell_with(name))
+    return Mutant(op="gru_cell", name=name, label=label, killer=killer, says=says, **more)
+
+
+GRU = recurrent.gru_cell_vjp
+TWO_BIASES = ("pytorch", "keras")
+
+GRU_CELL = (
+    _gru_mutant("update-sign", "S", "one-row", "The update gate's gradient has the wrong sign."),
+    _gru_mutant(
+        "update-reversed",
+        "D",
+        "one-row",
+        "The candidate is weighted by z, not by 1 - z: the two conventions mixed.",
+    ),
+    _gru_mutant(
+        "reset-missing",
+        "F",
+        "one-row",
+        "What h feeds into the candidate lacks the reset gate.",
+    ),
+    _gru_mutant(
+        "inner-is-h",
+        "V",
+        "typical",
+        "The reset gate's gradient reads h, not W h + b, though the reset comes after.",
+        dialects=("pytorch", "keras", "bias-free"),
+    ),
+    _gru_mutant(
+        "inner-without-bias",
+        "T",
+        "typical",
+        "The reset gate's gradient leaves out the bias that it scales too.",
+        dialects=TWO_BIASES,
+    ),
+    _gru_mutant("direct-path", "T", "zero-state", "The gradient of h lacks its direct path, z ct."),
+    _gru_mutant(
+        "z-not-into-h", "T", "one-row", "The gradient of h leaves out the update gate's weights."
+    ),
+    _gru_mutant(
+        "r-not-into-h", "T", "one-row", "The gradient of h leaves out the reset gate's weights."
+    ),
+    _gru_mutant(
+        "slope-of-value",
+        "D",
+        "typical",
+        "The slope of the gates is taken at their values, not at the sums before them.",
+    ),
+    _gru_mutant("tanh-slope", "D", "typical", "The slope of the candidate is 1 - n, not 1 - n^2."),
+    _gru_mutant(
+        "closed-gate",
+        "D",
+        "reset-closed",
+        "A gate below 2^-12 gets no gradient.",
+        dialects=("pytorch",),
+    ),
+    _gru_mutant(
+        "reset-place-default",
+        "P",
+        "reset-before",
+        "The backward takes the reset to come after the matrix, whatever forward did.",
+        vjp=mutate.attribute(GRU, reset_after=True),
+        dialects=("pytorch", "onnx", "keras"),
+    ),
+    _gru_mutant(
+        "order-default",
+        "P",
+        "order",
+        "The backward packs the gates in the default order.",
+        vjp=mutate.attribute(GRU, order="rzn"),
+    ),
+    _gru_mutant(
+        "biases-alike",
+        "G",
+        "single",
+        "Both biases get the gradient of the first.",
+        dialects=TWO_BIASES,
+    ),
+    _gru_mutant(
+        "read-unreset",
+        "V",
+        "typical",
+        "The recurrent weight's gradient reads h, not r h.",
+        dialects=("original", "onnx"),
+    ),
+    _gru_mutant(
+        "weights-overwritten",
+        "A",
+        "typical",
+        "The gradients of the weights are overwritten by every row of the batch.",
+    ),
+    _gru_mutant(
+        "weights-averaged",
+        "R",
+        "typical",
+        "The gradient of w_ih is a mean over the batch.",
+        vjp=mutate.scaled(GRU, 2, lambda xp, x, *rest, **attrs: x.shape[-1] / max(x.size, 1)),
+    ),
+    _gru_mutant(
+        "weight-relaid",
+        "L",
+        "typical",
+        "The gradient of w_ih is written as [d, g].",
+        vjp=_relaid(GRU, 2),
+    ),
+    _gru_mutant(
+        "gates-overwritten",
+        "X",
+        "one-row",
+        "Backward writes its gradient into the saved candidate: a second call reads it.",
+        modelled_on="PyTorch issue 1532: backward through a fused GRU cell twice",
+        make=lambda: gru_cell_with("gates-overwritten", {}),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *SELECTIVE_SCAN,
+    *WKV,
+    *LINEAR_ATTENTION,
+    *GATED_DELTA_RULE,
+    *LSTM_CELL,
+    *GRU_CELL,
+)
