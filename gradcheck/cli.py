@@ -122,6 +122,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "default: any subgradient",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    _add_jobs(parser)
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
         help="write a report: .md .html .json .xml .txt (repeat)",
@@ -216,6 +217,7 @@ def _run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         suites=arguments.suite,
         convention=_convention(arguments.convention, suite),
+        jobs=arguments.jobs,
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report

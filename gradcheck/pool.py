@@ -6,10 +6,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+CHUNK: Final = 4
+"""Tasks sent at once: fewer cost messages, more leave processes idle at the end."""
+
+
+class Died(RuntimeError):  # noqa: N818  a process did
+    """A worker process ended without an answer."""
 
 
 def each(
@@ -24,6 +32,9 @@ def each(
     `setup(*arguments)` runs once in every process (in this one, if `jobs` is 1); both functions
     must stand at the top of a module. Processes are spawned: libraries loaded here (Go's runtime,
     OpenMP) do not survive a fork.
+
+    Raises:
+        Died: a worker process ended without an answer; the results before it have been yielded.
     """
     if jobs == 1:
         setup(*arguments)
@@ -31,6 +42,7 @@ def each(
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
 
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(
@@ -40,7 +52,9 @@ def each(
         initargs=(setup, arguments),
     )
     try:
-        yield from pool.map(function, tasks)
+        yield from pool.map(function, tasks, chunksize=CHUNK)
+    except BrokenProcessPool as error:
+        raise Died("a worker process died") from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 import gradcheck
+from gradcheck import pool
 from gradcheck.binding import Binding
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.record import Header, Record, Run
-from gradcheck.suite import Case, Suite
+from gradcheck.suite import Case, Suite, load_suite
 from gradcheck.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
+NOWHERE: Final = Suite("nowhere", "0", ())
+"""Stands for a suite that a process is to load for itself: a suite cannot be sent."""
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
 
@@ -30,7 +34,8 @@ class Plan:
     """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
 
     `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
-    whose choices on kinks are the only ones allowed (empty: any subgradient).
+    whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
+    `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
     """
 
     suite: Suite
@@ -40,6 +45,7 @@ class Plan:
     seed: int
     suites: Sequence[str] = ()
     convention: str = ""
+    jobs: int = 1
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -57,13 +63,17 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
     complete = True
     digest = hashlib.blake2b(digest_size=4)
     try:
-        for done, case in enumerate(plan.cases):
-            if progress is not None:
-                progress(done, len(plan.cases), case.name)
-            results.extend(_judge(plan, case, bindings))
-            digest.update(f"{case.name}#{results[-1].hash}".encode() if results else b"")
+        with closing(_judged(plan, bindings)) as judged:
+            for done, case in enumerate(plan.cases):
+                if progress is not None:
+                    progress(done, len(plan.cases), case.name)
+                results.extend(next(judged))
+                digest.update(f"{case.name}#{results[-1].hash}".encode() if results else b"")
     except KeyboardInterrupt:
         complete = False
+    except pool.Died as error:
+        complete = False
+        troubles.append(f"{error}; run again with -j 1 to see where")
     header = Header(
         version=gradcheck.__version__,
         suite=plan.suite.name,
@@ -81,6 +91,36 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
 def judge(plan: Plan, case: Case, binding: Binding) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own."""
     return list(_judge(plan, case, [binding]))
+
+
+def _judged(plan: Plan, bindings: Sequence[Binding]) -> Generator[Iterable[Record]]:
+    """The records of each case, in order; from other processes, if several jobs are asked for."""
+    if plan.jobs == 1:
+        for case in plan.cases:
+            yield _judge(plan, case, bindings)  # lazy: what is known is kept on Ctrl-C
+        return
+    remote = replace(plan, suite=NOWHERE, cases=())
+    names = [(c.spec.name, c.dialect.name, c.sample.name, c.seed) for c in plan.cases]
+    yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
+
+
+_PLAN: Plan
+_BINDINGS: Sequence[Binding]
+
+
+def _begin_there(plan: Plan) -> None:
+    global _PLAN, _BINDINGS  # noqa: PLW0603  what a worker process keeps
+    _PLAN = replace(plan, suite=load_suite(plan.suites))
+    _BINDINGS, _ = _load_all(_PLAN)
+
+
+def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
+    op, dialect, sample, seed = names
+    suite = _PLAN.suite
+    spec = suite.operators[op]
+    found = next(s for s in spec.samples if s.name == sample)
+    case = Case(spec, spec.dialect(dialect), found, seed, suite.home[op])
+    return list(_judge(_PLAN, case, _BINDINGS))
 
 
 def _load_all(plan: Plan) -> tuple[list[Binding], list[str]]:

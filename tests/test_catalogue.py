@@ -17,7 +17,7 @@ FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.gl
 LIST = {
     name: {**row, "family": family} for family, rows in FILES.items() for name, row in rows.items()
 }
-SEEDS = {"gemma", "ane", "ggml", "llmgo", "pr921"}
+SEEDS = {"gemma", "ane", "ggml", "llmgo", "pr921", "beyond"}
 
 
 def test_everything_listed_is_registered():

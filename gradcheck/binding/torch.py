@@ -76,5 +76,5 @@ def _numpy(gradient: Any, leaf: Any) -> Any:
     return (
         np.zeros(tuple(leaf.shape), leaf.detach().numpy().dtype)
         if gradient is None
-        else gradient.numpy()
+        else gradient.numpy(force=True)  # autograd may return a tensor that only says zero
     )

@@ -1,0 +1,88 @@
+"""Work in other processes: the same results in the same order, and no result lost."""
+
+import os
+import sys
+import time
+
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck import pool
+from gradcheck.run import Plan, execute
+
+STATE = []
+
+
+def begin(*words):
+    STATE[:] = words
+
+
+def told(task):
+    return (task, *STATE)
+
+
+def slow_first(task):
+    time.sleep(0.2 if task == 0 else 0)
+    return task
+
+
+def fatal(task):
+    if task == 9:
+        os._exit(3)
+    return task
+
+
+def noisy(task):
+    sys.stdout.write("not for the report\n")
+    sys.stdout.flush()
+    os.write(1, b"nor this\n")
+    return task
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_every_process_is_set_up_once_and_results_keep_their_order(jobs):
+    assert list(pool.each(told, range(9), jobs, begin, ("a", "b"))) == [
+        (task, "a", "b") for task in range(9)
+    ]
+
+
+def test_a_slow_task_holds_its_place():
+    assert list(pool.each(slow_first, range(20), 2, begin, ())) == list(range(20))
+
+
+def test_a_process_that_dies_says_so_after_what_was_known():
+    known = []
+    results = pool.each(fatal, range(40), 2, begin, ())
+    with pytest.raises(pool.Died, match="a worker process died"):
+        known.extend(results)
+    assert known == list(range(len(known)))
+    assert len(known) <= 9
+
+
+def test_what_workers_print_does_not_reach_stdout(capfd):
+    assert list(pool.each(noisy, range(3), 2, begin, ())) == [0, 1, 2]
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("not for the report") == captured.err.count("nor this") == 3
+
+
+def plan(jobs, **options):
+    cases = SUITE.cases(["relu", "rms_norm", "rope"])
+    options = {"suite": SUITE, "implementations": ["reference"], "dtypes": ["float64"]} | options
+    return Plan(cases=cases, seed=3, jobs=jobs, **options)
+
+
+def test_records_do_not_depend_on_the_number_of_processes():
+    assert execute(plan(2)) == execute(plan(1))
+
+
+def test_an_implementation_that_kills_its_process_leaves_a_partial_run(tmp_path, monkeypatch):
+    (tmp_path / "deadly.py").write_text(
+        "import os\nIMPL = {'rope': {'vjp': lambda ct, x, **attrs: os._exit(1)}}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = execute(plan(2, implementations=["reference", "deadly:IMPL"]))
+    assert not run.complete
+    assert "a worker process died; run again with -j 1" in run.troubles[0]
+    assert {r.op for r in run.results} <= {"relu", "rms_norm", "rope"}
+    assert run.results
