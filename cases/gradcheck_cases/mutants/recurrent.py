@@ -1010,7 +1010,7 @@ def lstm_cell_with(fault: str) -> Vjp:
             parts["i"], parts["f"] = parts["f"], parts["i"]
         da = xp.concatenate([parts[gate] for gate in order], axis=-1)
         rows_x, rows_h = _outer(da, x), _outer(da, h)
-        if fault == "weights-overwritten" and da.ndim > 1:
+        if fault == "weights-overwritten" and da.ndim > 1 and len(da):
             rows_x, rows_h = rows_x[..., -1, :, :], rows_h[..., -1, :, :]
         summed = da
         if fault == "bias-averaged":
@@ -1191,7 +1191,7 @@ def gru_cell_with(fault: str, memory: dict[bytes, Any] | None = None) -> Vjp:
             db = da
         dw_ih = _outer(da, x)
         dw_hh = xp.concatenate([_outer(parts[gate], read[gate]) for gate in order], axis=-2)
-        if fault == "weights-overwritten" and da.ndim > 1:
+        if fault == "weights-overwritten" and da.ndim > 1 and len(da):
             dw_ih, dw_hh = dw_ih[..., -1, :, :], dw_hh[..., -1, :, :]
         return (
             xp.reduce_to(_affine_back(xp, da, w_ih), x),
