@@ -463,10 +463,10 @@ masked_cross_entropy = OpSpec(
             hunts="-100 whatever was asked for; index 0 taken for none",
         ),
         Sample(
-            name="index-last",
-            primals=lambda draw: (draw.normal(4, 3), np.array([2, 0, 1, 2])),
-            attrs={"ignore_index": 2},
-            hunts="classes from ignore_index on, instead of this one only",
+            name="index-inside",
+            primals=lambda draw: (draw.normal(4, 4), np.array([2, 1, 3, 0])),
+            attrs={"ignore_index": 1},
+            hunts="all classes from ignore_index on, instead of this one only",
         ),
         Sample(
             name="batched",

@@ -2,6 +2,1321 @@
 
 from __future__ import annotations
 
-from gradcheck.power.mutant import Mutant
+import functools
+from collections.abc import Callable
+from typing import Any
 
-MUTANTS: tuple[Mutant, ...] = ()
+import numpy as np
+
+from gradcheck.power import mutate
+from gradcheck.power.mutant import Mutant
+from gradcheck_cases.loss import (
+    binary_cross_entropy,
+    cross_entropy,
+    hinge,
+    huber,
+    kl_divergence,
+    label_smoothing_cross_entropy,
+    masked_cross_entropy,
+    softmax_cross_entropy,
+    square_error,
+    z_loss,
+)
+
+GGML = "what ggml's gradient test of 2026 lets pass"
+APRENDER = "aprender pull request 2182"
+DIRECTML = "DirectML issue 739"
+PADDLE = "PaddlePaddle pull request 28622"
+
+Vjp = Callable[..., Any]
+
+# ── what is shared ───────────────────────────────────────────────────────────────────────────
+
+
+def first_for_all(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
+    """The first position's cotangent in place of each position's own."""
+    return ct if not ct.size or not ct.ndim else xp.broadcast_to(ct.reshape(-1)[0], ct.shape)
+
+
+def sum_for_mean(reduction: str, **attrs: Any) -> str:
+    return "sum" if reduction == "mean" else reduction
+
+
+def mean_for_sum(reduction: str, **attrs: Any) -> str:
+    return "mean" if reduction == "sum" else reduction
+
+
+def first_row_for(vjp: Vjp, index: int) -> Vjp:
+    """Gradient `index` of a primal that rows share is the first row's."""
+
+    @functools.wraps(vjp)
+    def body(xp: Any, ct: Any, x: Any, y: Any, **attrs: Any) -> Any:
+        gradients = list(vjp(xp, ct, x, y, **attrs))
+        if x.shape != y.shape:
+            gradients[index] = vjp(xp, ct[:1], x[:1], y[:1], **attrs)[index]
+        return tuple(gradients)
+
+    return body
+
+
+def spread(xp: Any, ct: Any, count: int, reduction: str) -> Any:
+    """The cotangent of each of `count` losses."""
+    if reduction == "none":
+        return ct
+    return ct[..., None] / count if reduction == "mean" else ct[..., None]
+
+
+def naive_softmax(xp: Any, logits: Any) -> Any:
+    """No maximum taken out."""
+    with np.errstate(all="ignore"):
+        e = xp.exp(logits)
+        return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def softmax_of(xp: Any, logits: Any) -> Any:
+    e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def less_target(xp: Any, p: Any, targets: Any) -> Any:
+    """Probabilities, less 1 at the target."""
+    return xp.where(xp.is_index(targets, p.shape[-1]), p - 1, p)
+
+
+# ── cross_entropy ────────────────────────────────────────────────────────────────────────────
+
+
+def cross_entropy_eps_vjp(xp, ct, p, targets, *, bits=False, total=False, context_size=0):
+    attrs = {"bits": bits, "total": total, "context_size": context_size}
+    return cross_entropy.vjp(xp, ct, p + xp.const("1e-5"), targets, **attrs)
+
+
+def cross_entropy_fused_vjp(xp, ct, p, targets, *, bits=False, total=False, context_size=0):
+    attrs = {"bits": bits, "total": total, "context_size": context_size}
+    dp, _ = cross_entropy.vjp(xp, ct, p, targets, **attrs)
+    return p * (dp - xp.sum(dp * p, axis=-1, keepdims=True)), None
+
+
+def _positions(xp: Any, p: Any, targets: Any, **attrs: Any) -> float:
+    return 1 / max(targets.shape[-1], 1)
+
+
+CROSS_ENTROPY = (
+    Mutant(
+        op="cross_entropy",
+        name="minus-7",
+        label="F",
+        killer="typical",
+        says="The gradient is multiplied by -7.",
+        modelled_on=GGML,
+        vjp=mutate.scaled(cross_entropy.vjp, 0, -7.0),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="nats",
+        label="P",
+        killer="typical",
+        dialects=("bits",),
+        says="The gradient is that of the loss in nats.",
+        vjp=mutate.attribute(cross_entropy.vjp, bits=False),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="averaged",
+        label="R",
+        killer="typical",
+        dialects=("bits",),
+        says="The gradient is that of the mean over positions, the loss is their sum.",
+        vjp=mutate.scaled(cross_entropy.vjp, 0, _positions),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="context-ignored",
+        label="P",
+        killer="context",
+        dialects=("bits",),
+        says="Positions inside the context have a gradient.",
+        vjp=mutate.attribute(cross_entropy.vjp, context_size=0),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="context-too-long",
+        label="I",
+        killer="context-of-one",
+        dialects=("bits",),
+        says="Position i is compared with the context, not token i + 1.",
+        vjp=mutate.attribute(
+            cross_entropy.vjp, context_size=lambda context_size, **attrs: context_size + 1
+        ),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="eps",
+        label="E",
+        killer="extreme",
+        says="The backward divides by p + 1e-5; forward adds nothing to p.",
+        vjp=cross_entropy_eps_vjp,
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="through-softmax",
+        label="D",
+        killer="typical",
+        says="The gradient goes on through a softmax that is not part of the operator.",
+        vjp=cross_entropy_fused_vjp,
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="first-position",
+        label="U",
+        killer="typical",
+        dialects=("nats",),
+        says="The cotangent of the first position is used for all: grad_output[0].",
+        modelled_on=APRENDER,
+        vjp=mutate.cotangent(cross_entropy.vjp, first_for_all),
+    ),
+    Mutant(
+        op="cross_entropy",
+        name="upstream-ignored",
+        label="U",
+        killer="typical",
+        says="The loss is taken to be the end of the graph: the cotangent to be 1.",
+        vjp=mutate.cotangent(
+            cross_entropy.vjp, lambda xp, ct, *primals, **attrs: xp.zeros_like(ct) + 1
+        ),
+    ),
+)
+
+# ── softmax_cross_entropy ────────────────────────────────────────────────────────────────────
+
+
+def softmax_cross_entropy_with(slope: Callable[..., Any]) -> Vjp:
+    """A VJP whose slope for scored rows is `slope(xp, logits, targets)`."""
+
+    def vjp(xp, ct, logits, targets, *, next_token=False):
+        if not next_token:
+            return slope(xp, logits, targets) * ct[..., None], None
+        scored, last = logits[..., :-1, :], logits[..., -1:, :]
+        g = slope(xp, scored, targets[..., 1:]) * (ct / scored.shape[-2])[..., None, None]
+        return xp.concatenate([g, xp.zeros_like(last)], axis=-2), None
+
+    return vjp
+
+
+def _over_positions(xp: Any, logits: Any, targets: Any) -> Any:
+    if not logits.size:
+        return logits
+    e = xp.exp(logits - xp.max(logits, axis=-2, keepdims=True))
+    return less_target(xp, e / xp.sum(e, axis=-2, keepdims=True), targets)
+
+
+def _first_rows_maximum(xp: Any, logits: Any, targets: Any) -> Any:
+    if not logits.size:
+        return logits
+    p = naive_softmax(xp, logits - xp.max(logits[..., :1, :], axis=-1, keepdims=True))
+    return less_target(xp, p, targets)
+
+
+def _clipped(xp: Any, logits: Any, targets: Any) -> Any:
+    p = xp.minimum(xp.maximum(softmax_of(xp, logits), 1e-7), 1 - 1e-7)
+    return less_target(xp, p, targets)
+
+
+def not_shifted_vjp(xp, ct, logits, targets, *, next_token=False):
+    if next_token:
+        targets = np.concatenate([targets[..., :1], targets[..., :-1]], axis=-1)
+    return softmax_cross_entropy.vjp(xp, ct, logits, targets, next_token=next_token)
+
+
+def last_row_filled_vjp(xp, ct, logits, targets, *, next_token=False):
+    dx, _ = softmax_cross_entropy.vjp(xp, ct, logits, targets, next_token=next_token)
+    if not next_token:
+        return dx, None
+    rest = softmax_of(xp, logits[..., -1:, :]) * (ct / (logits.shape[-2] - 1))[..., None, None]
+    return xp.concatenate([dx[..., :-1, :], rest], axis=-2), None
+
+
+def _t_for_t_less_1(xp: Any, logits: Any, targets: Any, **attrs: Any) -> float:
+    return (targets.shape[-1] - 1) / targets.shape[-1]
+
+
+SOFTMAX_CROSS_ENTROPY = (
+    Mutant(
+        op="softmax_cross_entropy",
+        name="minus-7",
+        label="F",
+        killer="typical",
+        says="The gradient is multiplied by -7.",
+        modelled_on=GGML,
+        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, -7.0),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="no-target",
+        label="T",
+        killer="typical",
+        says="The 1 at the target is not subtracted.",
+        vjp=softmax_cross_entropy_with(lambda xp, logits, targets: softmax_of(xp, logits)),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="first-position",
+        label="U",
+        killer="typical",
+        dialects=("per-position",),
+        says="The cotangent of the first position is used for all: grad_output[0].",
+        modelled_on=APRENDER,
+        vjp=mutate.cotangent(softmax_cross_entropy.vjp, first_for_all),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="averaged",
+        label="R",
+        killer="typical",
+        dialects=("per-position",),
+        says="The gradient is divided by the number of positions, the losses are not.",
+        modelled_on=APRENDER,
+        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, _positions),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="vanished",
+        label="G",
+        killer="typical",
+        dialects=("per-position",),
+        says="A loss for each position has a gradient of zeros.",
+        modelled_on=DIRECTML,
+        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, 0.0),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="over-t",
+        label="R",
+        killer="typical",
+        dialects=("next-token",),
+        says="The mean is taken over T positions in place of T - 1.",
+        vjp=mutate.scaled(softmax_cross_entropy.vjp, 0, _t_for_t_less_1),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="not-shifted",
+        label="I",
+        killer="typical",
+        dialects=("next-token",),
+        says="Row t is compared with token t in place of t + 1.",
+        vjp=not_shifted_vjp,
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="last-row-filled",
+        label="I",
+        killer="typical",
+        dialects=("next-token",),
+        says="The loop over rows runs to T: the last row, which predicts nothing, gets p.",
+        vjp=last_row_filled_vjp,
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="over-positions",
+        label="I",
+        killer="typical",
+        says="The softmax is taken over positions in place of classes.",
+        vjp=softmax_cross_entropy_with(_over_positions),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="naive",
+        label="O",
+        killer="shifted",
+        says="exp is taken without subtracting the maximum: inf/inf, or 0/0.",
+        vjp=softmax_cross_entropy_with(
+            lambda xp, logits, targets: less_target(xp, naive_softmax(xp, logits), targets)
+        ),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="first-rows-maximum",
+        label="O",
+        killer="shifted",
+        says="The first row's maximum is subtracted from all.",
+        vjp=softmax_cross_entropy_with(_first_rows_maximum),
+    ),
+    Mutant(
+        op="softmax_cross_entropy",
+        name="clipped",
+        label="O",
+        killer="saturated",
+        says="p is clipped to [1e-7, 1 - 1e-7].",
+        vjp=softmax_cross_entropy_with(_clipped),
+    ),
+)
+
+# ── label_smoothing_cross_entropy ────────────────────────────────────────────────────────────
+
+
+def smoothed_with(wanted: Callable[..., Any], p_of: Callable[..., Any] = softmax_of) -> Vjp:
+    """A VJP that wants share `wanted(smoothing, classes, others)`: (at the target, elsewhere)."""
+
+    def vjp(xp, ct, logits, targets, *, smoothing=0.1, others=False, reduction="none"):
+        at_target, share = wanted(smoothing, logits.shape[-1], others)
+        q = xp.where(xp.is_index(targets, logits.shape[-1]), at_target, share)
+        g = spread(xp, ct, logits.shape[-2], reduction)
+        return (p_of(xp, logits) - q) * g[..., None], None
+
+    return vjp
+
+
+def _right_shares(smoothing: float, classes: int, others: bool) -> tuple[float, float]:
+    share = smoothing / (classes - others)
+    return 1 - smoothing + (0 if others else share), share
+
+
+LABEL_SMOOTHING = (
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="smoothing-ignored",
+        label="P",
+        killer="typical",
+        says="The gradient is that without smoothing.",
+        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.0),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="smoothing-by-default",
+        label="P",
+        killer="smoothing-half",
+        says="Smoothing is 0.1, whatever was asked for.",
+        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, smoothing=0.1),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="other-share",
+        label="F",
+        killer="two-classes",
+        says="V - 1 classes share where V should, and the other way round.",
+        vjp=mutate.attribute(
+            label_smoothing_cross_entropy.vjp, others=lambda others, **attrs: not others
+        ),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="not-shared",
+        label="F",
+        killer="typical",
+        says="Every class gets s in place of s/V.",
+        vjp=smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing)),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="target-without-share",
+        label="T",
+        killer="smoothing-1",
+        dialects=("all-classes",),
+        says="The target gets 1 - s, without its share s/V.",
+        vjp=smoothed_with(lambda smoothing, classes, others: (1 - smoothing, smoothing / classes)),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="summed",
+        label="R",
+        killer="mean",
+        says="The gradient of the mean is that of the sum.",
+        modelled_on=APRENDER,
+        vjp=mutate.attribute(label_smoothing_cross_entropy.vjp, reduction=sum_for_mean),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="first-position",
+        label="U",
+        killer="typical",
+        says="The cotangent of the first position is used for all: grad_output[0].",
+        modelled_on=APRENDER,
+        vjp=mutate.cotangent(label_smoothing_cross_entropy.vjp, first_for_all),
+    ),
+    Mutant(
+        op="label_smoothing_cross_entropy",
+        name="naive",
+        label="O",
+        killer="shifted",
+        says="exp is taken without subtracting the maximum: inf/inf, or 0/0.",
+        vjp=smoothed_with(_right_shares, naive_softmax),
+    ),
+)
+
+# ── masked_cross_entropy ─────────────────────────────────────────────────────────────────────
+
+
+def masked_with(
+    rows: Callable[..., Any],
+    count: Callable[[Any], Any] = lambda counts: np.maximum(counts.sum(axis=-1), 1),
+    counts_of: Callable[[Any, int], Any] = lambda targets, ignore_index: targets != ignore_index,
+) -> Vjp:
+    """A VJP whose rows are `rows(xp, slope, ct, counts, logits)`; the mean is over `count`."""
+
+    def vjp(xp, ct, logits, targets, *, ignore_index=-100, reduction="mean"):
+        counts = counts_of(targets, ignore_index)
+        if reduction == "mean":
+            ct, reduction = ct / xp.asarray(count(counts)), "sum"
+        g = xp.broadcast_to(spread(xp, ct, 1, reduction), targets.shape)[..., None]
+        slope = less_target(xp, softmax_of(xp, logits), targets * counts)
+        return rows(xp, slope, g, counts[..., None], logits), None
+
+    return vjp
+
+
+def _chosen(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
+    return xp.where(counts, slope * g, 0)
+
+
+def _unmasked(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
+    return slope * g
+
+
+def _left_as_logits(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
+    return xp.where(counts, slope * g, logits)
+
+
+def _masked_too_late(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
+    rows = xp.where(counts, slope, naive_softmax(xp, logits))
+    return rows * g * xp.asarray(counts)
+
+
+def _moved_up(xp: Any, slope: Any, g: Any, counts: Any, logits: Any) -> Any:
+    """The rows that count, one after another from the first row on."""
+    right = xp.where(counts, slope * g, 0)
+    order = np.argsort(~counts, axis=-2, kind="stable")
+    return np.take_along_axis(right, order, axis=-2)
+
+
+MASKED_CROSS_ENTROPY = (
+    Mutant(
+        op="masked_cross_entropy",
+        name="unmasked",
+        label="P",
+        killer="typical",
+        says="Ignored positions have a gradient, as if their target were class 0.",
+        modelled_on=PADDLE,
+        vjp=masked_with(_unmasked),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="over-all",
+        label="R",
+        killer="typical",
+        dialects=("mean",),
+        says="The mean is taken over all positions.",
+        vjp=masked_with(_chosen, lambda counts: max(counts.shape[-1], 1)),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="one-count",
+        label="R",
+        killer="batched",
+        dialects=("mean",),
+        says="The mean of every sequence is taken over the first one's count.",
+        vjp=masked_with(
+            _chosen, lambda counts: max(counts.reshape(-1, counts.shape[-1])[0].sum(), 1)
+        ),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="index-by-default",
+        label="P",
+        killer="index-0",
+        says="-100 is ignored, whatever was asked for.",
+        vjp=mutate.attribute(masked_cross_entropy.vjp, ignore_index=-100),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="index-and-above",
+        label="I",
+        killer="index-inside",
+        says="Classes above ignore_index are ignored too.",
+        vjp=masked_with(
+            _chosen,
+            counts_of=lambda targets, ignore_index: (
+                targets < ignore_index if ignore_index >= 0 else targets != ignore_index
+            ),
+        ),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="left-as-logits",
+        label="A",
+        killer="all-ignored",
+        says="Ignored rows of dx are never written; the buffer held the logits.",
+        vjp=masked_with(_left_as_logits),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="masked-too-late",
+        label="N",
+        killer="ignored-saturated",
+        says="An ignored row that overflows is multiplied by 0: NaN.",
+        vjp=masked_with(_masked_too_late),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="packed",
+        label="I",
+        killer="one-counts",
+        says="The rows that count are written one after another, not where they belong.",
+        vjp=masked_with(_moved_up),
+    ),
+    Mutant(
+        op="masked_cross_entropy",
+        name="first-position",
+        label="U",
+        killer="typical",
+        dialects=("none",),
+        says="The cotangent of the first position is used for all: grad_output[0].",
+        modelled_on=APRENDER,
+        vjp=mutate.cotangent(masked_cross_entropy.vjp, first_for_all),
+    ),
+)
+
+# ── z_loss ───────────────────────────────────────────────────────────────────────────────────
+
+
+def z_loss_with(slope: Callable[..., Any]) -> Vjp:
+    """A VJP whose slope is `slope(xp, p, log_z, targets, weight)`, `log_z` as [t, 1]."""
+
+    def vjp(xp, ct, logits, targets, *, weight=1e-4, reduction="none"):
+        largest = xp.max(logits, axis=-1, keepdims=True)
+        log_z = largest + xp.log(xp.sum(xp.exp(logits - largest), axis=-1, keepdims=True))
+        g = spread(xp, ct, logits.shape[-2], reduction)[..., None]
+        return slope(xp, xp.exp(logits - log_z), log_z, targets, weight) * g, None
+
+    return vjp
+
+
+def _magnitude(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+    return less_target(xp, p * (1 + 2 * weight * xp.abs(log_z)), targets)
+
+
+def _half(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+    return less_target(xp, p * (1 + weight * log_z), targets)
+
+
+def _not_through_p(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+    return less_target(xp, p, targets) + 2 * weight * log_z
+
+
+def _target_too(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+    return less_target(xp, p, targets) * (1 + 2 * weight * log_z)
+
+
+def _first_log_z(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+    first = log_z.reshape(-1)[:1].sum()
+    return less_target(xp, p * (1 + 2 * weight * first), targets)
+
+
+def z_loss_without_maximum_vjp(xp, ct, logits, targets, *, weight=1e-4, reduction="none"):
+    largest = xp.max(logits, axis=-1, keepdims=True)
+
+    def slope(xp: Any, p: Any, log_z: Any, targets: Any, weight: float) -> Any:
+        return less_target(xp, p * (1 + 2 * weight * (log_z - largest)), targets)
+
+    return z_loss_with(slope)(xp, ct, logits, targets, weight=weight, reduction=reduction)
+
+
+def z_loss_term_summed_vjp(xp, ct, logits, targets, *, weight=1e-4, reduction="none"):
+    attrs = {"reduction": reduction}
+    whole, _ = z_loss.vjp(xp, ct, logits, targets, weight=weight, **attrs)
+    plain, _ = z_loss.vjp(xp, ct, logits, targets, weight=0.0, **attrs)
+    times = logits.shape[-2] if reduction == "mean" else 1
+    return plain + (whole - plain) * times, None
+
+
+Z_LOSS = (
+    Mutant(
+        op="z_loss",
+        name="term-dropped",
+        label="T",
+        killer="typical",
+        says="The gradient is that of the cross entropy alone.",
+        vjp=mutate.attribute(z_loss.vjp, weight=0.0),
+    ),
+    Mutant(
+        op="z_loss",
+        name="weight-by-default",
+        label="P",
+        killer="weight-0",
+        says="The weight is 1e-4, whatever was asked for.",
+        vjp=mutate.attribute(z_loss.vjp, weight=1e-4),
+    ),
+    Mutant(
+        op="z_loss",
+        name="factor-2",
+        label="F",
+        killer="typical",
+        says="The square's factor 2 is missing.",
+        vjp=z_loss_with(_half),
+    ),
+    Mutant(
+        op="z_loss",
+        name="magnitude",
+        label="S",
+        killer="negative-log-z",
+        says="The term's sign is lost where log Z is negative.",
+        vjp=z_loss_with(_magnitude),
+    ),
+    Mutant(
+        op="z_loss",
+        name="not-through-p",
+        label="D",
+        killer="typical",
+        says="The derivative of log Z with respect to each logit is taken to be 1.",
+        vjp=z_loss_with(_not_through_p),
+    ),
+    Mutant(
+        op="z_loss",
+        name="target-too",
+        label="T",
+        killer="typical",
+        says="The term weighs the 1 at the target too.",
+        vjp=z_loss_with(_target_too),
+    ),
+    Mutant(
+        op="z_loss",
+        name="without-maximum",
+        label="V",
+        killer="shifted",
+        says="The log Z that forward saved lacks the maximum that was taken out.",
+        vjp=z_loss_without_maximum_vjp,
+    ),
+    Mutant(
+        op="z_loss",
+        name="first-log-z",
+        label="I",
+        killer="batched",
+        says="log Z of the first position is used for all.",
+        vjp=z_loss_with(_first_log_z),
+    ),
+    Mutant(
+        op="z_loss",
+        name="term-summed",
+        label="R",
+        killer="mean",
+        says="The term of log Z is summed where the cross entropy is averaged.",
+        vjp=z_loss_term_summed_vjp,
+    ),
+)
+
+# ── square_error ─────────────────────────────────────────────────────────────────────────────
+
+
+def square_error_with(slope: Callable[..., Any]) -> Vjp:
+    """A VJP whose slope is `slope(xp, x, y)`."""
+
+    def vjp(xp, ct, x, y, *, reduction="sum"):
+        g = slope(xp, x, y) * spread(xp, ct, x.shape[-1], reduction)
+        return xp.reduce_to(g, x), xp.reduce_to(-g, y)
+
+    return vjp
+
+
+def _by_magnitude(xp: Any, x: Any, y: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return 2 * (x - y) * (x - y) / (x - y)
+
+
+def _within_1(xp: Any, x: Any, y: Any) -> Any:
+    return xp.minimum(xp.maximum(2 * (x - y), -1.0), 1.0)
+
+
+SQUARE_ERROR = (
+    Mutant(
+        op="square_error",
+        name="factor-2",
+        label="F",
+        killer="typical",
+        says="The factor 2 is missing: the gradient of half the square.",
+        vjp=square_error_with(lambda xp, x, y: x - y),
+    ),
+    Mutant(
+        op="square_error",
+        name="target-sign",
+        label="S",
+        killer="typical",
+        says="The target's gradient has the prediction's sign.",
+        vjp=mutate.negated(square_error.vjp, 1),
+    ),
+    Mutant(
+        op="square_error",
+        name="summed",
+        label="R",
+        killer="typical",
+        dialects=("mean",),
+        says="The gradient of the mean is that of the sum.",
+        vjp=mutate.attribute(square_error.vjp, reduction=sum_for_mean),
+    ),
+    Mutant(
+        op="square_error",
+        name="averaged",
+        label="R",
+        killer="typical",
+        dialects=("sum",),
+        says="The gradient of the sum is that of the mean.",
+        vjp=mutate.attribute(square_error.vjp, reduction=mean_for_sum),
+    ),
+    Mutant(
+        op="square_error",
+        name="exchanged",
+        label="G",
+        killer="typical",
+        says="The gradients of prediction and target stand in each other's place.",
+        vjp=mutate.swapped(square_error.vjp, 0, 1),
+    ),
+    Mutant(
+        op="square_error",
+        name="first-row",
+        label="B",
+        killer="broadcast",
+        says="The gradient of targets that rows share is the first row's.",
+        vjp=first_row_for(square_error.vjp, 1),
+    ),
+    Mutant(
+        op="square_error",
+        name="by-magnitude",
+        label="N",
+        killer="equal",
+        says="The slope is 2 d²/d: 0/0 where the target is met.",
+        vjp=square_error_with(_by_magnitude),
+    ),
+    Mutant(
+        op="square_error",
+        name="clipped",
+        label="D",
+        killer="scales",
+        says="The slope is clipped to [-1, 1], as Huber's.",
+        vjp=square_error_with(_within_1),
+    ),
+    Mutant(
+        op="square_error",
+        name="target-left-out",
+        label="D",
+        killer="typical",
+        says="The slope is 2 x in place of 2 (x - y).",
+        vjp=square_error_with(lambda xp, x, y: 2 * x + 0 * y),
+    ),
+)
+
+# ── huber ────────────────────────────────────────────────────────────────────────────────────
+
+
+def huber_with(slope: Callable[..., Any]) -> Vjp:
+    """A VJP whose slope is `slope(xp, d, delta)`."""
+
+    def vjp(xp, ct, x, y, *, delta=1.0, scaled=False, reduction="none"):
+        g = slope(xp, x - y, delta) * spread(xp, ct, x.shape[-1], reduction)
+        g = g / delta if scaled else g
+        return xp.reduce_to(g, x), xp.reduce_to(-g, y)
+
+    return vjp
+
+
+def _nothing_on_the_bend(xp: Any, d: Any, delta: float) -> Any:
+    inner = xp.where(xp.abs(d) < delta, d, 0)
+    return xp.where(xp.abs(d) > delta, delta * xp.sign(d), inner)
+
+
+def _both_on_the_bend(xp: Any, d: Any, delta: float) -> Any:
+    inner = xp.where(xp.abs(d) <= delta, d, 0)
+    return inner + xp.where(xp.abs(d) >= delta, delta * xp.sign(d), 0)
+
+
+def _unsigned(xp: Any, d: Any, delta: float) -> Any:
+    return xp.where(xp.abs(d) <= delta, d, delta + 0 * d)
+
+
+def _delta_squared(xp: Any, d: Any, delta: float) -> Any:
+    return xp.where(xp.abs(d) <= delta, d, delta * delta * xp.sign(d))
+
+
+def _normalised(xp: Any, d: Any, delta: float) -> Any:
+    with np.errstate(all="ignore"):
+        return d / xp.abs(d) * xp.minimum(xp.abs(d), delta)
+
+
+HUBER = (
+    Mutant(
+        op="huber",
+        name="square-only",
+        label="D",
+        killer="far",
+        says="The slope is that of the square everywhere.",
+        vjp=huber_with(lambda xp, d, delta: d),
+    ),
+    Mutant(
+        op="huber",
+        name="sign-lost",
+        label="S",
+        killer="typical",
+        says="The outer slope is delta on both sides.",
+        vjp=huber_with(_unsigned),
+    ),
+    Mutant(
+        op="huber",
+        name="delta-ignored",
+        label="P",
+        killer="delta-0.25",
+        says="The bend is at 1, whatever delta is.",
+        vjp=mutate.attribute(huber.vjp, delta=1.0),
+    ),
+    Mutant(
+        op="huber",
+        name="delta-squared",
+        label="F",
+        killer="delta-4",
+        says="The outer slope is delta² in place of delta.",
+        vjp=huber_with(_delta_squared),
+    ),
+    Mutant(
+        op="huber",
+        name="other-scale",
+        label="P",
+        killer="delta-0.25",
+        says="Huber's loss and smooth L1 are taken for each other: a factor delta.",
+        vjp=mutate.attribute(huber.vjp, scaled=lambda scaled, **attrs: not scaled),
+    ),
+    Mutant(
+        op="huber",
+        name="nothing-on-the-bend",
+        label="K",
+        killer="kink",
+        says="Both comparisons are strict: 0 where |d| is delta.",
+        vjp=huber_with(_nothing_on_the_bend),
+    ),
+    Mutant(
+        op="huber",
+        name="both-on-the-bend",
+        label="K",
+        killer="kink-delta-2",
+        says="Neither comparison is strict: twice the slope where |d| is delta.",
+        vjp=huber_with(_both_on_the_bend),
+    ),
+    Mutant(
+        op="huber",
+        name="normalised",
+        label="N",
+        killer="met",
+        says="The sign is d/|d|: 0/0 where the target is met.",
+        vjp=huber_with(_normalised),
+    ),
+    Mutant(
+        op="huber",
+        name="target-sign",
+        label="S",
+        killer="targets",
+        says="The target's gradient has the prediction's sign.",
+        vjp=mutate.negated(huber.vjp, 1),
+    ),
+    Mutant(
+        op="huber",
+        name="averaged",
+        label="R",
+        killer="sum",
+        says="The gradient of the sum is that of the mean.",
+        vjp=mutate.attribute(huber.vjp, reduction=mean_for_sum),
+    ),
+)
+
+# ── hinge ────────────────────────────────────────────────────────────────────────────────────
+
+
+def hinge_with(slope: Callable[..., Any], count: Callable[..., Any] | None = None) -> Vjp:
+    """A VJP whose slope is `slope(xp, y, short, margin, squared)`, `short` = margin - y x."""
+
+    def vjp(xp, ct, x, labels, *, margin=1.0, squared=False, reduction="none"):
+        y = xp.asarray(labels)
+        short = margin - y * x
+        number = x.shape[-1] if count is None else count(short)
+        return slope(xp, y, short, margin, squared) * spread(xp, ct, number, reduction), None
+
+    return vjp
+
+
+def _right_slope(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return xp.where(short > 0, -y * (2 * short if squared else 1), 0)
+
+
+def _without_label(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return _right_slope(xp, 0 * y + 1, short, margin, squared)
+
+
+def _wrong_side_only(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return xp.where(short > margin, _right_slope(xp, y, short, margin, squared), 0)
+
+
+def _without_2(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return xp.where(short > 0, -y * short, 0)
+
+
+def _pushed_on_the_margin(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return xp.where(short == 0, y, _right_slope(xp, y, short, margin, squared))
+
+
+def _everywhere(xp: Any, y: Any, short: Any, margin: float, squared: bool) -> Any:
+    return -y * (2 * short if squared else 1)
+
+
+def _missed(short: Any) -> Any:
+    return max(int((short > 0).sum()), 1)
+
+
+HINGE = (
+    Mutant(
+        op="hinge",
+        name="label-left-out",
+        label="T",
+        killer="typical",
+        says="The slope is -1 for both labels.",
+        vjp=hinge_with(_without_label),
+    ),
+    Mutant(
+        op="hinge",
+        name="sign",
+        label="S",
+        killer="typical",
+        says="The slope is y in place of -y.",
+        vjp=mutate.negated(hinge.vjp, 0),
+    ),
+    Mutant(
+        op="hinge",
+        name="wrong-side-only",
+        label="D",
+        killer="all-missed",
+        says="Scores of the right sign within the margin get no gradient.",
+        vjp=hinge_with(_wrong_side_only),
+    ),
+    Mutant(
+        op="hinge",
+        name="everywhere",
+        label="D",
+        killer="all-met",
+        says="Scores beyond the margin get the slope too.",
+        vjp=hinge_with(_everywhere),
+    ),
+    Mutant(
+        op="hinge",
+        name="margin-ignored",
+        label="P",
+        killer="perceptron",
+        says="The margin is 1, whatever was asked for.",
+        vjp=mutate.attribute(hinge.vjp, margin=1.0),
+    ),
+    Mutant(
+        op="hinge",
+        name="pushed-on-the-margin",
+        label="K",
+        killer="kink",
+        says="A score exactly on the margin is pushed over it by a slope of y.",
+        vjp=hinge_with(_pushed_on_the_margin),
+    ),
+    Mutant(
+        op="hinge",
+        name="without-2",
+        label="F",
+        killer="typical",
+        dialects=("squared",),
+        says="The square's factor 2 is missing.",
+        vjp=hinge_with(_without_2),
+    ),
+    Mutant(
+        op="hinge",
+        name="not-squared",
+        label="P",
+        killer="far",
+        dialects=("squared",),
+        says="The squared hinge has the slope of the plain one.",
+        vjp=mutate.attribute(hinge.vjp, squared=False),
+    ),
+    Mutant(
+        op="hinge",
+        name="over-missed",
+        label="R",
+        killer="mean",
+        says="The mean is taken over the elements that miss the margin.",
+        vjp=hinge_with(_right_slope, _missed),
+    ),
+    Mutant(
+        op="hinge",
+        name="averaged",
+        label="R",
+        killer="sum",
+        says="The gradient of the sum is that of the mean.",
+        vjp=mutate.attribute(hinge.vjp, reduction=mean_for_sum),
+    ),
+)
+
+# ── binary_cross_entropy ─────────────────────────────────────────────────────────────────────
+
+
+def binary_dx(slope: Callable[..., Any]) -> Vjp:
+    """A VJP whose dx is `slope(xp, x, y, logits, pos_weight)` times the cotangent."""
+
+    def vjp(xp, ct, x, y, *, logits=True, pos_weight=1.0, reduction="none"):
+        attrs = {"logits": logits, "pos_weight": pos_weight, "reduction": reduction}
+        _, dy = binary_cross_entropy.vjp(xp, ct, x, y, **attrs)
+        with np.errstate(all="ignore"):
+            dx = slope(xp, x, y, logits, pos_weight) * spread(xp, ct, x.shape[-1], reduction)
+        return dx, dy
+
+    return vjp
+
+
+def _right_dx(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    if logits:
+        return (pos_weight * y + 1 - y) * xp.sigmoid(x) - pos_weight * y
+    return (1 - y) / (1 - x) - pos_weight * y / x
+
+
+def _sigmoid_twice(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    p = xp.sigmoid(x)
+    return _right_dx(xp, x, y, logits, pos_weight) * p * (1 - p)
+
+
+def _by_exp(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    e = xp.exp(x)
+    return (pos_weight * y + 1 - y) * (e / (1 + e)) - pos_weight * y
+
+
+def _with_eps(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    return (1 - y) / (1 - x + 1e-6) - pos_weight * y / (x + 1e-6)
+
+
+def _weight_on_both(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    return pos_weight * _right_dx(xp, x, y, logits, 1.0)
+
+
+def _targets_clipped(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    return _right_dx(xp, x, xp.minimum(xp.maximum(y, 0.0), 1.0), logits, pos_weight)
+
+
+def _targets_rounded(xp: Any, x: Any, y: Any, logits: bool, pos_weight: float) -> Any:
+    return _right_dx(xp, x, xp.where(y > 0.5, 1.0, xp.zeros_like(y)), logits, pos_weight)
+
+
+BINARY_CROSS_ENTROPY = (
+    Mutant(
+        op="binary_cross_entropy",
+        name="labels-exchanged",
+        label="D",
+        killer="typical",
+        says="The backward reads 1 - y for y.",
+        vjp=binary_dx(
+            lambda xp, x, y, logits, pos_weight: _right_dx(xp, x, 1 - y, logits, pos_weight)
+        ),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="sigmoid-twice",
+        label="D",
+        killer="typical",
+        dialects=("logits",),
+        says="The sigmoid's own slope is multiplied in once more.",
+        vjp=binary_dx(_sigmoid_twice),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="exp-quotient",
+        label="O",
+        killer="overflow",
+        dialects=("logits",),
+        says="The sigmoid is e^x / (1 + e^x): inf/inf.",
+        vjp=binary_dx(_by_exp),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="eps",
+        label="E",
+        killer="extreme",
+        dialects=("probabilities",),
+        says="1e-6 is added to the denominators; forward adds nothing.",
+        vjp=binary_dx(_with_eps),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="targets-clipped",
+        label="D",
+        killer="outside",
+        dialects=("logits",),
+        says="Targets are clipped to [0, 1] in the backward only.",
+        vjp=binary_dx(_targets_clipped),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="targets-rounded",
+        label="D",
+        killer="soft",
+        says="Soft targets are rounded to 0 and 1.",
+        vjp=binary_dx(_targets_rounded),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="weight-ignored",
+        label="P",
+        killer="pos-weight",
+        says="pos_weight is 1, whatever was asked for.",
+        vjp=mutate.attribute(binary_cross_entropy.vjp, pos_weight=1.0),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="weight-on-both",
+        label="F",
+        killer="pos-weight",
+        says="pos_weight weighs both terms.",
+        vjp=binary_dx(_weight_on_both),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="target-sign",
+        label="S",
+        killer="typical",
+        says="The target's gradient has the other sign.",
+        vjp=mutate.negated(binary_cross_entropy.vjp, 1),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="target-constant",
+        label="G",
+        killer="soft",
+        says="The target is taken for a constant: its gradient is 0.",
+        vjp=mutate.scaled(binary_cross_entropy.vjp, 1, 0.0),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="first-row",
+        label="B",
+        killer="broadcast",
+        says="The gradient of targets that rows share is the first row's.",
+        vjp=first_row_for(binary_cross_entropy.vjp, 1),
+    ),
+    Mutant(
+        op="binary_cross_entropy",
+        name="averaged",
+        label="R",
+        killer="sum",
+        says="The gradient of the sum is that of the mean.",
+        vjp=mutate.attribute(binary_cross_entropy.vjp, reduction=mean_for_sum),
+    ),
+)
+
+# ── kl_divergence ────────────────────────────────────────────────────────────────────────────
+
+
+def kl_without_1_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
+    attrs = {"log_q": log_q, "log_p": log_p, "reduction": reduction}
+    dq, dp = kl_divergence.vjp(xp, ct, q, p, **attrs)
+    g = spread(xp, ct, q.shape[-1], reduction) + xp.zeros_like(q)
+    return dq, dp - xp.reduce_to(g * xp.exp(p) if log_p else g, p)
+
+
+def kl_normalised_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
+    attrs = {"log_q": log_q, "log_p": log_p, "reduction": reduction}
+    dq, dp = kl_divergence.vjp(xp, ct, q, p, **attrs)
+    g = spread(xp, ct, q.shape[-1], reduction) + xp.zeros_like(q)
+    return dq + g * (xp.exp(q) if log_q else 1), dp
+
+
+def kl_eps_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
+    attrs = {"log_q": log_q, "log_p": log_p, "reduction": reduction}
+    return kl_divergence.vjp(xp, ct, q + (0 if log_q else 1e-6), p, **attrs)
+
+
+def kl_p_not_log_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
+    attrs = {"log_q": log_q, "log_p": log_p, "reduction": reduction}
+    _, dp = kl_divergence.vjp(xp, ct, q, p, **attrs)
+    return -p * (spread(xp, ct, q.shape[-1], reduction) + xp.zeros_like(q)), dp
+
+
+KL_DIVERGENCE = (
+    Mutant(
+        op="kl_divergence",
+        name="sign",
+        label="S",
+        killer="typical",
+        says="The gradient of q has the other sign.",
+        vjp=mutate.negated(kl_divergence.vjp, 0),
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="without-1",
+        label="T",
+        killer="typical",
+        says="The derivative of p ln p is taken to be ln p, without its 1.",
+        vjp=kl_without_1_vjp,
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="exchanged",
+        label="G",
+        killer="square",
+        says="The gradients of q and p stand in each other's place.",
+        vjp=mutate.swapped(kl_divergence.vjp, 0, 1),
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="normalised",
+        label="D",
+        killer="raw",
+        says="The gradient of q is that of a q which is normalised first.",
+        vjp=kl_normalised_vjp,
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="eps",
+        label="E",
+        killer="far-apart",
+        dialects=("probabilities",),
+        says="The backward divides by q + 1e-6; forward adds nothing.",
+        vjp=kl_eps_vjp,
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="p-not-log",
+        label="P",
+        killer="logarithms",
+        dialects=("log-both",),
+        says="The gradient of q weighs by ln p in place of p: log_target is ignored.",
+        vjp=kl_p_not_log_vjp,
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="averaged",
+        label="R",
+        killer="typical",
+        says="The gradient of the sum is that of the mean.",
+        vjp=mutate.attribute(kl_divergence.vjp, reduction=mean_for_sum),
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="first-row",
+        label="B",
+        killer="broadcast",
+        says="The gradient of a p that rows share is the first row's.",
+        vjp=first_row_for(kl_divergence.vjp, 1),
+    ),
+    Mutant(
+        op="kl_divergence",
+        name="first-element",
+        label="U",
+        killer="none",
+        says="The cotangent of the first element is used for all.",
+        vjp=mutate.cotangent(kl_divergence.vjp, first_for_all),
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *CROSS_ENTROPY,
+    *SOFTMAX_CROSS_ENTROPY,
+    *LABEL_SMOOTHING,
+    *MASKED_CROSS_ENTROPY,
+    *Z_LOSS,
+    *SQUARE_ERROR,
+    *HUBER,
+    *HINGE,
+    *BINARY_CROSS_ENTROPY,
+    *KL_DIVERGENCE,
+)
