@@ -181,6 +181,11 @@ masked_softmax = OpSpec(
             hunts="exp without the maximum taken out",
         ),
         Sample(
+            name="far-below",
+            primals=lambda draw: (draw.uniform(-3, 3, 3, 2, 3) - 16384,),
+            hunts="hidden slots filled with -10000, which is more than what is seen",
+        ),
+        Sample(
             name="empty",
             primals=lambda draw: (np.zeros((0, 2, 3)),),
             hunts="no position at all",
@@ -386,6 +391,13 @@ def _three(draw, *shape, scale=1.0):
     return draw.normal(*shape) * scale, draw.normal(*shape), draw.normal(*shape)
 
 
+def _large_scores(draw: Any, t: int, s: int, base: float = 14.0) -> tuple[Any, ...]:
+    """Draws q, k and v of four features; the last query's scores are about base²/2."""
+    q, k = draw.normal(t, 4), draw.normal(s, 4)
+    q[:, 0], q[-1, 0], k[:, 0] = q[:, 0] / 8, base, base + k[:, 0] / 8
+    return q, k, draw.normal(s, 4)
+
+
 attention = OpSpec(
     name="attention",
     signature="(t,c),(t,c),(t,c)->(t,c)",
@@ -443,6 +455,12 @@ attention = OpSpec(
             name="saturated",
             primals=lambda draw: _three(draw, 4, 4, scale=np.array([[8.0], [1.0], [8.0], [1.0]])),
             hunts="exp without the maximum taken out, gradients cut off at weights near 1",
+        ),
+        Sample(
+            name="large-scores",
+            primals=lambda draw: _large_scores(draw, 4, 4),
+            attrs={"heads": 1},
+            hunts="exp without the maximum taken out, which overflows in float32",
         ),
         Sample(
             name="empty",
@@ -1106,13 +1124,6 @@ def softcapped_attention_vjp(xp, ct, q, k, v, *, cap=50.0, causal=True):
     return xp.reduce_to(dq, q), xp.reduce_to(dk, k), xp.reduce_to(dv, v)
 
 
-def _large_scores(draw: Any) -> tuple[Any, ...]:
-    """Draws q, k and v with scores of about 32 that differ by about 1."""
-    q, k = draw.normal(3, 4), draw.normal(5, 4, scale=0.25)
-    q[:, 0], k[:, 0] = 8.0, 8.0 + k[:, 0]
-    return q, k, draw.normal(5, 2)
-
-
 softcapped_attention = OpSpec(
     name="softcapped_attention",
     signature="(t,d),(s,d),(s,f)->(t,f)",
@@ -1149,7 +1160,7 @@ softcapped_attention = OpSpec(
         ),
         Sample(
             name="large-scores",
-            primals=_large_scores,
+            primals=lambda draw: _large_scores(draw, 3, 5, 8.0),
             hunts="a cap that matters at its ordinary value",
         ),
         Sample(
