@@ -393,6 +393,29 @@ class BigArithmetic(Arithmetic):
         return np.asarray(x, dtype=object).astype(np.float64)
 
 
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype called `name`; NumPy alone knows no bfloat16."""
+    if name == "bfloat16":
+        import ml_dtypes  # deferred: most runs need none of it
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def dtype_limits(name: str) -> Any:
+    """What `np.finfo` says of a floating dtype, bfloat16 included."""
+    if name == "bfloat16":
+        import ml_dtypes  # deferred, as above
+
+        return ml_dtypes.finfo(dtype_named(name))
+    return np.finfo(name)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype holds floating numbers (NumPy takes bfloat16 for void)."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
 F32: Final = FloatArithmetic("float32")
 F64: Final = FloatArithmetic("float64")
 FLOATS: Final = {"float64": F64, "float32": F32}

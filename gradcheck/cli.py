@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gradcheck import console
 from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
-from gradcheck.selection import dtypes_of
+from gradcheck.selection import LOW, dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.power.score import Part
@@ -114,7 +114,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
-        help="float64, float32 (repeat); default: both",
+        help="float64, float32, float16, bfloat16, all (repeat); default: the first two",
     )  # fmt: skip
     parser.add_argument(
         "--convention", default="", metavar="SYSTEM",
@@ -314,6 +314,8 @@ def _power(arguments: argparse.Namespace) -> int:
 
     targets = [report.format_of(text) for text in arguments.outputs]
     dtypes = dtypes_of(arguments.dtype)
+    if set(dtypes) & set(LOW):
+        raise UsageError(f"power attacks float64 and float32, not {' or '.join(LOW)}")
     part = _part(arguments.part)
     _check_writable([path for path, _ in targets])
 

@@ -17,8 +17,9 @@ from gradcheck.binding import Binding
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
-from gradcheck.judge.operator import CaseTruth, certified, judge_case
+from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
 from gradcheck.record import Header, Record, Run
+from gradcheck.selection import LOW
 from gradcheck.suite import Case, Suite, load_suite
 from gradcheck.verdict import Verdict
 
@@ -142,17 +143,36 @@ def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Reco
     fingerprint = ""
     try:
         fingerprint = case.fingerprint
-        truth: CaseTruth | None = CaseTruth(case, plan.convention)
+        truths = _truths(plan, case)
         trouble = ""
     except FAULTS as error:  # a case at fault is a verdict
-        truth, trouble = None, _describe(error)
+        truths, trouble = {}, _describe(error)
     for binding in bindings:
         for dtype in plan.dtypes:
-            for finding in _findings(truth, trouble, binding, dtype):
+            for finding in _findings(truths.get(dtype), trouble, binding, dtype):
                 yield _record(plan, case, fingerprint, binding.name, dtype, finding)
 
 
-def _findings(truth: CaseTruth | None, trouble: str, binding: Binding, dtype: str) -> list[Finding]:
+def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
+    """What is true in each dtype, or why the case cannot be put in it."""
+    truths: dict[str, CaseTruth | Finding] = {}
+    exact: CaseTruth | None = None
+    for dtype in plan.dtypes:
+        if dtype in LOW:
+            try:
+                truths[dtype] = CaseTruth.in_low(case, plan.convention, dtype)
+            except Unsuitable as reason:
+                truths[dtype] = Finding(name="vjp", verdict=Verdict.SKIP, reason=str(reason))
+        else:
+            truths[dtype] = exact = exact or CaseTruth(case, plan.convention)
+    return truths
+
+
+def _findings(
+    truth: CaseTruth | Finding | None, trouble: str, binding: Binding, dtype: str
+) -> list[Finding]:
+    if isinstance(truth, Finding):
+        return [truth]
     if truth is not None:
         try:
             return certified(truth, judge_case(truth, binding, dtype), dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Bound
 from gradcheck.errors import LoadError
 from gradcheck.suite import Case, resolve
@@ -48,7 +49,7 @@ class Torch:
         def forward(*primals: Any, **attrs: Any) -> Any:
             with self.torch.no_grad():
                 out = function(*(self._tensor(p) for p in primals), **attrs)
-            return tuple(o.numpy() for o in out) if isinstance(out, tuple) else out.numpy()
+            return tuple(_array(o) for o in out) if isinstance(out, tuple) else _array(out)
 
         def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
             tensors = [self._tensor(p) for p in primals]
@@ -68,13 +69,19 @@ class Torch:
         return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
 
     def _tensor(self, array: Any) -> Any:
+        if array.dtype.name == "bfloat16":  # PyTorch does not know NumPy's
+            return self.torch.from_numpy(array.astype(np.float32)).bfloat16()
         return self.torch.from_numpy(np.array(array, copy=True))
 
 
 def _numpy(gradient: Any, leaf: Any) -> Any:
     """A gradient as an array; autograd's None says that the leaf is unused: exactly zero."""
-    return (
-        np.zeros(tuple(leaf.shape), leaf.detach().numpy().dtype)
-        if gradient is None
-        else gradient.numpy(force=True)  # autograd may return a tensor that only says zero
-    )
+    return _array(leaf.detach().new_zeros(leaf.shape) if gradient is None else gradient)
+
+
+def _array(tensor: Any) -> Any:
+    """A tensor as an array; autograd may return one that only says zero, hence the force."""
+    if str(tensor.dtype) == "torch.bfloat16":
+        wide = tensor.float().numpy(force=True)  # exact: float32 holds every bfloat16
+        return wide.astype(dtype_named("bfloat16"))
+    return tensor.numpy(force=True)

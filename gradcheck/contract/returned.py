@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import is_float
 from gradcheck.finding import Finding
 from gradcheck.verdict import Verdict
 
@@ -97,4 +98,4 @@ def as_array(value: Any) -> Array | None:
         array = np.asarray(value)
     except Exception:  # noqa: BLE001  whatever a foreign __array__ does, it is no array
         return None
-    return array if array.dtype.kind in "fiub" else None
+    return array if array.dtype.kind in "iub" or is_float(array.dtype) else None

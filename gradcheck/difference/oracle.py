@@ -131,6 +131,25 @@ class Oracle:
             behind, ahead = (self._change(b, a) / h for a, b in itertools.pairwise(sides))
         return self.xp.to_float64(behind), self.xp.to_float64(ahead)
 
+    def nearby(self, index: int, moves: Float) -> list[Float]:
+        """The certified gradients [q, n] of one primal at points beside this one.
+
+        `moves` [k, n] are added to the primal; where the VJP is not certified, nothing is said.
+        """
+        out = []
+        here, still, close = self.primals, self.still, self.close
+        for move in moves:
+            aside = self.xp.asarray(move.reshape(here[index].shape))
+            self.primals = list(here)
+            self.primals[index] = np.asarray(here[index] + aside, dtype=object)
+            self.still = list(still)
+            self.still[index] = self.close[index]  # a point off the ties moves every element
+            exact = self._vjps(self.primals)
+            if self._certified(exact):
+                out.append(np.stack([self.xp.to_float64(g[index]).reshape(-1) for g in exact]))
+        self.primals, self.still, self.close = here, still, close
+        return out
+
     def _certified(self, exact: Sequence[tuple[Any, ...]]) -> bool:
         rng = np.random.Generator(np.random.Philox(key=key_of("oracle")))
         directions = {}

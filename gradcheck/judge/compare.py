@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import dtype_named
 from gradcheck.difference.truth import Estimate
 from gradcheck.finding import Finding, Miss
 from gradcheck.verdict import Verdict
@@ -43,7 +44,9 @@ class Rules:
     An unresolved element is tolerated while its bar lies below `negligible` times the tensor's
     largest scale; and a bound above `blunt` times it could hide anything, so it certifies
     nothing. `underflow` is where the dtype's numbers end (256 times its smallest normal one,
-    because what underflows inside may be multiplied before it is returned).
+    because what underflows inside may be multiplied before it is returned). `accumulate` is the
+    u of sums, where they are kept in a wider type than what is returned: one operand of each term
+    may then be rounded to the dtype itself.
     """
 
     dtype: str
@@ -52,12 +55,30 @@ class Rules:
     negligible: float
     underflow: float
     blunt: float = 0.1
+    accumulate: float | None = None
 
 
 RULES: Final = {
     "float64": Rules("float64", 2.0**-53, rtol=1e-8, negligible=1e-7, underflow=2.0**-1014),
     "float32": Rules("float32", 2.0**-24, rtol=1e-4, negligible=1e-3, underflow=2.0**-118),
 }
+
+
+LOW_RULES: Final = {
+    "float16": Rules(
+        "float16", 2.0**-11, rtol=2.0**-10, negligible=1e-2, underflow=2.0**-21, accumulate=2.0**-24
+    ),
+    "bfloat16": Rules(
+        "bfloat16", 2.0**-8, rtol=2.0**-7, negligible=1e-2, underflow=2.0**-118,
+        accumulate=2.0**-24,
+    ),
+}  # fmt: skip
+"""Low precision: |g − g*| ≤ 2u·|g*| + 4(u₃₂·√n + u)·Σ|ct·J|, with sums kept in float32."""
+
+
+def rules_of(dtype: str) -> Rules:
+    """The rules of any dtype."""
+    return RULES[dtype] if dtype in RULES else LOW_RULES[dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +204,9 @@ class Comparison:
         row, element = divmod(flat, self.got.shape[1])
         want = float(self.want[row, element])
         error, bound, bar = (float(values[row, element]) for values in numbers)
-        place = float(np.spacing(np.asarray(abs(want), dtype=self.rules.dtype)))
+        exact = np.asarray(abs(want)).astype(dtype_named(self.rules.dtype))
+        with np.errstate(all="ignore"):
+            place = float(np.spacing(exact))
         return Miss(
             index=tuple(int(i) for i in np.unravel_index(element, shape)),
             got=float(self.got[row, element]),
@@ -218,7 +241,12 @@ def compare(
         error = np.where(got == want, 0.0, np.abs(got - want))  # an infinite slope on a kink
         size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
         scale = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
-        roundings = ROUNDINGS * rules.u * np.sqrt(np.maximum(estimate.terms, 1))
+        root = np.sqrt(np.maximum(estimate.terms, 1))
+        roundings = (
+            ROUNDINGS * rules.u * root
+            if rules.accumulate is None
+            else ROUNDINGS * (rules.accumulate * root + rules.u)
+        )
         part = rules.rtol / CANCELLED + roundings
         bound = rules.rtol * size + part * scale + rules.underflow
         if extra is not None:

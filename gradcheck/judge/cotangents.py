@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import dtype_named
 from gradcheck.draw import Draw
 
 Array = NDArray[Any]
@@ -31,7 +32,13 @@ class Cotangents:
 
     def typed(self, dtype: str) -> list[tuple[Array, ...]]:
         """All of them in a working dtype."""
-        return [tuple(part.astype(dtype) for part in ct) for ct in self.values]
+        kind = dtype_named(dtype)
+        return [tuple(part.astype(kind) for part in ct) for ct in self.values]
+
+    def rounded(self, dtype: str) -> Cotangents:
+        """The same in float64, with values that a narrower dtype holds."""
+        values = tuple(tuple(p.astype(np.float64) for p in ct) for ct in self.typed(dtype))
+        return Cotangents(self.names, values)
 
 
 def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents:

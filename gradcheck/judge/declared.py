@@ -27,6 +27,10 @@ DISTANCE: Final = 0.125
 """What a sample keeps away from a kink that it does not visit."""
 CLOSE: Final = 1e-20
 """Nearer than this, the oracle's ordinary step would cross the kink."""
+RESOLUTIONS: Final = 48
+"""Random points beside a tie: among five equal elements each takes each place in some of them."""
+ASIDE: Final = 1e-15
+"""How far they are: nearer than any other element, further than the oracle steps."""
 DIRECTIONS: Final = 4
 """Random directions through all elements on a kink, beside the one of all ones."""
 
@@ -90,6 +94,11 @@ class OnKinks:
     followed: tuple[Followed, ...]
     narrowed: str
 
+    @property
+    def known(self) -> Mask:
+        """What the oracle must tell: beside a kink, and on one where directions are judged."""
+        return self.beside if self.directions is None else self.beside | self.on
+
 
 class Declared:
     """The declared kinks of one case.
@@ -101,9 +110,17 @@ class Declared:
             shaped as its primal.
     """
 
-    def __init__(self, case: Case, primals: Sequence[Array], convention: str = "") -> None:
-        """Measure the gaps."""
+    def __init__(
+        self,
+        case: Case,
+        primals: Sequence[Array],
+        convention: str = "",
+        distance: float = DISTANCE,
+    ) -> None:
+        """Measure the gaps; smooth samples keep `distance` from every kink."""
         self._case, self._primals, self._convention = case, primals, convention
+        self._distance = distance
+        self._resolved: dict[tuple[int, bytes], list[Float]] = {}
         self._kinks: dict[int, list[tuple[Kink, Mask]]] = {}
         self.beside: dict[int, Mask] = {}
         self._close: dict[int, Mask] = {}
@@ -133,7 +150,7 @@ class Declared:
                 f"{case.name}: the gap of the kink {kink.name!r} has shape {gap.shape}, its "
                 f"primal has {self._primals[index].shape}; give one distance per element"
             )
-        smooth = gap[(gap < DISTANCE)]
+        smooth = gap[gap < self._distance]
         if smooth.size and not case.sample.at_kink:
             where = (
                 f"on the kink {kink.name!r}"
@@ -186,14 +203,37 @@ class Declared:
             elif kink.directional:
                 ends = _one_sided(oracle(), cts, index, here)
                 ties |= here
+                for one in self._resolutions(oracle(), index, here):
+                    ends = np.minimum(ends[0], one), np.maximum(ends[1], one)
             else:
                 ends = _sloped(kink.slopes(self._case.attrs), _elementwise(cts, here.size, kink))
             which |= here
             low = np.where(here, np.minimum(low, ends[0]), low)
             high = np.where(here, np.maximum(high, ends[1]), high)
         interval = Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))
-        directions = _directions(oracle(), cts, index, ties) if ties.sum() > 1 else None
+        directions = None
+        if ties.sum() > 1:
+            directions = _directions(
+                oracle(), cts, index, ties, self._beside(oracle(), index, ties)
+            )
         return OnKinks(on, beside, interval, directions, tuple(followed), "; ".join(narrowed))
+
+    def _resolutions(self, oracle: Oracle, index: int, which: Mask) -> list[Float]:
+        """Gradients [q, n] at points where the kink is resolved in one way or another.
+
+        The one-sided derivatives see an element of a tie go to its ends; other elements that move
+        put it in the middle (the second of three equal ones, sorted).
+        """
+        if which.sum() < 2:
+            return []
+        key = (index, which.tobytes())
+        if key not in self._resolved:
+            rng = np.random.Generator(np.random.Philox(key=key_of("beside a kink")))
+            ranks = np.arange(1, which.size + 1) / which.size
+            random = rng.uniform(-1.0, 1.0, (RESOLUTIONS, which.size))
+            moves = np.concatenate([[ranks, -ranks], random]) * which * ASIDE
+            self._resolved[key] = oracle.nearby(index, moves)
+        return self._resolved[key]
 
     def _wanted(self, convention: Convention, index: int, cts: Cotangents) -> Float:
         """What a convention returns for primal `index`, [q, n]."""
@@ -256,11 +296,16 @@ def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> t
     return products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
 
 
-def _directions(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> Directions:
+def _directions(
+    oracle: Oracle, cts: Cotangents, index: int, which: Mask, resolved: list[Float]
+) -> Directions:
     rng = np.random.Generator(np.random.Philox(key=key_of("kink directions")))
     size = (DIRECTIONS, which.size)
     random = rng.choice([-1.0, 1.0], size) * rng.uniform(0.5, 1.5, size)
     along = np.concatenate([np.ones((1, which.size)), random]) * which
     ends = [_between(oracle, cts, index, d) for d in along]
     low, high = (np.stack(side, axis=1) for side in zip(*ends, strict=True))
+    for gradient in resolved:
+        product = gradient @ along.T
+        low, high = np.minimum(low, product), np.maximum(high, product)
     return Directions(along, low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,8 +49,10 @@ class Truth:
         if found.pending.any():
             kinks = [*kinks, *self.settle(found)]
             found = self._compare(got, rules, kinks)
-        if found.pending.any():
-            found = self._compare(got, rules, kinks, self.allowance(rules))
+        for allowed in self._allowances(rules) if found.pending.any() else ():
+            found = self._compare(got, rules, kinks, allowed)
+            if not found.pending.any():
+                break
         finding = found.finding(self.name, self.shape, self.cotangents)
         return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
@@ -58,17 +60,26 @@ class Truth:
         """The true gradient as it is known now, [q, n]; on a kink, a value that is allowed."""
         value = self.differences.estimate.value
         if self.kinks is not None:
-            interval = self.kinks.interval
-            value = np.where(interval.which, np.clip(0.0, interval.low, interval.high), value)
+            interval, known = self.kinks.interval, self.differences.estimate.settled
+            some = np.clip(0.0, interval.low, interval.high)
+            value = np.where(interval.which & ~known, some, value)
         return value
 
     def rejects(self, got: Float, rules: Rules) -> bool:
         """Whether `got` [q, n] fails beyond every allowance, as far as the truth is known now."""
         kinks = [] if self.kinks is None else [self.kinks.interval]
-        found = self._compare(got, rules, kinks)
-        if not found.failed.any():
+        if self._compare(got, rules, kinks).failed.any():
+            return bool(self._compare(got, rules, kinks, self.allowance(rules)).failed.any())
+        if self.kinks is None or self.kinks.directions is None:
             return False
-        return bool(self._compare(got, rules, kinks, self.allowance(rules)).failed.any())
+        bound = self._compare(got, rules, kinks, self.allowance(rules)).bound
+        return self.kinks.directions.violated(got, bound) is not None
+
+    def _allowances(self, rules: Rules) -> Iterator[Float | None]:
+        """What rounding may cost: in low precision first with float32 inside, as in kernels."""
+        if rules.accumulate is not None:
+            yield self.allowance(replace(rules, u=rules.accumulate))
+        yield self.allowance(rules)
 
     def _compare(
         self, got: Float, rules: Rules, kinks: list[Interval], extra: Float | None = None

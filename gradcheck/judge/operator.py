@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
+from gradcheck.arithmetic import F64, dtype_named
 from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, as_tuple, flatten
@@ -19,10 +19,11 @@ from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
 from gradcheck.judge.certificate import Known, certify
-from gradcheck.judge.compare import RULES, Interval, Rules, compare
+from gradcheck.judge.compare import Interval, Rules, compare, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.declared import Declared
+from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
+from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.suite import Case
@@ -37,6 +38,10 @@ SINGLY: Final = 32
 """Elements that the oracle differences one by one where the spec's VJP is wrong."""
 
 
+class Unsuitable(Exception):  # noqa: N818  a case is
+    """A case cannot be put in some dtype of low precision."""
+
+
 class CaseTruth:
     """The true gradients of one case, in float64 with a 50-digit oracle behind; made once.
 
@@ -44,21 +49,25 @@ class CaseTruth:
         SpecError: the case contradicts its spec (a smooth sample near a kink, say).
     """
 
-    def __init__(self, case: Case, convention: str = "") -> None:
+    def __init__(self, case: Case, convention: str = "", low: str = "") -> None:
         """Evaluate forward and draw the cotangents.
 
-        `convention` names a system whose choice on kinks is the only one allowed (empty: any).
+        `convention` names a system whose choice on kinks is the only one allowed (empty: any);
+        `low` a dtype of low precision, to which primals and cotangents are rounded first.
         """
         self.case = case
         self.names = case.primal_names
-        self.primals = case.primals
+        self.low = low
+        self.primals = tuple(rounded(p, low) for p in case.primals) if low else case.primals
         self.floating = [i for i, p in enumerate(self.primals) if p.dtype.kind == "f"]
         with np.errstate(all="ignore"):
             self.outputs = self._forward(*self.primals)
         self._check_outputs()
         shapes = [o.shape for o in self.outputs]
-        self.cotangents: Cotangents = draw_cotangents(case.draw("cotangents"), shapes)
-        self.declared = Declared(case, self.primals, convention)
+        cotangents = draw_cotangents(case.draw("cotangents"), shapes)
+        self.cotangents: Cotangents = cotangents.rounded(low) if low else cotangents
+        distance = DISTANCE / 2 if low else DISTANCE  # what rounding may take of it
+        self.declared = Declared(case, self.primals, convention, distance)
         self._truths: dict[int, Truth] = {}
         self._certificates: dict[tuple[int, str], Certificate] = {}
 
@@ -81,10 +90,13 @@ class CaseTruth:
                 allowance=lambda rules: self._allowance(index, rules),
             )
             self._truths[index] = truth
-            if truth.kinks is not None and truth.kinks.beside.any():
+            if self.low:
+                self._settle(index, np.ones(truth.differences.estimate.value.shape, dtype=bool))
+            elif truth.kinks is not None:
                 # A difference steps across a kink that lies closer than its step.
-                beside = np.broadcast_to(truth.kinks.beside, truth.differences.estimate.value.shape)
-                self._settle(index, beside)
+                which = np.broadcast_to(truth.kinks.known, truth.differences.estimate.value.shape)
+                if which.any():
+                    self._settle(index, which)
         return self._truths[index]
 
     def judge_forward(self, outputs: Sequence[Array], dtype: str) -> Finding:
@@ -97,7 +109,7 @@ class CaseTruth:
             return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
         if not any(o.size for o in self.outputs):
             return _empty("forward")
-        value, rules = flatten(self.outputs)[None], RULES[dtype]
+        value, rules = flatten(self.outputs)[None], rules_of(dtype)
         got = flatten(outputs)[None]
         infinite = np.isinf(value)
         if infinite.any():
@@ -118,9 +130,10 @@ class CaseTruth:
             settled=np.zeros(value.shape, dtype=bool),
         )
         found = compare(got, estimate, rules)
-        if found.pending.any():
-            extra = SAFETY * rules.u * self._forward_rounding
-            found = compare(got, estimate, rules, extra=extra)
+        for u in (rules.accumulate or rules.u, rules.u):
+            if found.pending.any():
+                extra = SAFETY * u * self._forward_rounding
+                found = compare(got, estimate, rules, extra=extra)
         shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
         finding = found.finding("forward", shape, ("",))
         if finding.verdict is Verdict.FAIL:
@@ -132,13 +145,33 @@ class CaseTruth:
         """What the check of the gradient of primal `index` rejects."""
         key = (index, dtype)
         if key not in self._certificates:
-            self._certificates[key] = certify(self._known, index, RULES[dtype])
+            self._certificates[key] = certify(self._known, index, rules_of(dtype))
         return self._certificates[key]
 
     @cached_property
     def _known(self) -> Known:
         truths = [self.truth(i) if i in self.floating else None for i in range(len(self.primals))]
         return Known(truths, self.cotangents)
+
+    @classmethod
+    def in_low(cls, case: Case, convention: str, low: str) -> CaseTruth:
+        """The case with its primals and cotangents rounded to a dtype of low precision.
+
+        Raises:
+            Unsuitable: the dtype does not hold its primals or its results, or the operator is
+                not defined at the rounded primals.
+        """
+        if lost(case.primals, tuple(rounded(p, low) for p in case.primals)):
+            raise Unsuitable(f"{low} does not hold the primals of some samples")
+        try:
+            truth = cls(case, convention, low)
+            values = [flatten(truth.outputs), *(g for g in truth._certain or () if g is not None)]
+        except (SpecError, ArithmeticError):
+            reason = f"rounded to {low}, the primals of some samples are out of the domain"
+            raise Unsuitable(reason) from None
+        if any(unfit(v, low) for v in values):
+            raise Unsuitable(f"{low} does not hold the results of some samples")
+        return truth
 
     @cached_property
     def spec_is_right(self) -> bool:
@@ -247,7 +280,8 @@ class CaseTruth:
 def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
     """What `binding` makes of the case in `dtype`: forward's value first, then each gradient."""
     case, names = truth.case, truth.names
-    primals = [p.astype(dtype) if p.dtype.kind == "f" else p for p in truth.primals]
+    kind = dtype_named(dtype)
+    primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
     cts = truth.cotangents.typed(dtype)
     findings: list[Finding] = []
     try:
@@ -263,7 +297,7 @@ def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
         return [*findings, Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
     except Broken as error:
         return [*findings, error.finding]
-    return [*findings, *_judge_gradients(truth, answer, RULES[dtype], binding.name)]
+    return [*findings, *_judge_gradients(truth, answer, rules_of(dtype), binding.name)]
 
 
 def _judge_gradients(
@@ -276,6 +310,8 @@ def _judge_gradients(
             findings.append(_empty(truth.names[i]))
             continue
         finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
+        if truth.low and finding.verdict is Verdict.PASS and not isinstance(got, Finding):
+            finding = _unbiased(truth, i, got, finding)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -287,6 +323,16 @@ def _judge_gradients(
     return findings
 
 
+def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
+    """A pass, unless its errors lean to one side further than rounding to nearest explains."""
+    off = bias(got, truth.truth(index).settled(), truth.low)
+    if off is None:
+        return finding
+    where = "toward zero: it is truncated, not rounded" if off < 0 else "away from zero"
+    reason = f"every element is in its bound, but they are off by {off:.2g} ulp on average, {where}"
+    return replace(finding, verdict=Verdict.FAIL, reason=reason)
+
+
 def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
     """The findings with their certificates; and a verdict on a sample that would reject nothing."""
     out: list[Finding] = []
@@ -296,9 +342,12 @@ def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list
             finding = replace(finding, certificate=certificate)  # noqa: PLW2901
         out.append(finding)
     certificates = [f.certificate for f in out if f.certificate is not None]
-    if certificates and not any(c.proves for c in certificates):
-        return [*out, _worthless(certificates)]
-    return out
+    if not certificates or any(c.proves for c in certificates):
+        return out
+    if truth.low:
+        reason = f"{dtype} is too coarse to reject anything in some samples"
+        return [Finding(name="vjp", verdict=Verdict.SKIP, reason=reason)]
+    return [*out, _worthless(certificates)]
 
 
 def _worthless(certificates: Sequence[Certificate]) -> Finding:

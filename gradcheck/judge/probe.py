@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import is_float
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import Unsupported
@@ -66,7 +67,7 @@ def ask_jvp(
         Broken: as for `ask_vjp`.
         Unsupported: the code says that it lacks this.
     """
-    floating = [primal.dtype.kind == "f" for primal in primals]
+    floating = [is_float(primal.dtype) for primal in primals]
 
     def shaped(us: Any, *values: Array, **options: Any) -> Any:
         rest = iter(us if isinstance(us, tuple) else (us,))
@@ -102,7 +103,7 @@ class _Called:
             )
         answers: dict[str, NDArray[np.float64] | Finding] = {}
         for i, (name, pattern) in enumerate(like.items()):
-            if pattern.dtype.kind != "f":
+            if not is_float(pattern.dtype):
                 continue
             faults = [
                 returned.fault(row[i], pattern, name, role=self.role, gives=gives) for row in rows
@@ -152,7 +153,7 @@ def _outputs(
     parts = out if isinstance(out, (tuple, list)) else (out,)
     arrays = [returned.as_array(part) for part in parts]
     for part, array in zip(parts, arrays, strict=True):
-        if array is None or array.dtype.kind != "f":
+        if array is None or not is_float(array.dtype):
             kind = getattr(part, "dtype", type(part).__name__)
             raise broken(
                 "forward", f"forward returned {kind}; return a float array or a tuple of them"
