@@ -506,7 +506,7 @@ def linear_attention_vjp(
         ds, dz = ds * decay, dz * decay
     dq = _joined(xp, dq[::-1], q) * _scale(xp, q, scaled) * _feature_slope(xp, q, feature)
     dk = _joined(xp, dk[::-1], k) * _feature_slope(xp, k, feature)
-    gradients = (dq, dk, _joined(xp, dv[::-1], v))
+    gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v))
     if s is None:
         return gradients
     gradients = (*gradients, xp.reduce_to(ds, s))
@@ -684,11 +684,13 @@ def gated_delta_rule_forward(
 ):
     if normalised:
         q, k = _unit(xp, q, eps)[0], _unit(xp, k, eps)[0]
-    rows, last = [], _initial(xp, k, v, s)
-    for _, _, _, last in _delta_steps(xp, k, v, beta, g, s):
-        t = len(rows)
-        rows.append(xp.sum(q[..., t, :, None] * last, axis=-2) * _scale(xp, q, scaled))
-    return xp.stack(rows, axis=-2) if rows else xp.zeros_like(v), last
+    states = [after for *_, after in _delta_steps(xp, k, v, beta, g, s)]
+    rows = [
+        xp.sum(q[..., t, :, None] * state, axis=-2) * _scale(xp, q, scaled)
+        for t, state in enumerate(states)
+    ]
+    y = xp.stack(rows, axis=-2) if rows else xp.zeros_like(v)
+    return y, states[-1] if states else _initial(xp, k, v, s)
 
 
 def gated_delta_rule_vjp(
@@ -719,7 +721,7 @@ def gated_delta_rule_vjp(
     dq, dk = _joined(xp, dq[::-1], given[0]), _joined(xp, dk[::-1], given[1])
     if normalised:
         dq, dk = by_q(dq), by_k(dk)
-    gradients = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
+    gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
     if g is None:
         return gradients
     gradients = (*gradients, _gates(xp, dg, g))

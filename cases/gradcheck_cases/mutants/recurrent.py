@@ -562,7 +562,8 @@ def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
         dq = _joined(xp, dq[::-1], q) * slopes[0]
         if fault != "scale-missing":
             dq = dq * _scale(xp, q, scaled)
-        gradients = (dq, _joined(xp, dk[::-1], k) * slopes[1], _joined(xp, dv[::-1], v))
+        dk = _joined(xp, dk[::-1], k) * slopes[1]
+        gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v))
         if s is None:
             return gradients
         gradients = (*gradients, xp.reduce_to(ds, s))
@@ -768,7 +769,7 @@ def gated_delta_rule_with(fault: str) -> Vjp:
             )
         elif normalised:
             dq, dk = by_q(dq), by_k(dk)
-        gradients = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
+        gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
         if g is None:
             return gradients
         gradients = (*gradients, _gates(xp, dg, g))
