@@ -344,3 +344,12 @@ def test_from_the_minimum_the_divergence_rises_in_every_direction_within_the_sim
     dq, dp = kl_divergence.vjp(F64, ct, p, p, log_q=False)
     np.testing.assert_allclose(dq, -1, rtol=1e-15)  # constant: orthogonal to the simplex
     np.testing.assert_allclose(dp, 1, rtol=1e-15)
+
+
+def test_what_is_never_wanted_costs_nothing():
+    p, q = np.array([0.0, 0.25, 0.75]), np.array([0.5, 0.25, 0.25])
+    d = kl_divergence.forward(F64, q, p, log_q=False)
+    assert d == pytest.approx(0.75 * np.log(3), rel=1e-15)  # 0 ln 0 is 0
+    dq, dp = kl_divergence.vjp(F64, np.array(1.0), q, p, log_q=False)
+    assert dq.tolist() == [0, -1, -3]
+    assert np.isfinite(dp).all()
