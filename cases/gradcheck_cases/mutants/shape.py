@@ -970,7 +970,8 @@ def _window(spec: OpSpec, change: Change) -> Vjp:
         rank_a, rank_b = spec.core_ranks
         blank, ones = np.zeros(a.shape[-rank_a:]), np.ones(b.shape[b.ndim - rank_b :])
         covered = spec.forward(F64, blank, ones, **attrs) != 0
-        return change(xp, ct, *spec.vjp(xp, ct, a, b, **attrs), covered)
+        da, db = spec.vjp(xp, ct, a, b, **attrs)
+        return change(xp, ct, da, db, covered)
 
     return functools.wraps(spec.vjp)(body)
 
@@ -1730,7 +1731,7 @@ def where_missing_vjp(xp, ct, mask, x, y, *, guard="none"):
     return None, dx, (dy if np.any(mask == 0) else None)
 
 
-def _share(xp: Any, mask: Any, x: Any, y: Any, **attrs: Any) -> float:
+def _share(xp: Any, mask: Any, x: Any, y: Any, **attrs: Any) -> Any:
     """One over the number of places in which an element of x is seen."""
     places = math.prod(np.broadcast_shapes(np.shape(mask), x.shape, y.shape))
     return x.size / max(places, 1)
