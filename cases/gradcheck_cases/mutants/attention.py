@@ -77,6 +77,13 @@ def softmax_from_minus_10000_vjp(xp, ct, x):
     return _pulled(xp, ct, xp.exp(x - top))
 
 
+def softmax_in_place_vjp(xp, ct, x):
+    y, g = softmax.forward(xp, x), ct.copy()
+    for i in range(x.shape[-1]):
+        g[..., i] = y[..., i] * (g[..., i] - xp.sum(y * g, axis=-1))
+    return g
+
+
 def softmax_block_of_64_vjp(xp, ct, x):
     y = softmax.forward(xp, x)
     return y * (ct - xp.sum((y * ct)[..., :64], axis=-1, keepdims=True))
@@ -172,6 +179,14 @@ SOFTMAX = (
         says="The search for the maximum starts at -10000.",
         modelled_on="the GPT-2 in Go, softmaxForward",
         vjp=softmax_from_minus_10000_vjp,
+    ),
+    Mutant(
+        op="softmax",
+        name="in-place",
+        label="X",
+        killer="typical",
+        says="In place, the dot product is taken again from what is already overwritten.",
+        vjp=softmax_in_place_vjp,
     ),
     Mutant(
         op="softmax",
@@ -1215,7 +1230,7 @@ FLASH_FF = (
 
 
 def _share(primals: Any) -> int:
-    return primals[0].shape[-3] // primals[1].shape[-3]
+    return int(primals[0].shape[-3] // primals[1].shape[-3])
 
 
 def _by_group(x: Any, primals: Any) -> Any:
