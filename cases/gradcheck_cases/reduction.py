@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -227,8 +228,8 @@ def mean_forward(xp, x, *, axis=-1):
 
 
 def mean_vjp(xp, ct, x, *, axis=-1):
-    wide = _spread(xp, ct, x, axis)
-    return wide / max(x.size // max(ct.size, 1), 1)
+    axes = (axis,) if isinstance(axis, int) else axis
+    return _spread(xp, ct, x, axis) / math.prod(x.shape[a] for a in axes)
 
 
 mean = OpSpec(
