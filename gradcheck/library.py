@@ -24,7 +24,7 @@ from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.second import Second, as_function
+from gradcheck.judge.second import Gradients, Second
 from gradcheck.verdict import Verdict, worst
 
 Array = NDArray[Any]
@@ -155,19 +155,22 @@ def check(
         return Draw(seed, "check", subject, *shapes, *role)
 
     if order == 2:
-        if gradients is None or not all(np.isfinite(g).all() for g in gradients):
+        right = all(finding.verdict is Verdict.PASS for finding in findings)
+        ct = tuple(
+            drawn("second", k).signed(*o.shape).astype(o.dtype) for k, o in enumerate(outputs)
+        )
+        try:
+            base = rows_of(ask_vjp(vjp, [ct], arrays, names, attrs), floating, 1)
+        except Broken as error:
+            return result([*findings, error.finding])
+        if base is None or not all(np.isfinite(g).all() for g in base):
             reason = "vjp gives no gradients whose derivative could be judged"
             findings.append(Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason))
         else:
-            ct = tuple(
-                drawn("second", k).signed(*o.shape).astype(o.dtype) for k, o in enumerate(outputs)
-            )
-            of_vjp = Point(as_function(vjp, len(outputs), attrs), (*ct, *arrays))
-            findings += Second(point, of_vjp, names, drawn, rules).judge()
+            of_vjp = Gradients(vjp, ct, arrays, names, attrs, tuple(base))
+            findings += Second(point, of_vjp, drawn, rules).judge(right)
             if double_vjp is not None:
-                findings += judge_double(
-                    double_vjp, of_vjp, names, len(outputs), drawn("double"), attrs, rules
-                )
+                findings += judge_double(double_vjp, of_vjp, drawn("double"), rules)
     if jvp is not None:
         mode = ForwardMode(
             jvp, point, outputs, arrays, names, attrs, cotangents, asked, drawn("jvp"), rules

@@ -593,9 +593,11 @@ def _mix_pullback(xp: Any, ct: Any, a: Any, v: Any) -> tuple[Any, Any]:
     return xp.matmul(ct, xp.swapaxes(v, -1, -2)), xp.matmul(xp.swapaxes(a, -1, -2), ct)
 
 
-def _qkv(draw: Any, q: tuple[int, ...], k: tuple[int, ...], f: int = 0) -> tuple[Any, ...]:
-    """Draws q, k, and v with `f` features (0: as many as k)."""
-    return draw.normal(*q), draw.normal(*k), draw.normal(*k[:-1], f or k[-1])
+def _qkv(
+    draw: Any, q: tuple[int, ...], k: tuple[int, ...], f: int = 0, scale: float = 1.0
+) -> tuple[Any, ...]:
+    """Draws q times `scale`, k, and v with `f` features (0: as many as k)."""
+    return draw.normal(*q) * scale, draw.normal(*k), draw.normal(*k[:-1], f or k[-1])
 
 
 # ── flash_attn ───────────────────────────────────────────────────────────────────────────────
@@ -833,7 +835,7 @@ grouped_query_attention = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _qkv(draw, (4, 3, 2), (2, 5, 2), 3),
+            primals=lambda draw: _qkv(draw, (4, 3, 2), (2, 5, 2), 3, 0.25),
             hunts="dk and dv of one head of a group instead of the sum, or its mean",
         ),
         Sample(
@@ -928,7 +930,7 @@ sliding_window_attention = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _qkv(draw, (2, 7, 3), (2, 7, 3), 2),
+            primals=lambda draw: _qkv(draw, (2, 7, 3), (2, 7, 3), 2, 0.5),
             hunts="a window of one slot more or less, on either side",
         ),
         Sample(
@@ -1026,7 +1028,7 @@ def _sink_weights(xp: Any, q: Any, k: Any, sink: Any) -> tuple[Any, Any]:
 def _with_sink(
     draw: Any, q: tuple[int, ...], k: tuple[int, ...], f: int = 0, scale: float = 1.0
 ) -> tuple[Any, ...]:
-    return *_qkv(draw, q, k, f), draw.normal(q[-3], scale=scale)
+    return *_qkv(draw, q, k, f, scale), draw.normal(q[-3])
 
 
 sink_attention = OpSpec(
@@ -1044,7 +1046,7 @@ sink_attention = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _with_sink(draw, (2, 3, 2), (2, 5, 2), 3),
+            primals=lambda draw: _with_sink(draw, (2, 3, 2), (2, 5, 2), 3, 0.5),
             hunts="weights without the sink in backward, a sink without a gradient",
         ),
         Sample(
@@ -1138,7 +1140,7 @@ softcapped_attention = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _qkv(draw, (2, 3, 2), (2, 5, 2), 3),
+            primals=lambda draw: _qkv(draw, (2, 3, 2), (2, 5, 2), 3, 0.5),
             hunts="dk without 1/sqrt(d), a mask aligned with the first slot",
         ),
         Sample(

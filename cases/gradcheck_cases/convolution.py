@@ -701,7 +701,8 @@ def _margin(xp: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilat
     whole = padded(x.shape[-2:], padding)
     index = windows(whole, kernel, stride, dilation)
     least = np.broadcast_to(xp.const("inf"), (*x.shape[:-2], math.prod(whole))).copy()
-    np.minimum.at(least, (..., index), np.reshape(gaps, (*gaps.shape[:-1], *kernel)))
+    places: Any = (..., index)
+    np.minimum.at(least, places, np.reshape(gaps, (*gaps.shape[:-1], *kernel)))
     return _crop(np.reshape(least, (*x.shape[:-2], *whole)), padding)
 
 

@@ -1051,18 +1051,23 @@ binary_cross_entropy = OpSpec(
 
 
 def kl_divergence_forward(xp, q, p, *, log_q=True, log_p=False, reduction="sum"):
-    weight, ln_p = (xp.exp(p), p) if log_p else (p, xp.log(p))
+    weight, ln_p = (xp.exp(p), p) if log_p else (p, _log_or_0(xp, p))
     ln_q = q if log_q else xp.log(q)
     return _reduced(xp, weight * (ln_p - ln_q), reduction)
 
 
 def kl_divergence_vjp(xp, ct, q, p, *, log_q=True, log_p=False, reduction="sum"):
-    weight, ln_p = (xp.exp(p), p) if log_p else (p, xp.log(p))
+    weight, ln_p = (xp.exp(p), p) if log_p else (p, _log_or_0(xp, p))
     d = ln_p - (q if log_q else xp.log(q))
     ct = _spread(xp, ct, d.shape[-1], reduction)
     dq = -ct * (weight if log_q else weight / q)
     dp = ct * (weight * (d + 1) if log_p else d + 1)
     return xp.reduce_to(dq, q), xp.reduce_to(dp, p)
+
+
+def _log_or_0(xp: Any, p: Any) -> Any:
+    """The logarithm; 0 where p is 0, since 0 ln 0 is 0 there."""
+    return xp.log(xp.where(p == 0, 1.0, p))
 
 
 kl_divergence = OpSpec(

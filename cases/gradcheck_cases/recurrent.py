@@ -442,6 +442,165 @@ wkv = OpSpec(
     ),
 )
 
+# ── wkv6 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def wkv6_forward(xp, r, k, v, w, u, s=None, *, log_decay=False):
+    states = _wkv6_states(xp, k, v, w, s, log_decay)
+    rows = []
+    for t, state in enumerate(states[:-1]):
+        kt, vt = k[..., t, :], v[..., t, :]
+        rows.append(xp.sum(r[..., t, :, None] * (state + _outer(u * kt, vt)), axis=-2))
+    return xp.stack(rows, axis=-2) if rows else xp.zeros_like(v), states[-1]
+
+
+def wkv6_vjp(xp, ct, r, k, v, w, u, s=None, *, log_decay=False):
+    ct_y, ds = ct
+    states = _wkv6_states(xp, k, v, w, s, log_decay)
+    dr, dk, dv, dw = [], [], [], []
+    du = xp.zeros_like(u)
+    for t in reversed(range(k.shape[-2])):
+        g, rt, kt, vt = ct_y[..., t, :], r[..., t, :], k[..., t, :], v[..., t, :]
+        rate = _rate(xp, w[..., t, :], log_decay)
+        decay = xp.exp(rate)
+        gv = xp.sum(g * vt, axis=-1, keepdims=True)
+        dr.append(xp.sum(states[t] * g[..., None, :], axis=-1) + u * kt * gv)
+        dk.append(xp.sum(ds * vt[..., None, :], axis=-1) + u * rt * gv)
+        read = xp.sum(rt * u * kt, axis=-1, keepdims=True)
+        dv.append(xp.sum(ds * kt[..., :, None], axis=-2) + read * g)
+        du = du + xp.reduce_to(rt * kt * gv, u)
+        drate = xp.sum(ds * states[t], axis=-1) * decay
+        dw.append(drate if log_decay else drate * rate)
+        ds = ds * decay[..., None] + _outer(rt, g)
+    gradients = (
+        *(_joined(xp, rows[::-1], like) for rows, like in ((dr, r), (dk, k), (dv, v), (dw, w))),
+        du,
+    )
+    return gradients if s is None else (*gradients, xp.reduce_to(ds, s))
+
+
+def _wkv6_states(xp: Any, k: Any, v: Any, w: Any, s: Any, log_decay: bool) -> list[Any]:
+    """The states [d, e] before the first step and after every step."""
+    states = [_initial(xp, k, v, s)]
+    for t in range(k.shape[-2]):
+        decay = xp.exp(_rate(xp, w[..., t, :], log_decay))
+        states.append(states[-1] * decay[..., None] + _outer(k[..., t, :], v[..., t, :]))
+    return states
+
+
+def _rate(xp: Any, w: Any, log_decay: bool) -> Any:
+    return w if log_decay else -xp.exp(w)
+
+
+def _wkv6(draw: Any, t: int, d: int, e: int, *, batch: tuple[int, ...] = ()) -> tuple[Any, ...]:
+    """With w in [-2, -1/4]: a decay either way, as it is or through -exp."""
+    return (
+        draw.normal(*batch, t, d),
+        draw.normal(*batch, t, d),
+        draw.normal(*batch, t, e),
+        draw.uniform(-2.0, -0.25, *batch, t, d),
+        draw.normal(d),
+        draw.normal(*batch, d, e),
+    )
+
+
+def _wkv6_silent(draw: Any) -> tuple[Any, ...]:
+    r, k, *rest = _wkv6(draw, 4, 3, 2)
+    k[1], r[2] = 0.0, 0.0
+    return (r, k, *rest)
+
+
+def _wkv6_forgetting(draw: Any) -> tuple[Any, ...]:
+    r, k, v, w, u, s = _wkv6(draw, 3, 3, 2)
+    w[1] = [-8.0, -0.25, 2.0]  # exp(-exp(2)) is 6e-4
+    return r, k, v, w, u, s
+
+
+def _wkv6_from_nothing(draw: Any) -> tuple[Any, ...]:
+    *rest, s = _wkv6(draw, 3, 3, 2)
+    return (*rest, 0 * s)
+
+
+wkv6 = OpSpec(
+    name="wkv6",
+    signature="(t,d),(t,d),(t,e),(t,d),(d),(d,e)->(t,e),(d,e)",
+    forward=wkv6_forward,
+    vjp=wkv6_vjp,
+    formula=r"y_t = (S_{t-1} + (u \odot k_t) v_t^\top)^\top r_t,\quad "
+    r"S_t = e^{-e^{w_t}} \odot S_{t-1} + k_t v_t^\top",
+    source="Peng et al. 2024, arXiv:2404.05892, section 4.2; ggml_rwkv_wkv6; "
+    "fla, fused_recurrent_rwkv6",
+    dialects=(
+        Dialect(name="stateful", says="RWKV-6: the decay of a step is exp(-exp(w)); a state given"),
+        Dialect(name="rwkv-6", says="RWKV-6 from a state of zero", without=("s",)),
+        Dialect(
+            name="log-decay",
+            says="fla's fused_recurrent_rwkv6: w is the logarithm of the decay",
+            attrs={"log_decay": True},
+        ),
+    ),
+    samples=(
+        Sample(
+            name="typical",
+            primals=lambda draw: _wkv6(draw, 5, 3, 2),
+            hunts="the bonus left out of a gradient, the decay's gradient off by one step",
+        ),
+        Sample(
+            name="square",
+            primals=lambda draw: _wkv6(draw, 3, 3, 3),
+            hunts="the state transposed; r and k, or keys and values, exchanged",
+        ),
+        Sample(
+            name="two-steps",
+            primals=lambda draw: _wkv6(draw, 2, 2, 3),
+            hunts="a state that is read after the write",
+        ),
+        Sample(
+            name="one-step",
+            primals=lambda draw: _wkv6(draw, 1, 3, 2),
+            hunts="the last state's cotangent lost",
+        ),
+        Sample(
+            name="single",
+            primals=lambda draw: _wkv6(draw, 3, 1, 1),
+            hunts="an axis of size 1 dropped",
+        ),
+        Sample(
+            name="chunk-and-one",
+            primals=lambda draw: _wkv6(draw, 9, 2, 1),
+            hunts="a state lost between blocks of 8 steps",
+        ),
+        Sample(
+            name="batched",
+            primals=lambda draw: _wkv6(draw, 3, 2, 3, batch=(2,)),
+            hunts="u overwritten by the last row of the batch",
+        ),
+        Sample(
+            name="silent",
+            primals=_wkv6_silent,
+            hunts="no gradient of a key or a receptance that is 0",
+        ),
+        Sample(
+            name="forgetting",
+            primals=_wkv6_forgetting,
+            hunts="one decay for all features: here one keeps all, one keeps nothing",
+            dialects=("stateful", "rwkv-6"),
+        ),
+        Sample(
+            name="state-of-zero",
+            primals=_wkv6_from_nothing,
+            hunts="no gradient of a state that is given as zero",
+            dialects=("stateful", "log-decay"),
+        ),
+        Sample(
+            name="empty",
+            primals=lambda draw: _wkv6(draw, 0, 3, 2),
+            hunts="no steps: the state passes through, its gradient too",
+            dialects=("stateful",),
+        ),
+    ),
+)
+
 # ── linear_attention ─────────────────────────────────────────────────────────────────────────
 
 
@@ -506,7 +665,7 @@ def linear_attention_vjp(
         ds, dz = ds * decay, dz * decay
     dq = _joined(xp, dq[::-1], q) * _scale(xp, q, scaled) * _feature_slope(xp, q, feature)
     dk = _joined(xp, dk[::-1], k) * _feature_slope(xp, k, feature)
-    gradients = (dq, dk, _joined(xp, dv[::-1], v))
+    gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v))
     if s is None:
         return gradients
     gradients = (*gradients, xp.reduce_to(ds, s))
@@ -684,11 +843,13 @@ def gated_delta_rule_forward(
 ):
     if normalised:
         q, k = _unit(xp, q, eps)[0], _unit(xp, k, eps)[0]
-    rows, last = [], _initial(xp, k, v, s)
-    for _, _, _, last in _delta_steps(xp, k, v, beta, g, s):
-        t = len(rows)
-        rows.append(xp.sum(q[..., t, :, None] * last, axis=-2) * _scale(xp, q, scaled))
-    return xp.stack(rows, axis=-2) if rows else xp.zeros_like(v), last
+    states = [after for *_, after in _delta_steps(xp, k, v, beta, g, s)]
+    rows = [
+        xp.sum(q[..., t, :, None] * state, axis=-2) * _scale(xp, q, scaled)
+        for t, state in enumerate(states)
+    ]
+    y = xp.stack(rows, axis=-2) if rows else xp.zeros_like(v)
+    return y, states[-1] if states else _initial(xp, k, v, s)
 
 
 def gated_delta_rule_vjp(
@@ -719,7 +880,7 @@ def gated_delta_rule_vjp(
     dq, dk = _joined(xp, dq[::-1], given[0]), _joined(xp, dk[::-1], given[1])
     if normalised:
         dq, dk = by_q(dq), by_k(dk)
-    gradients = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
+    gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
     if g is None:
         return gradients
     gradients = (*gradients, _gates(xp, dg, g))
@@ -1260,4 +1421,12 @@ gru_cell = OpSpec(
     ),
 )
 
-OPERATORS = (selective_scan, wkv, linear_attention, gated_delta_rule, lstm_cell, gru_cell)
+OPERATORS = (
+    selective_scan,
+    wkv,
+    wkv6,
+    linear_attention,
+    gated_delta_rule,
+    lstm_cell,
+    gru_cell,
+)

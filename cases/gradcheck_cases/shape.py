@@ -44,11 +44,6 @@ dup = OpSpec(
             hunts="a copy that transposes, which raises no error on a square",
         ),
         Sample(
-            name="transposed",  # its memory runs down the columns
-            primals=lambda draw: (draw.normal(5, 3).T,),
-            hunts="memory copied in its own order, whatever the strides say",
-        ),
-        Sample(
             name="rank-4",
             primals=lambda draw: (draw.normal(2, 3, 2, 5),),
             hunts="rows counted over the last two axes only",
@@ -114,11 +109,6 @@ cpy = OpSpec(
             name="flattened",
             primals=lambda draw: (draw.normal(2, 3, 2), draw.normal(1, 1, 12)),
             hunts="a destination of one row: a row stride of the source used for it",
-        ),
-        Sample(
-            name="transposed",  # the source's memory runs against its shape
-            primals=lambda draw: (draw.normal(5, 3, 2).T, draw.normal(2, 3, 5)),
-            hunts="the source's memory copied in its own order",
         ),
         Sample(
             name="into-zeros",
@@ -279,12 +269,6 @@ reshape = OpSpec(
             hunts="a reshape to the same shape that reorders",
         ),
         Sample(
-            name="transposed",  # the operand's memory runs against its shape
-            primals=lambda draw: (draw.normal(5, 3, 2).T,),
-            attrs={"shape": (6, 5)},
-            hunts="memory reinterpreted although its order is not that of the shape",
-        ),
-        Sample(
             name="batched",
             primals=lambda draw: (draw.normal(2, 3, 2, 2),),
             attrs={"shape": (2, 6)},
@@ -348,11 +332,6 @@ transpose = OpSpec(
             name="cube",
             primals=lambda draw: (draw.normal(3, 3, 3),),
             hunts="the wrong pair of axes, where no shape tells",
-        ),
-        Sample(
-            name="transposed",  # its memory is already in the order of y
-            primals=lambda draw: (draw.normal(5, 3).T,),
-            hunts="memory taken for row-major because the result is",
         ),
         Sample(
             name="one-row",

@@ -22,7 +22,7 @@ from gradcheck.spec import Attrs
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 Ask = Callable[[tuple[Array, ...], str], list[Float] | None]
-"""What the code judged gives at other primals, in a dtype: rows [q, n] per part; None: it refuses."""
+"""What the code judged gives at other primals, in a dtype: rows [q, n] per part (None: nothing)."""
 
 NEIGHBOURS: Final = 8
 REACH: Final = 2.0**10
@@ -43,9 +43,13 @@ class Conditioning:
     farther neighbours must not differ by more in proportion.
     """
 
-    def __init__(self, ask: Ask, point: Point, rules: Rules) -> None:
-        """Ask nothing yet: a gradient that passes needs no allowance."""
+    def __init__(self, ask: Ask, point: Point, rules: Rules, *, noisy: bool = False) -> None:
+        """Ask nothing yet: a gradient that passes needs no allowance.
+
+        With `noisy`, noise that follows the primals is allowed too.
+        """
         self.rules = rules
+        self._noisy = noisy
         self._ask, self._point = ask, point
 
     def cost(self, index: int, reach: Float) -> Float | None:
@@ -75,7 +79,8 @@ class Conditioning:
             rough = self._ask(single, "float32")
             fine = self._ask(tuple(_typed(p, wide) for p in single), wide.name)
             _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
-        least = [np.minimum(*pair) for pair in zip(near, far, strict=True)]
+        pairs = zip(near, far, strict=True)
+        least = [a if self._noisy else np.minimum(a, b) for a, b in pairs]
         rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost)]
         return rms[0], rms[1]
 
@@ -92,9 +97,7 @@ class Conditioning:
         )
 
 
-def asking(
-    vjp: Callable[..., Any], cotangents: Cotangents, attrs: Attrs, role: str = "vjp"
-) -> Ask:
+def asking(vjp: Callable[..., Any], cotangents: Cotangents, attrs: Attrs, role: str = "vjp") -> Ask:
     """Gradients [q, n] per primal (an index has none, [q, 0]); None if `vjp` refuses."""
 
     def ask(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:

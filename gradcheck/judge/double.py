@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken, broken
-from gradcheck.difference.evaluate import Point, flatten
+from gradcheck.difference.evaluate import flatten
 from gradcheck.difference.ladder import top_step
 from gradcheck.difference.truth import noise_lines, noise_stairs
 from gradcheck.draw import Draw
@@ -19,7 +19,7 @@ from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_vjp
-from gradcheck.spec import Attrs
+from gradcheck.judge.second import Gradients
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -65,35 +65,23 @@ def as_vjp(double_vjp: Callable[..., Any], outputs: int, primals: Sequence[Array
 
 
 def judge_double(
-    double_vjp: Callable[..., Any],
-    gradients: Point,
-    names: Sequence[str],
-    outputs: int,
-    draw: Draw,
-    attrs: Attrs,
-    rules: Rules,
+    double_vjp: Callable[..., Any], gradients: Gradients, draw: Draw, rules: Rules
 ) -> list[Finding]:
-    """One finding per part of ct and per floating primal.
-
-    `gradients` is the VJP as a function of (ct parts, primals); `names` are the primals'.
-    """
-    primals = gradients.primals[outputs:]
-    lead = "ct" if "ct" not in names else "cotangent"
-    arguments = [lead] if outputs == 1 else [f"{lead}{k}" for k in range(outputs)]
-    arguments += names
-    rows = [f"double d{name}" for name in arguments]
-    vjp = as_vjp(double_vjp, outputs, primals)
-    values = gradients.forward(*(p.copy() for p in gradients.primals))
+    """One finding per part of ct and per floating primal: the gradients of `gradients`."""
+    names, values, attrs = gradients.arguments, gradients.values, gradients.attrs
+    primals = gradients.point.primals
+    rows = [f"double d{name}" for name in names]
+    vjp = as_vjp(double_vjp, len(gradients.ct), gradients.primals)
     cotangents = draw_cotangents(draw, [v.shape for v in values])
     typed = [
         tuple(c.astype(v.dtype) for c, v in zip(row, values, strict=True))
         for row in cotangents.values
     ]
     try:
-        answer = ask_vjp(vjp, typed, gradients.primals, rows, attrs, ROLE)
+        answer = ask_vjp(vjp, typed, primals, rows, attrs, ROLE)
     except Broken as error:
         return [error.finding]
-    point = promoted(gradients, values)
+    point = promoted(gradients.point, values)
     lines, stairs = noise_lines(point), noise_stairs(point)
     conditioning = Conditioning(asking(vjp, cotangents, attrs, ROLE), point, rules)
     findings = []
@@ -103,7 +91,7 @@ def judge_double(
             findings.append(got)
             continue
         least = _least_scale(point.primals[i], values, cotangents)
-        subject = (arguments[i], "vjp")
+        subject = (names[i], "vjp")
         black_box = BlackBox(
             point, i, rows[i], cotangents, lines, stairs, conditioning, least, subject
         )

@@ -9,29 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
-from gradcheck.difference.direction import Along, Direction, magnitude
+from gradcheck.difference.direction import FINER, Along, Direction, Slopes, magnitude
 from gradcheck.difference.evaluate import Evaluator, Point, flatten
 from gradcheck.difference.noise import per_output
 from gradcheck.difference.truth import Estimate, noise_lines
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
-from gradcheck.judge.compare import ROUNDINGS, Rules, compare
+from gradcheck.judge.compare import KAPPA, ROUNDINGS, Comparison, Rules, compare
 from gradcheck.judge.conditioning import Ask, Conditioning, rows_of
-from gradcheck.judge.cotangents import Cotangents, draw_cotangents
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.function import blindness
 from gradcheck.judge.pairs import Pairs
 from gradcheck.judge.probe import Answer, ask_jvp
+from gradcheck.judge.second import SHARPER
 from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
+
+KINDS: Final = ("normal", "signed", "ones")
+"""How tangents are drawn (see `Draw`); ones never alone."""
+FLIPS: Final = 8
+"""Changes of sign of each tangent that show what cancels in the sum over the inputs."""
 
 
 @dataclass(frozen=True)
@@ -77,43 +84,62 @@ class ForwardMode:
         if broken:
             return broken
         got = np.concatenate([row for row in rows if not isinstance(row, Finding)], axis=1)
-        conditioning = Conditioning(
-            lambda primals, dtype: self._again(tangents, primals, dtype), self.point, self.rules
-        )
+
+        def again(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
+            return self._again(tangents, primals, dtype)
+
         return [
-            self._against_forward(got, tangents, conditioning),
-            self._against_vjp(got, gradients, tangents, conditioning),
+            self._against_forward(got, tangents, Conditioning(again, self.point, self.rules)),
+            self._against_vjp(got, gradients, tangents, again),
         ]
 
     def _against_forward(
         self, got: Float, tangents: Cotangents, conditioning: Conditioning
     ) -> Finding:
         """Every element of J·u against forward's slope along u."""
-        found = [self._forward.slopes(self._direction(ct)) for ct in tangents.values]
+        directions = [self._direction(u) for u in tangents.values]
+        found = self._slopes(tangents)
         value, bar = np.stack([s.value for s in found]), np.stack([s.bar for s in found])
-        # Several random directions show what cancels in the sum over the inputs of one.
-        scale = np.broadcast_to(np.max([s.scale for s in found], axis=0), value.shape)
+        cancels = [self._forward.spread(d, self.draw, FLIPS) for d in directions]
+        scale = np.fmax(np.stack([s.scale for s in found]), np.stack(cancels))
         inputs = sum(p.size for p in self.primals if p.dtype.kind == "f")
         estimate = Estimate(
             value=value,
             bar=bar,
-            scale=np.array(scale),
+            scale=scale,
             terms=np.full(value.shape[1], inputs, dtype=np.int64),
             settled=np.zeros(value.shape, dtype=bool),
         )
-        compared = compare(got, estimate, self.rules)
+        worked = next(p.dtype for p in self.point.primals if p.dtype.kind == "f")
+        resolution = blindness(self.rules, worked)
+        compared = compare(got, estimate, self.rules, resolution=resolution)
         if compared.pending.any():
-            extra = conditioning.cost(0, estimate.scale)
-            compared = compare(got, estimate, self.rules, extra=extra)
+            farthest = max(float(np.max(s.reach, initial=0.0)) for s in found)
+            extra = conditioning.cost(0, np.full(value.shape, farthest))
+            for finer in (0, *FINER):
+                if finer and compared.failed.any():
+                    self._sharpen(compared, directions, finer)
+                compared = compare(got, estimate, self.rules, extra=extra, resolution=resolution)
         shape = self.outputs[0].shape if len(self.outputs) == 1 else (value.shape[1],)
         return compared.finding("jvp", shape, tangents.names)
+
+    def _sharpen(self, found: Comparison, directions: Sequence[Direction], finer: int) -> None:
+        """Let a shorter ladder overrule what failed, where it agrees and could see the error."""
+        shorter = [self._forward.slopes(d, finer=finer) for d in directions]
+        value, bar = np.stack([s.value for s in shorter]), np.stack([s.bar for s in shorter])
+        with np.errstate(all="ignore"):
+            apart, blur = np.abs(found.got - value), KAPPA * bar
+            sharp = np.fmax(apart, blur) <= found.error / SHARPER
+            better = found.failed & sharp & (apart <= found.bound + blur)
+        found.estimate.value[better] = value[better]
+        found.estimate.bar[better] = bar[better]
 
     def _against_vjp(
         self,
         got: Float,
         gradients: list[Float] | None,
         tangents: Cotangents,
-        conditioning: Conditioning,
+        again: Ask,
     ) -> Finding:
         """⟨v, J u⟩ against ⟨Jᵀv, u⟩ for every random v and u, to rounding."""
         name = "dot product"
@@ -123,28 +149,35 @@ class ForwardMode:
         v, u, g = self.cts.flat, tangents.flat, np.concatenate(gradients, axis=1)
         with np.errstate(all="ignore"):
             left, right = (v @ got.T).reshape(-1), (g @ u.T).reshape(-1)
-            scale = (np.abs(v) @ np.abs(got).T + np.abs(g) @ np.abs(u).T).reshape(-1)
+            scale = np.abs(v) @ np.abs(got).T + np.abs(g) @ np.abs(u).T
+            # J u may vanish for one u (softmax, for all ones): others show how large its terms are.
+            norms = np.outer(*(np.linalg.norm(rows, axis=1) for rows in (v, u)))
+            scale = (norms * np.nanmax(scale / norms)).reshape(-1)
         pairs = Pairs(got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale)
         reasons = (
             "⟨v, J u⟩ of jvp is not ⟨Jᵀv, u⟩ of vjp: one is not the transpose of the other",
             "rounding alone may cost a visible part of ⟨v, J u⟩",
         )
-        bound = ROUNDINGS * self.rules.u * np.sqrt(v.shape[1] + u.shape[1]) * scale
-        bound = bound + self.rules.underflow
+        part = ROUNDINGS * self.rules.u * np.sqrt(v.shape[1] + u.shape[1])
+        bound = part * scale + self.rules.underflow
         with np.errstate(all="ignore"):
             settled = bool(np.all(np.abs(left - right) <= bound))
         if not settled:
-            bound = bound + self._lost(v, u, conditioning)
+            afar = np.max([s.reach for s in self._slopes(tangents)], axis=0)
+            bound = bound + self._lost(v, u, again) + np.repeat(part * np.abs(v) @ afar, len(u))
         return pairs.finding(name, self.rules, bound, reasons)
 
-    def _lost(self, v: Float, u: Float, conditioning: Conditioning) -> Float:
-        """What right products may differ by at this point, as neighbouring points show it."""
+    def _lost(self, v: Float, u: Float, again: Ask) -> Float:
+        """What right products may differ by at this point, as neighbouring points show it.
+
+        Noise is allowed here: the comparison with forward's differences does not allow it.
+        """
         reach = np.full((len(u), v.shape[1]), np.inf)
         out = np.zeros((len(v), len(u)))
-        forward = conditioning.cost(0, reach)
+        forward = Conditioning(again, self.point, self.rules, noisy=True).cost(0, reach)
         if forward is not None:
             out += np.abs(v) @ forward.T
-        backward = Conditioning(self.vjp, self.point, self.rules)
+        backward = Conditioning(self.vjp, self.point, self.rules, noisy=True)
         start = 0
         for i, primal in enumerate(self.primals):
             if primal.dtype.kind != "f":
@@ -159,6 +192,10 @@ class ForwardMode:
     @cached_property
     def _forward(self) -> Along:
         return Along(self.point)
+
+    def _slopes(self, tangents: Cotangents) -> list[Slopes]:
+        """Forward's slopes along each tangent."""
+        return [self._forward.slopes(self._direction(u)) for u in tangents.values]
 
     @property
     def _like(self) -> dict[str, Array]:
@@ -176,9 +213,7 @@ class ForwardMode:
         """J·u [q, m] at other primals, in another dtype; None if the jvp refuses."""
         like = {name: output.astype(dtype) for name, output in self._like.items()}
         try:
-            answer = ask_jvp(
-                self.jvp, tangents.typed(dtype), primals, self.names, self.attrs, like
-            )
+            answer = ask_jvp(self.jvp, tangents.typed(dtype), primals, self.names, self.attrs, like)
         except Broken:
             return None
         rows = rows_of(answer, list(like), len(tangents.values))
@@ -187,17 +222,16 @@ class ForwardMode:
     def _tangents(self, still: dict[int, NDArray[np.bool_]] | None) -> Cotangents:
         """Random tangents, in units of the primals (rounded to a power of two, so exact)."""
         floating = {i: p for i, p in enumerate(self.primals) if p.dtype.kind == "f"}
-        drawn = draw_cotangents(self.draw, [p.shape for p in floating.values()])
 
-        def scaled(row: tuple[Array, ...]) -> tuple[Array, ...]:
-            parts = []
-            for part, (i, p) in zip(row, floating.items(), strict=True):
-                unit = 2.0 ** np.round(np.log2(magnitude(p)))
-                moves = 1.0 if still is None else np.where(still[i], 0.0, 1.0)
-                parts.append(np.asarray(part * unit * moves))
-            return tuple(parts)
+        def drawn(kind: str, i: int, primal: Array) -> Array:
+            unit = 2.0 ** np.round(np.log2(magnitude(primal)))
+            moves = 1.0 if still is None else np.where(still[i], 0.0, 1.0)
+            shape = primal.shape
+            part = np.ones(shape) if kind == "ones" else getattr(self.draw, kind)(*shape)
+            return np.asarray(part * unit * moves)
 
-        return Cotangents(drawn.names, tuple(scaled(row) for row in drawn.values))
+        values = tuple(tuple(drawn(kind, i, p) for i, p in floating.items()) for kind in KINDS)
+        return Cotangents(KINDS, values)
 
     def _direction(self, tangent: tuple[Array, ...]) -> Direction:
         rest = iter(tangent)

@@ -14,7 +14,7 @@ from gradcheck.difference.evaluate import REFUSALS, Point, flatten
 from gradcheck.difference.noise import per_output
 from gradcheck.difference.truth import Differences
 from gradcheck.finding import Finding
-from gradcheck.judge.compare import KAPPA, Comparison, Interval
+from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
@@ -66,7 +66,6 @@ class BlackBox:
         if least_scale is not None:
             estimate = self._differences.estimate
             estimate.scale = np.fmax(estimate.scale, least_scale)
-        u = float(np.finfo(point.primals[index].dtype).eps) / 2
         self._noise = per_output(lines, self._differences.evaluator.base)
         self._truth = Truth(
             name=name,
@@ -74,8 +73,8 @@ class BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._find_kinks,
-            allowance=lambda _: conditioning.cost(index, self._differences.reach),
-            resolution=max(FLAT * self._rules.u, UNSEEN * u),
+            allowance=lambda _: conditioning.cost(index, self._reach(least_scale)),
+            resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._notes: list[str] = []
 
@@ -84,6 +83,13 @@ class BlackBox:
         finding = self._truth.judge(got, self._rules)
         reason = "; ".join(filter(None, (finding.reason, *self._notes)))
         return replace(finding, reason=reason)
+
+    def _reach(self, least_scale: Float | None) -> Float:
+        """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
+        reach = self._differences.reach
+        if least_scale is None or not reach.size:
+            return reach
+        return np.fmax(reach, np.fmax(np.max(reach, axis=1, keepdims=True), least_scale))
 
     def _find_kinks(self, found: Comparison) -> list[Interval]:
         """Look for a kink under the elements that the differences leave failed or open."""
@@ -138,6 +144,11 @@ class BlackBox:
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
         more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
         return f"{self._subject[0]}{shown} = {value:g}{more}"
+
+
+def blindness(rules: Rules, dtype: np.dtype[Any]) -> float:
+    """The part of the largest Σ|ct·J| that forward's values, in `dtype`, cannot show."""
+    return max(FLAT * rules.u, UNSEEN * float(np.finfo(dtype).eps) / 2)
 
 
 def promoted(point: Point, outputs: Sequence[Array]) -> Point:

@@ -7,7 +7,6 @@ rtol·max(|got|, |want|) + (rtol/16 + 4u√terms)·scale, and the error bars, do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +17,13 @@ from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 
-VISIBLE: Final = {"float64": 1e-3, "float32": 0.1}
-"""The error, as a part of the natural size, that must be visible for a pass."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Numbers `got` and `want` [k], with the error bar of their difference.
 
     `scale` is what cancels in them, `natural` the size that one expects of them where they are not
-    exceptionally small: an error that is a visible part of it must not hide.
+    exceptionally small: an error of a tenth of it (`Rules.blunt`) must be visible for a pass.
     """
 
     got: Float
@@ -36,17 +32,24 @@ class Pairs:
     scale: Float
     natural: Float
 
+    def failed(self, bound: Float) -> NDArray[np.bool_]:
+        """Where no explanation is left: neither the bound nor the error bars."""
+        with np.errstate(all="ignore"):
+            known = np.isfinite(self.want) & np.isfinite(self.bar)
+            blur = KAPPA * np.where(known, self.bar, np.inf)
+            return np.asarray(known & ~(np.abs(self.got - self.want) <= bound + blur))
+
     def finding(self, name: str, rules: Rules, bound: Float, reasons: tuple[str, str]) -> Finding:
         """The verdict; `reasons` say what a failure means, and what it is that cannot be seen."""
         with np.errstate(all="ignore"):
             error = np.abs(self.got - self.want)
             known = np.isfinite(self.want) & np.isfinite(self.bar)
             blur = KAPPA * np.where(known, self.bar, np.inf)
-            failed = known & ~(error <= bound + blur)
+            failed = self.failed(bound)
             size = np.fmax(np.fmax(np.abs(self.got), np.abs(self.want)), self.natural)
             room = bound + blur
             visible = np.where(size > 0, room / size, np.where(room == 0, 0.0, np.inf))
-        blind = ~failed & ~(visible <= VISIBLE[rules.dtype])
+        blind = ~failed & ~(visible <= rules.blunt)
         verdict, reason = Verdict.PASS, ""
         if failed.any():
             verdict = Verdict.FAIL
@@ -56,9 +59,9 @@ class Pairs:
             reason = f"{reasons[1]} ({int(blind.sum())} of {failed.size} random directions)"
         with np.errstate(all="ignore"):
             ratio = np.where(error == 0, 0.0, error / room)
-        ratio = np.where(failed, np.inf, np.nan_to_num(ratio, nan=0.0))
-        order = np.argsort(-np.where(failed, 1 + error, ratio), kind="stable")
-        order = order[: int(failed.sum()) or 1]
+        rank = ratio if failed.any() else np.where(blind, 1 + visible, ratio / 2)
+        rank = np.where(failed, np.inf, np.nan_to_num(rank, nan=np.inf))
+        order = np.argsort(-rank, kind="stable")[: int(failed.sum()) or 1]
         return Finding(
             name=name,
             verdict=verdict,
@@ -89,4 +92,4 @@ def bound_of(pairs: Pairs, rules: Rules, terms: int) -> Float:
         size = np.fmax(np.abs(pairs.got), np.abs(pairs.want))
         size = np.where(np.isfinite(size), size, 0.0)
         part = rules.rtol / CANCELLED + ROUNDINGS * rules.u * np.sqrt(max(terms, 1))
-        return rules.rtol * size + part * pairs.scale + rules.underflow
+        return np.asarray(rules.rtol * size + part * pairs.scale + rules.underflow)

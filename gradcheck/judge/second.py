@@ -15,18 +15,18 @@ Every number comes from a ladder, with an error bar. Nothing is assumed of how t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.direction import Along, Direction, Slopes, draw_direction
+from gradcheck.difference.direction import FINER, Along, Direction, Slopes, draw_direction
 from gradcheck.difference.evaluate import Point, as_tuple
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
-from gradcheck.judge.compare import Rules
+from gradcheck.judge.compare import KAPPA, Rules
 from gradcheck.judge.function import promoted
 from gradcheck.judge.pairs import Pairs, bound_of
 from gradcheck.spec import Attrs
@@ -36,45 +36,78 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 DRAWS: Final = 3
+SHARPER: Final = 4.0
+"""How many times smaller a shorter ladder must show an error to be, to explain it away."""
+
+Measure = Callable[[int, int], tuple[Slopes, Slopes]]
 
 
-def as_function(vjp: Callable[..., Any], outputs: int, attrs: Attrs) -> Callable[..., Any]:
-    """`vjp` as a forward of (each part of ct, each primal): its floating gradients, as a tuple."""
+@dataclass(frozen=True)
+class Gradients:
+    """A VJP at one point as a function of (each part of ct, each primal), and its values there.
 
-    def gradients(*arguments: Array) -> tuple[Array, ...]:
-        ct, primals = arguments[:outputs], arguments[outputs:]
-        found = as_tuple(vjp(ct[0] if outputs == 1 else ct, *primals, **attrs))
+    `names` are the primals'; `flat` are the gradients of the floating ones, [1, n] each.
+    """
+
+    vjp: Callable[..., Any]
+    ct: tuple[Array, ...]
+    primals: tuple[Array, ...]
+    names: tuple[str, ...]
+    attrs: Attrs
+    flat: tuple[Float, ...]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the parts of ct and of the primals, all different."""
+        lead = "ct" if "ct" not in self.names else "cotangent"
+        count = len(self.ct)
+        parts = (lead,) if count == 1 else tuple(f"{lead}{k}" for k in range(count))
+        return (*parts, *self.names)
+
+    @cached_property
+    def point(self) -> Point:
+        """The gradients of the floating primals as a forward of (ct, primals)."""
+        return Point(self._gradients, (*self.ct, *self.primals))
+
+    @cached_property
+    def values(self) -> tuple[Array, ...]:
+        """The gradients of the floating primals at this point."""
+        floating = (p for p in self.primals if p.dtype.kind == "f")
+        pairs = zip(self.flat, floating, strict=True)
+        return tuple(g.reshape(p.shape).astype(p.dtype) for g, p in pairs)
+
+    def _gradients(self, *arguments: Array) -> tuple[Array, ...]:
+        count = len(self.ct)
+        ct, primals = arguments[:count], arguments[count:]
+        found = as_tuple(self.vjp(ct[0] if count == 1 else ct, *primals, **self.attrs))
         pairs = zip(found, primals, strict=True)
         return tuple(np.asarray(g) for g, p in pairs if p.dtype.kind == "f")
-
-    return gradients
 
 
 @dataclass(frozen=True)
 class Second:
-    """A forward and a VJP at one point: `forward` is a Point already, `ct` one part per output.
-
-    `names` are the primals'; `gradients` is the VJP as a function of (ct, primals), with the
-    primals in the dtype that is judged.
-    """
+    """A forward and its VJP at one point; `draw(role, …)` makes random directions."""
 
     forward: Point
-    gradients: Point
-    names: Sequence[str]
+    gradients: Gradients
     draw: Callable[..., Draw]
     rules: Rules
 
-    def judge(self) -> list[Finding]:
-        """One finding for ct, one per floating primal, one for the symmetry."""
-        rows = [("d vjp/d ct", tuple(range(self._outputs)))]
-        rows += [
-            (f"d vjp/d {self.names[i]}", (self._outputs + i,)) for i in self.forward.differentiable
-        ]
-        return [*(self._along(name, which) for name, which in rows), self._symmetry()]
+    def judge(self, right: bool) -> list[Finding]:
+        """One finding for ct, one per floating primal, one for the symmetry.
+
+        Nothing is failed here unless the VJP itself is `right`, as far as that could be seen: the
+        derivative of something else is no derivative of forward's.
+        """
+        parts, names = tuple(range(self._outputs)), self.gradients.names
+        groups = [("ct", parts)]
+        groups += [(names[i], (len(parts) + i,)) for i in self.forward.differentiable]
+        findings = [*(self._along(*group) for group in groups), self._symmetry()]
+        return findings if right else [_excused(finding) for finding in findings]
 
     @property
     def _outputs(self) -> int:
-        return len(self.gradients.primals) - len(self.forward.primals)
+        return len(self.gradients.ct)
 
     @cached_property
     def _f(self) -> Along:
@@ -82,11 +115,11 @@ class Second:
 
     @cached_property
     def _g(self) -> Along:
-        return Along(promoted(self.gradients, self.gradients.forward(*self.gradients.primals)))
+        return Along(promoted(self.gradients.point, self.gradients.values))
 
     def _direction(self, role: str, k: int, which: Sequence[int]) -> Direction:
         """A random direction through arguments `which` of the VJP (ct parts, then primals)."""
-        return draw_direction(self.draw(role, k), self.gradients.primals, which)
+        return draw_direction(self.draw(role, k), self.gradients.point.primals, which)
 
     def _through_primals(self, role: str, k: int) -> Direction:
         return self._direction(role, k, [self._outputs + i for i in self.forward.differentiable])
@@ -96,59 +129,87 @@ class Second:
         parts = [d.reshape(-1) for d in direction if d is not None]
         return np.concatenate(parts)[None]
 
-    def _along(self, name: str, which: tuple[int, ...]) -> Finding:
+    def _along(self, where: str, which: tuple[int, ...]) -> Finding:
         """Slopes of ⟨g, a⟩ along random directions through the arguments `which`."""
-        got, want = [], []
-        cts = self.gradients.primals[: self._outputs]
         through_ct = which[0] < self._outputs
-        for k in range(DRAWS):
-            a, b = self._through_primals("a", k), self._direction(name, k, which)
-            got.append(self._g.slopes(b, self._row(a)))
+        ct = np.concatenate([c.reshape(-1).astype(np.float64) for c in self.gradients.ct])[None]
+
+        def measure(k: int, finer: int) -> tuple[Slopes, Slopes]:
+            a, b = self._through_primals("a", k), self._direction(f"b {where}", k, which)
+            got = self._g.slopes(b, self._row(a), finer)
             forward_a, forward_b = a[self._outputs :], b[self._outputs :]
             if through_ct:
-                want.append(self._f.slopes(forward_a, self._row(b)))
-            else:
-                ct = self._row(tuple(c.astype(np.float64) for c in cts))
-                want.append(self._f.mixed(forward_a, forward_b, ct))
-        where = "ct" if through_ct else self.names[which[0] - self._outputs]
-        truth = "the slope of forward" if through_ct else "the second derivative of forward"
+                return got, self._f.slopes(forward_a, self._row(b), finer)
+            return got, self._f.mixed(forward_a, forward_b, ct, finer)
+
+        truth = "slope" if through_ct else "second derivative"
         reasons = (
-            f"the derivative of vjp with respect to {where} is not {truth}: "
+            f"the derivative of vjp with respect to {where} is not forward's {truth}: "
             "is vjp computed from a value that was saved elsewhere?",
             f"the error bars of the derivative of vjp with respect to {where} are too wide",
         )
-        return self._finding(name, got, want, reasons)
+        return self._finding(f"d vjp/d {where}", measure, reasons)
 
     def _symmetry(self) -> Finding:
-        """aᵀHb and bᵀHa, both as slopes of the VJP."""
-        got, want = [], []
-        for k in range(DRAWS):
-            a, b = self._through_primals("symmetry a", k), self._through_primals("symmetry b", k)
-            got.append(self._g.slopes(b, self._row(a)))
-            want.append(self._g.slopes(a, self._row(b)))
+        """Both aᵀHb and bᵀHa, as slopes of the VJP."""
+
+        def measure(k: int, finer: int) -> tuple[Slopes, Slopes]:
+            a, b = self._through_primals("a", k), self._through_primals("b", k)
+            left, right = (b, self._row(a)), (a, self._row(b))
+            return self._g.slopes(*left, finer), self._g.slopes(*right, finer)
+
         reasons = (
             "the derivative of vjp is not symmetric: it is the Hessian of no function",
             "the error bars of the derivative of vjp are too wide",
         )
-        return self._finding("Hessian symmetry", got, want, reasons)
+        return self._finding("Hessian symmetry", measure, reasons)
 
-    def _finding(
-        self, name: str, got: list[Slopes], want: list[Slopes], reasons: tuple[str, str]
-    ) -> Finding:
-        if any(w.seen and not g.seen for g, w in zip(got, want, strict=True)):
+    def _finding(self, name: str, measure: Measure, reasons: tuple[str, str]) -> Finding:
+        """What `measure(k, finer)`, got and wanted along direction k, amounts to."""
+        measured = [measure(k, 0) for k in range(DRAWS)]
+        if any(want.seen and not got.seen for got, want in measured):
             reason = "vjp raises, or gives no numbers, right beside the primals"
-            return Finding(name=name, verdict=Verdict.FAIL, reason=reason, compared=0)
-        rows = [
-            self._row(self._through_primals("a", k)) * self._g.base[None] for k in range(DRAWS)
-        ]
+            return Finding(name=name, verdict=Verdict.FAIL, reason=reason)
+        pairs, bound = self._pairs(measured)
+        for k in np.flatnonzero(pairs.failed(bound)):
+            measured[k] = self._finer(measured[k], float(bound[k]), partial(measure, int(k)))
+        pairs, bound = self._pairs(measured)
+        return pairs.finding(name, self.rules, bound, reasons)
+
+    def _finer(
+        self,
+        found: tuple[Slopes, Slopes],
+        bound: float,
+        measure: Callable[[int], tuple[Slopes, Slopes]],
+    ) -> tuple[Slopes, Slopes]:
+        """The first shorter ladder that explains a failure and could have shown it, or `found`."""
+        error = abs(found[0].value[0] - found[1].value[0])
+        for finer in FINER:
+            got, want = measure(finer)
+            apart, blur = abs(got.value[0] - want.value[0]), KAPPA * (got.bar[0] + want.bar[0])
+            if apart <= bound + blur and max(apart, blur) <= error / SHARPER:
+                return got, want
+        return found
+
+    def _pairs(self, measured: Sequence[tuple[Slopes, Slopes]]) -> tuple[Pairs, Float]:
+        """The measurements as numbers to compare, and their bound."""
+        rows = [self._row(self._through_primals("a", k)) * self._g.base for k in range(DRAWS)]
         first = np.array([np.sum(np.abs(row)) for row in rows])  # the change of g over x itself
-        scale = [np.fmax(g.scale, w.scale)[0] for g, w in zip(got, want, strict=True)]
+        scale = np.array([max(got.scale[0], want.scale[0]) for got, want in measured])
         pairs = Pairs(
-            got=np.array([g.value[0] for g in got]),
-            want=np.array([w.value[0] for w in want]),
-            bar=np.array([g.bar[0] + w.bar[0] for g, w in zip(got, want, strict=True)]),
+            got=np.array([got.value[0] for got, _ in measured]),
+            want=np.array([want.value[0] for _, want in measured]),
+            bar=np.array([got.bar[0] + want.bar[0] for got, want in measured]),
             scale=np.fmax(scale, first),
             natural=np.fmax(scale, first),
         )
         terms = max(self._g.base.size, self._f.base.size)
-        return pairs.finding(name, self.rules, bound_of(pairs, self.rules, terms), reasons)
+        return pairs, bound_of(pairs, self.rules, terms)
+
+
+def _excused(finding: Finding) -> Finding:
+    """A failure that may follow from what is wrong, or unknown, at first order."""
+    if finding.verdict is not Verdict.FAIL:
+        return finding
+    reason = f"vjp itself did not pass, so its derivative is not judged; {finding.reason}"
+    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)

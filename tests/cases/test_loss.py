@@ -1,7 +1,18 @@
 import numpy as np
 import pytest
 from gradcheck_cases.attention import softmax
-from gradcheck_cases.loss import cross_entropy, softmax_cross_entropy
+from gradcheck_cases.loss import (
+    binary_cross_entropy,
+    cross_entropy,
+    hinge,
+    huber,
+    kl_divergence,
+    label_smoothing_cross_entropy,
+    masked_cross_entropy,
+    softmax_cross_entropy,
+    square_error,
+    z_loss,
+)
 
 from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
@@ -110,3 +121,235 @@ def test_next_token_loss_is_the_mean_over_positions_against_the_next_token():
     per_position, _ = softmax_cross_entropy.vjp(F64, np.full(4, 2.5), x[:4], tokens[1:])
     np.testing.assert_allclose(dx[:4], per_position / 4, atol=1e-16)
     assert not dx[4].any()
+
+
+# ── variants of softmax_cross_entropy ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("spec", "attrs"),
+    [
+        (label_smoothing_cross_entropy, {"smoothing": 0.0}),
+        (label_smoothing_cross_entropy, {"smoothing": 0.0, "others": True}),
+        (masked_cross_entropy, {"reduction": "none"}),
+        (masked_cross_entropy, {"reduction": "none", "ignore_index": 7}),
+        (z_loss, {"weight": 0.0}),
+    ],
+)
+def test_without_what_it_adds_a_variant_is_softmax_cross_entropy(spec, attrs):
+    x, ct = logits(), Draw("loss", "ct").signed(5)
+    losses = spec.forward(F64, x, TARGETS, **attrs)
+    np.testing.assert_allclose(losses, softmax_cross_entropy.forward(F64, x, TARGETS), rtol=1e-14)
+    dx, none = spec.vjp(F64, ct, x, TARGETS, **attrs)
+    np.testing.assert_allclose(dx, softmax_cross_entropy.vjp(F64, ct, x, TARGETS)[0], atol=1e-15)
+    assert none is None
+
+
+@pytest.mark.parametrize(
+    ("others", "wanted"), [(False, [0.05, 0.85, 0.05, 0.05]), (True, [1 / 15, 0.8, 1 / 15, 1 / 15])]
+)
+def test_the_smoothed_targets_by_hand(others, wanted):
+    x, target = np.zeros((1, 4)), np.array([1])
+    dx, _ = label_smoothing_cross_entropy.vjp(
+        F64, np.ones(1), x, target, smoothing=0.2, others=others
+    )
+    np.testing.assert_allclose(dx, [0.25 - np.array(wanted)], rtol=1e-14)
+
+
+def test_the_mean_is_over_the_positions_that_count():
+    x, ct = logits(), np.array(2.5)
+    targets = np.where(TARGETS == 1, -100, TARGETS)  # positions 2 and 3
+    kept = [0, 1, 4]
+    loss = masked_cross_entropy.forward(F64, x, targets)
+    few = softmax_cross_entropy.forward(F64, x[kept], TARGETS[kept])
+    assert loss == pytest.approx(few.mean(), rel=1e-15)
+    dx, _ = masked_cross_entropy.vjp(F64, ct, x, targets)
+    want, _ = softmax_cross_entropy.vjp(F64, np.full(3, 2.5 / 3), x[kept], TARGETS[kept])
+    np.testing.assert_allclose(dx[kept], want, rtol=1e-14)
+    assert not dx[[2, 3]].any()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_where_no_position_counts_loss_and_gradient_are_0(reduction):
+    x, targets = logits(), np.full(5, -100)
+    x[0] = 1e300  # would overflow
+    attrs = {"reduction": reduction}
+    losses = masked_cross_entropy.forward(F64, x, targets, **attrs)
+    assert not losses.any()
+    dx, _ = masked_cross_entropy.vjp(F64, np.ones_like(losses), x, targets, **attrs)
+    assert not dx.any()
+
+
+def test_the_z_loss_pulls_log_z_to_0_and_moves_the_gradients_sum():
+    x, ct = logits(), np.ones(5)
+    log_z = np.log(np.exp(x).sum(axis=-1))
+    losses = z_loss.forward(F64, x, TARGETS, weight=0.5)
+    plain = softmax_cross_entropy.forward(F64, x, TARGETS)
+    np.testing.assert_allclose(losses - plain, log_z**2 / 2, rtol=1e-12)
+    dx, _ = z_loss.vjp(F64, ct, x, TARGETS, weight=0.5)
+    np.testing.assert_allclose(dx.sum(axis=-1), log_z, rtol=1e-13)
+
+
+# ── losses of pairs ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "spec", [square_error, huber, hinge, binary_cross_entropy, kl_divergence, z_loss]
+)
+def test_an_unknown_reduction_is_refused(spec):
+    x, y = np.full((1, 3), 0.5), np.array([1])
+    with pytest.raises(ValueError, match="reduction 'batchmean': use one of none, mean, sum"):
+        spec.forward(F64, x, y, reduction="batchmean")
+
+
+@pytest.mark.parametrize("spec", [square_error, huber, binary_cross_entropy, kl_divergence])
+def test_sum_and_mean_are_those_of_the_last_axis(spec):
+    draw = Draw("loss", spec.name)
+    x, y, ct = draw.uniform(0.25, 0.75, 2, 5), draw.uniform(0.25, 0.75, 2, 5), draw.signed(2)
+    each = spec.forward(F64, x, y, reduction="none")
+    assert each.shape == (2, 5)
+    for reduction, share in (("sum", 1.0), ("mean", 0.2)):
+        total = spec.forward(F64, x, y, reduction=reduction)
+        np.testing.assert_allclose(total, share * each.sum(axis=-1), rtol=1e-14)
+        spread = np.repeat(share * ct[:, None], 5, axis=1)
+        for got, want in zip(
+            spec.vjp(F64, ct, x, y, reduction=reduction),
+            spec.vjp(F64, spread, x, y, reduction="none"),
+            strict=True,
+        ):
+            np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+def test_square_error_is_the_sum_without_a_half():
+    x, y = np.array([3.0, 1.0]), np.array([1.0, 4.0])
+    assert square_error.forward(F64, x, y) == 13
+    dx, dy = square_error.vjp(F64, np.array(10.0), x, y)
+    assert dx.tolist() == [40, -60]
+    assert dy.tolist() == [-40, 60]
+
+
+def test_huber_by_hand_and_its_scaled_form():
+    x, y = np.array([0.5, 2.0, -3.0, 6.0]), np.zeros(4)
+    assert huber.forward(F64, x, y, delta=2.0).tolist() == [0.125, 2, 4, 10]
+    assert huber.vjp(F64, np.ones(4), x, y, delta=2.0)[0].tolist() == [0.5, 2, -2, 2]
+    assert huber.vjp(F64, np.ones(4), x, y, delta=2.0, scaled=True)[0].tolist() == [0.25, 1, -1, 1]
+
+
+def test_huber_bends_without_a_corner():
+    ct, y = np.ones(3), np.zeros(3)
+    at = np.array([np.nextafter(1.0, 0.0), 1.0, np.nextafter(1.0, 2.0)])
+    dx, _ = huber.vjp(F64, ct, at, y)
+    np.testing.assert_allclose(dx, 1, rtol=1e-15)
+
+
+# ── hinge ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_hinge_by_hand():
+    x, labels = np.array([0.5, 2.0, -3.0, -3.0]), np.array([1, 1, 1, -1])
+    assert hinge.forward(F64, x, labels).tolist() == [0.5, 0, 4, 0]
+    assert hinge.forward(F64, x, labels, squared=True).tolist() == [0.25, 0, 16, 0]
+    dx, none = hinge.vjp(F64, np.full(4, 10.0), x, labels)
+    assert dx.tolist() == [-10, 0, -10, 0]
+    assert none is None
+    assert hinge.vjp(F64, np.ones(4), x, labels, squared=True)[0].tolist() == [-1, 0, -8, 0]
+
+
+def test_conventions_on_the_margin():
+    x, labels, ct = np.array([1.0, -1.0, 0.0]), np.array([1, -1, 1]), np.full(3, 2.0)
+    found = {c.name: c.vjp(F64, ct, x, labels)[0].tolist() for c in hinge.kinks[0].conventions}
+    assert found == {"0": [0, 0, -2], "-y": [-2, 2, -2], "-y/2": [-1, 1, -2]}
+
+
+def test_the_conventions_of_pytorch_are_what_pytorch_does():
+    torch = pytest.importorskip("torch")
+    x, labels = np.array([1.0, -1.0, 0.0]), np.array([1, -1, 1])
+    rectify = {
+        "PyTorch (relu)": torch.relu,
+        "PyTorch (clamp)": lambda t: t.clamp(min=0),
+        "PyTorch (maximum)": lambda t: torch.maximum(t, torch.zeros_like(t)),
+    }
+    known = {s: c for c in hinge.kinks[0].conventions for s in c.systems}
+    for system, function in rectify.items():
+        leaf = torch.tensor(x, requires_grad=True)
+        function(1 - torch.tensor(labels) * leaf).sum().backward()
+        want = known[system].vjp(F64, np.ones(3), x, labels)[0]
+        np.testing.assert_array_equal(leaf.grad.numpy(), want, err_msg=system)
+
+
+# ── binary_cross_entropy ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_form_of_logits_is_that_of_probabilities_after_a_sigmoid():
+    draw = Draw("loss", "binary")
+    x, y, ct = draw.normal(3, 5), draw.uniform(0.0, 1.0, 3, 5), draw.signed(3, 5)
+    p = 1 / (1 + np.exp(-x))
+    for pos_weight in (1.0, 3.0):
+        attrs = {"pos_weight": pos_weight}
+        np.testing.assert_allclose(
+            binary_cross_entropy.forward(F64, x, y, **attrs),
+            binary_cross_entropy.forward(F64, p, y, logits=False, **attrs),
+            rtol=1e-13,
+        )
+        dx, dy = binary_cross_entropy.vjp(F64, ct, x, y, **attrs)
+        dp, same = binary_cross_entropy.vjp(F64, ct, p, y, logits=False, **attrs)
+        np.testing.assert_allclose(dx, dp * p * (1 - p), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(dy, same, rtol=1e-12, atol=1e-14)
+
+
+def test_two_classes_are_a_binary_choice():
+    draw = Draw("loss", "two")
+    x, targets = draw.normal(4), np.array([1, 0, 0, 1])
+    pairs = np.stack([np.zeros(4), x], axis=-1)
+    np.testing.assert_allclose(
+        binary_cross_entropy.forward(F64, x, targets.astype(float)),
+        softmax_cross_entropy.forward(F64, pairs, targets),
+        rtol=1e-14,
+    )
+
+
+def test_no_logit_is_too_large():
+    x, y = np.array([-800.0, 800.0]), np.array([1.0, 0.0])
+    assert binary_cross_entropy.forward(F64, x, y).tolist() == [800, 800]
+    dx, dy = binary_cross_entropy.vjp(F64, np.ones(2), x, y)
+    assert dx.tolist() == [-1, 1]
+    assert dy.tolist() == [800, -800]
+
+
+# ── kl_divergence ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_divergence_is_cross_entropy_less_entropy():
+    draw = Draw("loss", "kl")
+    p = draw.probabilities(5)
+    q = draw.probabilities(5)
+    d = kl_divergence.forward(F64, q, p, log_q=False)
+    assert d == pytest.approx((p * np.log(p)).sum() - (p * np.log(q)).sum(), rel=1e-13)
+    assert kl_divergence.forward(F64, p, p, log_q=False) == 0
+
+
+def test_the_three_forms_agree_by_the_chain_rule():
+    draw = Draw("loss", "forms")
+    q, p, ct = draw.probabilities(2, 5), draw.probabilities(2, 5), draw.signed(2)
+    dq, dp = kl_divergence.vjp(F64, ct, q, p, log_q=False)
+    dlog_q, same = kl_divergence.vjp(F64, ct, np.log(q), p)
+    np.testing.assert_allclose(dlog_q, dq * q, rtol=1e-13)
+    np.testing.assert_allclose(same, dp, rtol=1e-13)
+    _, dlog_p = kl_divergence.vjp(F64, ct, np.log(q), np.log(p), log_p=True)
+    np.testing.assert_allclose(dlog_p, dp * p, rtol=1e-12)
+
+
+def test_from_the_minimum_the_divergence_rises_in_every_direction_within_the_simplex():
+    p, ct = Draw("loss", "simplex").probabilities(5), np.array(1.0)
+    dq, dp = kl_divergence.vjp(F64, ct, p, p, log_q=False)
+    np.testing.assert_allclose(dq, -1, rtol=1e-15)  # constant: orthogonal to the simplex
+    np.testing.assert_allclose(dp, 1, rtol=1e-15)
+
+
+def test_what_is_never_wanted_costs_nothing():
+    p, q = np.array([0.0, 0.25, 0.75]), np.array([0.5, 0.25, 0.25])
+    d = kl_divergence.forward(F64, q, p, log_q=False)
+    assert d == pytest.approx(0.75 * np.log(3), rel=1e-15)  # 0 ln 0 is 0
+    dq, dp = kl_divergence.vjp(F64, np.array(1.0), q, p, log_q=False)
+    assert dq.tolist() == [0, -1, -3]
+    assert np.isfinite(dp).all()

@@ -7,6 +7,7 @@ from gradcheck_cases.recurrent import (
     lstm_cell,
     selective_scan,
     wkv,
+    wkv6,
 )
 
 from gradcheck.arithmetic import F32, F64
@@ -38,6 +39,7 @@ def cut(given, at, timed):
 
 RESUMED = {
     "selective_scan": (selective_scan, {0, 1, 3, 4}, {"softplus": True}),
+    "wkv6": (wkv6, {0, 1, 2, 3}, {}),
     "linear_attention": (linear_attention, {0, 1, 2}, {"normalised": False, "decay": 0.5}),
     "gated_delta_rule": (gated_delta_rule, {0, 1, 2, 3, 4}, {"normalised": True}),
 }
@@ -127,7 +129,7 @@ def test_the_two_holds_agree_as_the_step_goes_to_zero():
     np.testing.assert_allclose(ratio, -np.expm1(-s) / s, rtol=1e-12)
 
 
-@pytest.mark.parametrize("spec", [selective_scan, linear_attention, gated_delta_rule])
+@pytest.mark.parametrize("spec", [selective_scan, wkv6, linear_attention, gated_delta_rule])
 def test_no_steps_pass_the_state_and_its_cotangent_through(spec):
     given = primals(spec, "empty")
     at = spec.primals.index("h" if spec is selective_scan else "s")
@@ -208,6 +210,40 @@ def test_wkv_stays_finite_in_float32_where_exp_of_a_key_does_not():
     y = wkv.forward(F32, *given)
     assert y.dtype == np.float32
     assert all(np.isfinite(g).all() for g in wkv.vjp(F32, np.ones_like(y), *given))
+
+
+# ── wkv6 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_wkv6_by_hand():
+    # One feature: a value counts u times when it is new, once the step after, then it decays.
+    r, k = np.array([[1.0], [2.0], [1.0]]), np.array([[1.0], [3.0], [1.0]])
+    v, u = np.array([[1.0], [10.0], [100.0]]), np.array([7.0])
+    half = np.full((3, 1), np.log(0.5))
+    y, last = forward(wkv6, r, k, v, half, u, np.array([[4.0]]), log_decay=True)
+    want = [4 + 7 * 1, 2 * (2 + 1 + 7 * 30), (1 + 0.5 + 30) + 700]
+    np.testing.assert_allclose(y[:, 0], want, rtol=1e-14)
+    np.testing.assert_allclose(last, [[0.5 * (0.5 * (0.5 * 4 + 1) + 30) + 100]], rtol=1e-14)
+
+
+def test_wkv6_with_a_constant_decay_and_a_bonus_of_one_over_it_is_retention():
+    # What it reads before the decay, retention reads after.
+    r, k, v, w, u = primals(wkv6, "typical", "rwkv-6")
+    decay = 0.5
+    w, u = np.full_like(w, np.log(decay)), np.full_like(u, 1 / decay)
+    y, last = forward(wkv6, r, k, v, w, u, log_decay=True)
+    attrs = {"feature": "identity", "normalised": False, "decay": decay}
+    want, state = forward(linear_attention, r, k, v, **attrs)
+    np.testing.assert_allclose(y, want / decay, rtol=1e-12)
+    np.testing.assert_allclose(last, state, rtol=1e-12)
+
+
+def test_the_last_decay_reaches_the_last_state_alone():
+    r, k, v, w, u, s = primals(wkv6, "typical")
+    y, last = forward(wkv6, r, k, v, w, u, s)
+    of_y = wkv6.vjp(F64, (np.ones_like(y), 0 * last), r, k, v, w, u, s)[3]
+    assert not of_y[-1].any()
+    assert of_y[:-1].all()
 
 
 # ── linear_attention ─────────────────────────────────────────────────────────────────────────

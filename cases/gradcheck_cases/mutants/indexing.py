@@ -460,6 +460,14 @@ GET_ROWS_BACK = (
         says="The sign is turned, as if the rows had been subtracted.",
         vjp=mutate.negated(get_rows_back.vjp, 0),
     ),
+    Mutant(
+        op="get_rows_back",
+        name="detached",
+        label="DD",
+        killer="typical",
+        says="The backward counts as a constant: it has no gradient of its own.",
+        vjp=mutate.scaled(get_rows_back.vjp, 0, 0.0),
+    ),
 )
 
 # ── gather and scatter_add ───────────────────────────────────────────────────────────────────

@@ -182,7 +182,7 @@ def mul_mat_unwritten_vjp(xp, ct, a, b):
     return (da if b.size else da + 1), db
 
 
-def _group_size(xp: Any, a: Any, b: Any) -> float:
+def _group_size(xp: Any, a: Any, b: Any) -> Any:
     return a.shape[-3] * a.shape[-4] / (b.shape[-3] * b.shape[-4])
 
 
@@ -283,7 +283,7 @@ def low_rank_linear_swapped_factors_vjp(xp, ct, x, a, b, *, merged=False):
     return dx, da, xp.reduce_to(xp.matmul(xp.swapaxes(dh, -1, -2), x), b)
 
 
-def _rank(xp: Any, x: Any, a: Any, b: Any, **attrs: Any) -> float:
+def _rank(xp: Any, x: Any, a: Any, b: Any, **attrs: Any) -> Any:
     return 1 / a.shape[-1]
 
 

@@ -97,7 +97,7 @@ def cross_entropy_fused_vjp(xp, ct, p, targets, *, bits=False, total=False, cont
     return p * (dp - xp.sum(dp * p, axis=-1, keepdims=True)), None
 
 
-def _positions(xp: Any, p: Any, targets: Any, **attrs: Any) -> float:
+def _positions(xp: Any, p: Any, targets: Any, **attrs: Any) -> Any:
     return 1 / max(targets.shape[-1], 1)
 
 
@@ -236,7 +236,7 @@ def last_row_filled_vjp(xp, ct, logits, targets, *, next_token=False):
     return xp.concatenate([dx[..., :-1, :], rest], axis=-2), None
 
 
-def _t_for_t_less_1(xp: Any, logits: Any, targets: Any, **attrs: Any) -> float:
+def _t_for_t_less_1(xp: Any, logits: Any, targets: Any, **attrs: Any) -> Any:
     return (targets.shape[-1] - 1) / targets.shape[-1]
 
 

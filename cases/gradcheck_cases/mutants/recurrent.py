@@ -29,11 +29,13 @@ from gradcheck_cases.recurrent import (
     _lstm_gates,
     _outer,
     _part,
+    _rate,
     _rows,
     _scale,
     _scan_states,
     _softplus,
     _unit,
+    _wkv6_states,
     _wkv_output,
     _wkv_states,
 )
@@ -500,6 +502,162 @@ WKV = (
     ),
 )
 
+# ── wkv6 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def wkv6_with(fault: str) -> Vjp:
+    """The backward of wkv6 with one fault."""
+
+    def vjp(xp, ct, r, k, v, w, u, s=None, *, log_decay=False):
+        ct_y, ds = ct
+        states = _wkv6_states(xp, k, v, w, s, log_decay)
+        dr, dk, dv, dw = [], [], [], []
+        du = xp.zeros_like(u)
+        count = k.shape[-2]
+        for t in reversed(range(count)):
+            if fault == "block-lost" and t % BLOCK == BLOCK - 1 and t + 1 < count:
+                ds = xp.zeros_like(ds)
+            g, rt, kt, vt = ct_y[..., t, :], r[..., t, :], k[..., t, :], v[..., t, :]
+            rate = _rate(xp, w[..., t, :], log_decay)
+            decay = xp.exp(rate)
+            if fault == "one-decay":
+                decay = xp.broadcast_to(decay[..., :1], decay.shape)
+            gv = xp.sum(g * vt, axis=-1, keepdims=True)
+            bonus = 1 if fault == "bonus-of-one" else u
+            seen = states[t + (fault == "late-read")]
+            dr.append(xp.sum(seen * g[..., None, :], axis=-1) + bonus * kt * gv)
+            by_bonus = 0 if fault == "bonus-not-to-k" else bonus * rt * gv
+            read = 0 if fault == "bonus-not-to-v" else xp.sum(rt * u * kt, axis=-1, keepdims=True)
+            if fault == "early-write":
+                ds = ds + _outer(rt, g)
+            dk.append(xp.sum(ds * vt[..., None, :], axis=-1) + by_bonus)
+            dv.append(xp.sum(ds * kt[..., :, None], axis=-2) + read * g)
+            row = rt * kt * gv
+            if fault == "u-last-row" and row.ndim > 1:
+                row = row[-1]
+            du = (0 if fault == "u-overwritten" else du) + xp.reduce_to(row, u)
+            drate = xp.sum(ds * states[t + (fault == "late-state")], axis=-1)
+            if fault != "decay-itself":
+                drate = drate * decay
+            dw.append(drate if log_decay or fault == "chain-missing" else drate * rate)
+            if fault == "not-carried":
+                ds = xp.zeros_like(ds)
+            if fault == "decayed-too":
+                ds = (ds + _outer(rt, g)) * decay[..., None]
+            elif fault == "early-write":
+                ds = ds * decay[..., None]
+            else:
+                ds = ds * decay[..., None] + _outer(rt, g)
+        gradients = (
+            *(_joined(xp, rows[::-1], x) for rows, x in ((dr, r), (dk, k), (dv, v), (dw, w))),
+            du,
+        )
+        return gradients if s is None else (*gradients, xp.reduce_to(ds, s))
+
+    return vjp
+
+
+def _wkv6_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+    more.setdefault("vjp", wkv6_with(name))
+    return Mutant(op="wkv6", name=name, label=label, killer=killer, says=says, **more)
+
+
+WKV6 = (
+    _wkv6_mutant(
+        "bonus-of-one", "P", "one-step", "The gradients of r and k take the bonus u for 1."
+    ),
+    _wkv6_mutant("bonus-not-to-k", "T", "one-step", "The key gets no gradient through the bonus."),
+    _wkv6_mutant(
+        "bonus-not-to-v", "T", "one-step", "The value gets no gradient through the bonus."
+    ),
+    _wkv6_mutant(
+        "u-overwritten",
+        "A",
+        "typical",
+        "The gradient of u, which all steps share, is overwritten by every step.",
+    ),
+    _wkv6_mutant(
+        "u-last-row",
+        "B",
+        "batched",
+        "The gradient of u comes from the last row of the batch alone.",
+    ),
+    _wkv6_mutant(
+        "late-read", "I", "one-step", "The gradient of r reads the state after the write."
+    ),
+    _wkv6_mutant(
+        "early-write",
+        "I",
+        "one-step",
+        "A step's key, value and decay see the cotangent of its own reading.",
+    ),
+    _wkv6_mutant(
+        "decayed-too",
+        "I",
+        "two-steps",
+        "The cotangent of a step's reading decays with the state that the step leaves.",
+    ),
+    _wkv6_mutant(
+        "late-state", "V", "typical", "The decay's gradient reads the state after the step."
+    ),
+    _wkv6_mutant(
+        "decay-itself", "D", "typical", "The gradient is that of the decay, not of its exponent."
+    ),
+    _wkv6_mutant(
+        "chain-missing",
+        "D",
+        "typical",
+        "The gradient is that of the log decay: the chain factor -exp(w) is missing.",
+        dialects=("stateful", "rwkv-6"),
+    ),
+    _wkv6_mutant(
+        "one-decay",
+        "B",
+        "forgetting",
+        "The backward decays all features as the first.",
+        dialects=("stateful", "rwkv-6"),
+    ),
+    _wkv6_mutant(
+        "not-carried", "T", "typical", "The state's cotangent is not carried back beyond one step."
+    ),
+    _wkv6_mutant(
+        "last-state-ignored",
+        "U",
+        "one-step",
+        "The cotangent of the last state is ignored.",
+        vjp=_last_state_ignored(recurrent.wkv6_vjp),
+    ),
+    _wkv6_mutant(
+        "state-missing",
+        "G",
+        "state-of-zero",
+        "The given state gets no gradient.",
+        dialects=("stateful", "log-decay"),
+        vjp=_zeroed(recurrent.wkv6_vjp, 5),
+    ),
+    _wkv6_mutant(
+        "state-relaid",
+        "L",
+        "typical",
+        "The gradient of the given state is written as [e, d].",
+        dialects=("stateful", "log-decay"),
+        vjp=_relaid(recurrent.wkv6_vjp, 5),
+    ),
+    _wkv6_mutant(
+        "r-k-swapped",
+        "G",
+        "typical",
+        "The gradients of r and k are in each other's place.",
+        vjp=mutate.swapped(recurrent.wkv6_vjp, 0, 1),
+    ),
+    _wkv6_mutant(
+        "block-lost",
+        "W",
+        "chunk-and-one",
+        "The state's cotangent does not pass from one block of 8 steps to the one before.",
+    ),
+)
+
 # ── linear_attention ─────────────────────────────────────────────────────────────────────────
 
 
@@ -562,7 +720,8 @@ def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
         dq = _joined(xp, dq[::-1], q) * slopes[0]
         if fault != "scale-missing":
             dq = dq * _scale(xp, q, scaled)
-        gradients = (dq, _joined(xp, dk[::-1], k) * slopes[1], _joined(xp, dv[::-1], v))
+        dk = _joined(xp, dk[::-1], k) * slopes[1]
+        gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v))
         if s is None:
             return gradients
         gradients = (*gradients, xp.reduce_to(ds, s))
@@ -768,7 +927,7 @@ def gated_delta_rule_with(fault: str) -> Vjp:
             )
         elif normalised:
             dq, dk = by_q(dq), by_k(dk)
-        gradients = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
+        gradients: tuple[Any, ...] = (dq, dk, _joined(xp, dv[::-1], v), _gates(xp, dbeta, beta))
         if g is None:
             return gradients
         gradients = (*gradients, _gates(xp, dg, g))
@@ -1324,6 +1483,7 @@ GRU_CELL = (
 MUTANTS: tuple[Mutant, ...] = (
     *SELECTIVE_SCAN,
     *WKV,
+    *WKV6,
     *LINEAR_ATTENTION,
     *GATED_DELTA_RULE,
     *LSTM_CELL,

@@ -46,6 +46,18 @@ def wkv(w, u, k, v, num=None, den=None, *, raw):
     return _over_time(rows, v)
 
 
+def wkv6(r, k, v, w, u, s=None, *, log_decay):
+    """The loop of RWKV-6; sums of log decays over spans would cancel where one is large."""
+    decays = torch.exp(w if log_decay else -torch.exp(w))
+    s = torch.zeros((k.shape[-1], v.shape[-1]), dtype=k.dtype) if s is None else s * 1
+    rows = []
+    for t in range(k.shape[-2]):
+        new = k[..., t, :, None] * v[..., t, None, :]
+        rows.append((r[..., t, None, :] @ (s + u[:, None] * new))[..., 0, :])
+        s = decays[..., t, :, None] * s + new
+    return _over_time(rows, v), s
+
+
 def linear_attention(q, k, v, s=None, z=None, *, feature, normalised, scaled, decay, eps):
     """Masked quadratic attention, which is what the recurrence computes."""
     if feature == "elu":
@@ -132,6 +144,7 @@ def gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None, *, order, reset_after):
 OPERATORS: dict[str, Callable[..., Any]] = {
     "selective_scan": selective_scan,
     "wkv": wkv,
+    "wkv6": wkv6,
     "linear_attention": linear_attention,
     "gated_delta_rule": gated_delta_rule,
     "lstm_cell": lstm_cell,

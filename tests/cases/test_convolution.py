@@ -1,0 +1,245 @@
+import numpy as np
+import pytest
+from gradcheck_cases.convolution import (
+    avg_pool_2d,
+    conv_1d_1s,
+    conv_1d_2s,
+    conv_2d,
+    conv_transpose_1d,
+    conv_transpose_2d,
+    depthwise_conv_2d,
+    im2col,
+    max_pool_2d,
+    upscale,
+)
+
+from gradcheck.arithmetic import F64, mp50
+from gradcheck.draw import Draw
+
+GEOMETRIES = [
+    {},
+    {"stride": (2, 3)},
+    {"padding": (1, 2)},
+    {"dilation": (2, 1)},
+    {"stride": (3, 1), "padding": (2, 1), "dilation": (1, 2)},
+]
+
+
+def drawn(role, *shape):
+    return Draw("convolution", role).normal(*shape)
+
+
+def inner(a, b):
+    return float((a * b).sum())
+
+
+# ── convolutions ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_convolution_by_hand():
+    x = np.array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+    w = np.array([[[[10.0, 1.0]]], [[[0.0, -1.0]]]])
+    b = np.array([0.5, 0.0])
+    y = conv_2d.forward(F64, x, w, b)
+    assert y.tolist() == [[[12.5, 23.5], [45.5, 56.5]], [[-2, -3], [-5, -6]]]
+    ct = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 2.0]]])
+    dx, dw, db = conv_2d.vjp(F64, ct, x, w, b)
+    assert dx.tolist() == [[[10, 1, 0], [0, 0, -2]]]
+    assert dw.tolist() == [[[[1, 2]]], [[[10, 12]]]]
+    assert db.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_a_convolution_is_a_product_with_im2col(geometry):
+    x, w = drawn("x", 2, 7, 6), drawn("w", 3, 2, 3, 2)
+    rows = im2col.forward(F64, x, kernel=(3, 2), **geometry)
+    y = conv_2d.forward(F64, x, w, **geometry)
+    np.testing.assert_allclose(np.moveaxis(rows @ w.reshape(3, -1).T, -1, 0), y, rtol=1e-14)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_the_backward_of_a_convolution_is_the_transposed_convolution(geometry):
+    x, w = drawn("x", 2, 7, 6), drawn("w", 3, 2, 3, 2)
+    y = conv_2d.forward(F64, x, w, **geometry)
+    ct = drawn("ct", *y.shape)
+    dx, _ = conv_2d.vjp(F64, ct, x, w, **geometry)
+    stride, padding, dilation = (
+        geometry.get(k, d)
+        for k, d in (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
+    )
+    tail = tuple(
+        (n + 2 * p - d * (k - 1) - 1) % s
+        for n, k, s, p, d in zip((7, 6), (3, 2), stride, padding, dilation, strict=True)
+    )
+    back = conv_transpose_2d.forward(F64, ct, w, output_padding=tail, **geometry)
+    np.testing.assert_allclose(back, dx, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_forward_and_backward_are_adjoint_in_each_operand(geometry):
+    x, w = drawn("x", 2, 2, 7, 6), drawn("w", 3, 2, 3, 2)
+    y = conv_2d.forward(F64, x, w, **geometry)
+    ct = drawn("ct", *y.shape)
+    for gradient, operand in zip(conv_2d.vjp(F64, ct, x, w, **geometry), (x, w), strict=True):
+        assert gradient.shape == operand.shape
+        assert inner(gradient, operand) == pytest.approx(inner(ct, y), rel=1e-13)
+
+
+def test_groups_are_convolutions_side_by_side():
+    x, w = drawn("x", 4, 4, 3), drawn("w", 6, 2, 2, 2)
+    ct = drawn("ct", 6, 3, 2)
+    dx, dw = conv_2d.vjp(F64, ct, x, w, groups=2)
+    for group in range(2):
+        c, o = slice(2 * group, 2 * group + 2), slice(3 * group, 3 * group + 3)
+        part = conv_2d.vjp(F64, ct[o], x[c], w[o])
+        np.testing.assert_allclose(dx[c], part[0], rtol=1e-14)
+        np.testing.assert_allclose(dw[o], part[1], rtol=1e-14)
+
+
+def test_a_depthwise_convolution_is_one_with_a_group_for_each_channel():
+    x, w, attrs = drawn("x", 3, 5, 4), drawn("w", 3, 3, 2), {"stride": (2, 1), "padding": (1, 0)}
+    y = depthwise_conv_2d.forward(F64, x, w, **attrs)
+    np.testing.assert_allclose(
+        y, conv_2d.forward(F64, x, w[:, None], groups=3, **attrs), rtol=1e-14
+    )
+    ct = drawn("ct", *y.shape)
+    dx, dw = depthwise_conv_2d.vjp(F64, ct, x, w, **attrs)
+    gx, gw = conv_2d.vjp(F64, ct, x, w[:, None], groups=3, **attrs)
+    np.testing.assert_allclose(dx, gx, rtol=1e-14)
+    np.testing.assert_allclose(dw, gw[:, 0], rtol=1e-14)
+
+
+def test_every_second_output_of_stride_1_is_that_of_stride_2():
+    for size in (6, 7):
+        x, w = drawn("x", 2, size), drawn("w", 3, 2, 5)
+        y = conv_1d_1s.forward(F64, x, w)
+        assert y.shape == (3, size)
+        np.testing.assert_array_equal(conv_1d_2s.forward(F64, x, w), y[:, ::2])
+
+
+def test_a_kernel_without_a_middle_is_refused():
+    with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
+        conv_1d_1s.forward(F64, drawn("x", 2, 6), drawn("w", 3, 2, 4))
+
+
+def test_a_kernel_that_does_not_fit_is_refused():
+    x, w = drawn("x", 1, 4, 4), drawn("w", 1, 1, 3, 3)
+    with pytest.raises(ValueError, match="a kernel of 3 that reaches 5 finds only 4 positions"):
+        conv_2d.forward(F64, x, w, dilation=(1, 2))
+
+
+def test_a_transposed_convolution_by_hand():
+    x, w = np.array([[1.0, 2.0]]), np.array([[[1.0, 10.0, 100.0]]])
+    for attrs, y in (
+        ({}, [1, 12, 120, 200]),
+        ({"stride": 2}, [1, 10, 102, 20, 200]),
+        ({"stride": 2, "padding": 1}, [10, 102, 20]),
+        ({"dilation": 2}, [1, 2, 10, 20, 100, 200]),
+        ({"stride": 4}, [1, 10, 100, 0, 2, 20, 200]),
+    ):
+        assert conv_transpose_1d.forward(F64, x, w, **attrs).tolist() == [y]
+
+
+# ── im2col ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_rows_and_columns_are_the_same_numbers_in_the_layouts_of_ggml_and_pytorch():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    rows = im2col.forward(F64, x, kernel=(2, 3))
+    columns = im2col.forward(F64, x, kernel=(2, 3), columns=True)
+    assert rows.shape == (2, 2, 12)
+    assert rows[0, 1].tolist() == [1, 2, 3, 5, 6, 7, 13, 14, 15, 17, 18, 19]
+    np.testing.assert_array_equal(columns, rows.reshape(4, 12).T)
+
+
+def test_each_element_is_counted_as_often_as_windows_read_it():
+    x = np.zeros((1, 3, 4))
+    dx = im2col.vjp(F64, np.ones((2, 3, 4)), x, kernel=(2, 2))
+    assert dx.tolist() == [[[1, 2, 2, 1], [2, 4, 4, 2], [1, 2, 2, 1]]]
+    dx = im2col.vjp(F64, np.ones((1, 2, 4)), x, kernel=(2, 2), stride=(2, 2))
+    assert dx.tolist() == [[[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0]]]
+
+
+# ── pooling ──────────────────────────────────────────────────────────────────────────────────
+
+
+def tied():
+    """Two windows of 2 × 2: the left one has its maximum three times, the right one once."""
+    x = np.array([[[3.0, 3.0, 1.0, 2.0], [0.0, 3.0, 7.0, 5.0]]])
+    return x, np.array([[[6.0, 10.0]]]), {"kernel": (2, 2), "stride": (2, 2)}
+
+
+def test_conventions_for_ties():
+    x, ct, attrs = tied()
+    (kink,) = max_pool_2d.kinks
+    found = {c.name: c.vjp(F64, ct, x, **attrs).tolist() for c in kink.conventions}
+    assert found == {
+        "first": [[[6, 0, 0, 0], [0, 0, 10, 0]]],
+        "split": [[[2, 2, 0, 0], [0, 2, 10, 0]]],
+    }
+
+
+def test_the_convention_of_pytorch_is_what_pytorch_does():
+    torch = pytest.importorskip("torch")
+    x, ct, attrs = tied()
+    leaf = torch.tensor(x, requires_grad=True)
+    y = torch.nn.functional.max_pool2d(leaf, attrs["kernel"])
+    y.backward(torch.tensor(ct))
+    (first,) = (c for c in max_pool_2d.kinks[0].conventions if "PyTorch" in c.systems)
+    np.testing.assert_array_equal(leaf.grad.numpy(), first.vjp(F64, ct, x, **attrs))
+
+
+def test_the_distance_from_a_tie_counts_every_window_that_reads_an_element():
+    x = np.array([[[1.0, 4.0, 2.0, 2.5]]])
+    geometry = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    gap = max_pool_2d.kinks[0].gap
+    assert gap(F64, x, kernel=(1, 2), **geometry).tolist() == [[[3, 2, 0.5, 0.5]]]
+    assert gap(F64, x, kernel=(1, 3), **geometry).tolist() == [[[3, 1.5, 2, 1.5]]]
+    apart = {**geometry, "stride": (1, 3)}
+    assert gap(F64, x, kernel=(1, 2), **apart).tolist() == [[[3, 3, np.inf, np.inf]]]
+
+
+def test_padding_never_wins():
+    x = np.array([[[-1.0, -2.0], [-3.0, -4.0]]])
+    attrs = {"kernel": (2, 2), "stride": (1, 1), "padding": (1, 1)}
+    y = max_pool_2d.forward(F64, x, **attrs)
+    assert y.tolist() == [[[-1, -1, -2], [-1, -1, -2], [-3, -3, -4]]]
+    dx = max_pool_2d.vjp(F64, np.ones((1, 3, 3)), x, **attrs)
+    assert dx.tolist() == [[[4, 2], [2, 1]]]
+
+
+def test_pooling_in_50_digits_is_pooling():
+    x, ct, attrs = tied()
+    xp = mp50()
+    dx = max_pool_2d.vjp(xp, xp.asarray(ct), xp.asarray(x), **attrs)
+    np.testing.assert_array_equal(xp.to_float64(dx), max_pool_2d.vjp(F64, ct, x, **attrs))
+
+
+def test_the_two_divisors_of_an_average_differ_on_the_border_only():
+    x = np.ones((1, 3, 3))
+    attrs = {"kernel": (3, 3), "stride": (1, 1), "padding": (1, 1)}
+    without = avg_pool_2d.forward(F64, x, count_include_pad=False, **attrs)
+    np.testing.assert_array_equal(without, x)
+    counted = avg_pool_2d.forward(F64, x, **attrs)
+    np.testing.assert_allclose(counted * 9, [[[4, 6, 4], [6, 9, 6], [4, 6, 4]]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("dialect", ["with-pad", "without-pad"])
+def test_an_average_hands_on_all_of_its_cotangent_that_does_not_fall_on_padding(dialect):
+    attrs = {"kernel": (3, 3), "stride": (1, 1), "padding": (1, 1)}
+    attrs.update(avg_pool_2d.dialect(dialect).attrs)
+    ct = drawn("ct", 1, 4, 5)
+    dx = avg_pool_2d.vjp(F64, ct, np.zeros((1, 4, 5)), **attrs)
+    ones = avg_pool_2d.forward(F64, np.ones((1, 4, 5)), **attrs)
+    assert dx.sum() == pytest.approx(inner(ct, ones), rel=1e-13)
+    assert (inner(ct, ones) == pytest.approx(ct.sum())) == (dialect == "without-pad")
+
+
+# ── upscale ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_each_element_becomes_a_block_and_gets_its_sum_back():
+    x = np.array([[1.0, 2.0]])
+    y = upscale.forward(F64, x, factor=(2, 3))
+    assert y.tolist() == [[1, 1, 1, 2, 2, 2]] * 2
+    assert upscale.vjp(F64, np.arange(12.0).reshape(2, 6), x, factor=(2, 3)).tolist() == [[24, 42]]
