@@ -214,7 +214,7 @@ class Declared:
         directions = None
         if ties.sum() > 1:
             directions = _directions(
-                oracle(), cts, index, ties, self._beside(oracle(), index, ties)
+                oracle(), cts, index, ties, self._resolutions(oracle(), index, ties)
             )
         return OnKinks(on, beside, interval, directions, tuple(followed), "; ".join(narrowed))
 
