@@ -170,7 +170,7 @@ moe = OpSpec(
     vjp=moe_vjp,
     formula=r"y = \sum_{i \in \mathrm{top}_k} \frac{p_i}{\sum_{j \in \mathrm{top}_k} p_j}\,"
     r"V_i\,(\mathrm{silu}(G_i x) \odot U_i x),\quad p = \mathrm{softmax}(R x)",
-    source="Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088, (2)",
+    source="Shazeer et al. 2017, arXiv:1701.06538; Jiang et al. 2024, arXiv:2401.04088",
     dialects=(
         Dialect(name="mixtral", says="Mixtral: softmax, the best two, renormalised; gated experts"),
         Dialect(

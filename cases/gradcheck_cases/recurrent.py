@@ -148,7 +148,7 @@ selective_scan = OpSpec(
             says="the paper's (4): b is scaled by (exp(step·a) - 1)/a",
             attrs={"exact_hold": True},
         ),
-        Dialect(name="no-skip", says="S4 without the term d·x", without=("d", "h")),
+        Dialect(name="no-skip", says="mamba_ssm with D=None", without=("d", "h")),
     ),
     samples=(
         Sample(
@@ -331,7 +331,7 @@ wkv = OpSpec(
     vjp=wkv_vjp,
     formula=r"y_t = \frac{\sum_{i<t} e^{-(t-1-i)e^w + k_i} v_i + e^{u+k_t} v_t}"
     r"{\sum_{i<t} e^{-(t-1-i)e^w + k_i} + e^{u+k_t}}",
-    source="Peng et al. 2023, arXiv:2305.13048, (16); RWKV-LM, RWKV-v4, cuda/wkv_cuda.cu",
+    source="Peng et al. 2023, arXiv:2305.13048; RWKV-LM, RWKV-v4, cuda/wkv_cuda.cu",
     dialects=(
         Dialect(
             name="rwkv-4",
@@ -528,8 +528,7 @@ wkv6 = OpSpec(
     vjp=wkv6_vjp,
     formula=r"y_t = (S_{t-1} + (u \odot k_t) v_t^\top)^\top r_t,\quad "
     r"S_t = e^{-e^{w_t}} \odot S_{t-1} + k_t v_t^\top",
-    source="Peng et al. 2024, arXiv:2404.05892, section 4.2; ggml_rwkv_wkv6; "
-    "fla, fused_recurrent_rwkv6",
+    source="Peng et al. 2024, arXiv:2404.05892; ggml_rwkv_wkv6; fla, fused_recurrent_rwkv6",
     dialects=(
         Dialect(name="stateful", says="RWKV-6: the decay of a step is exp(-exp(w)); a state given"),
         Dialect(name="rwkv-6", says="RWKV-6 from a state of zero", without=("s",)),
@@ -744,19 +743,19 @@ linear_attention = OpSpec(
     vjp=linear_attention_vjp,
     formula=r"S_t = \gamma S_{t-1} + \phi(k_t) v_t^\top,\quad z_t = \gamma z_{t-1} + \phi(k_t),"
     r"\quad y_t = \frac{\phi(q_t)^\top S_t}{\phi(q_t) \cdot z_t + \epsilon}",
-    source="Katharopoulos et al. 2020, arXiv:2006.16236, (18)-(20)",
+    source="Katharopoulos et al. 2020, arXiv:2006.16236",
     dialects=(
         Dialect(name="stateful", says="elu + 1, normalised, from a state that is given"),
         Dialect(name="elu", says="the paper: from a state of zero", without=("s", "z")),
         Dialect(
             name="identity",
-            says="fla's chunk_linear_attn: no feature map, not normalised, q scaled by 1/sqrt(d)",
+            says="fla's chunk_linear_attn, normalize=False: no feature map, q over sqrt(d)",
             attrs={"feature": "identity", "normalised": False, "scaled": True},
             without=("z",),
         ),
         Dialect(
             name="retention",
-            says="RetNet, arXiv:2307.08621, (6): a state that decays by a constant",
+            says="RetNet, arXiv:2307.08621: a state that decays by a constant",
             attrs={"feature": "identity", "normalised": False, "scaled": True, "decay": 0.96875},
             without=("z",),
         ),
@@ -968,7 +967,7 @@ gated_delta_rule = OpSpec(
     vjp=gated_delta_rule_vjp,
     formula=r"S_t = e^{g_t}(I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top,\quad "
     r"y_t = \frac{1}{\sqrt{d}} S_t^\top q_t",
-    source="Yang, Kautz & Hatamizadeh 2024, arXiv:2412.06464, (10); "
+    source="Yang, Kautz & Hatamizadeh 2024, arXiv:2412.06464; "
     "fla, fused_recurrent_gated_delta_rule",
     dialects=(
         Dialect(name="stateful", says="fla: g is the logarithm of the decay; a state is given"),

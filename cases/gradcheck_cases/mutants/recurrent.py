@@ -489,7 +489,7 @@ WKV = (
         "G",
         "state-of-zero",
         "The given state gets no gradient.",
-        modelled_on="transformers' RwkvLinearAttention: the gradient of the state is not handled",
+        modelled_on="transformers pull request 23774: RwkvLinearAttention drops it",
         dialects=("stateful",),
         vjp=_zeroed(_zeroed(recurrent.wkv_vjp, -1), -2),
     ),
