@@ -398,7 +398,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes  # deferred: most runs need none of it
 
-        return np.dtype(ml_dtypes.bfloat16)
+        name = ml_dtypes.bfloat16
     return np.dtype(name)
 
 

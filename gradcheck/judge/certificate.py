@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -37,9 +38,12 @@ class Known:
                 for truth, values in pairs
             ]
 
-        ignored = under(ones)
-        cts = self.cotangents.values
-        return [Answers(under(q), ct, lambda: ignored) for q, ct in enumerate(cts)]
+        ignored, first, last = under(ones), under(0), under(1)
+        known = [(last if q == 0 else first) for q in range(len(self.cotangents.values))]
+        return [
+            Answers(under(q), ct, lambda: ignored, partial(known.__getitem__, q))
+            for q, ct in enumerate(self.cotangents.values)
+        ]
 
 
 def certify(known: Known, index: int, rules: Rules) -> Certificate:

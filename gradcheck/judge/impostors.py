@@ -21,12 +21,14 @@ class Answers:
     """The right gradients under one cotangent, and other right ones to be passed off as them.
 
     `gradients` holds one array per primal (None: an index); `ignored()` gives those for a
-    cotangent of all ones, `elsewhere()` those at other primals (None: not known).
+    cotangent of all ones, `earlier()` those for some other cotangent, `elsewhere()` those at
+    other primals (None: not known).
     """
 
     gradients: Gradients
     ct: tuple[Array, ...]
     ignored: Callable[[], Gradients]
+    earlier: Callable[[], Gradients]
     elsewhere: Callable[[], Gradients | None] = lambda: None
 
 
@@ -93,7 +95,7 @@ def _ignored(answers: Answers, index: int) -> Array | None:
 
 
 def _stale(answers: Answers, index: int) -> Array | None:
-    earlier = answers.ignored()[index]
+    earlier = answers.earlier()[index]
     return None if earlier is None else _own(answers, index) + earlier
 
 

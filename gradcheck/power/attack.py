@@ -27,6 +27,23 @@ REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """A right gradient in a wrong form: `make(gradient)` gives it."""
+
+    name: str
+    says: str
+    make: Callable[[Array], Any]
+
+
+FORMS: Final = (
+    Form("missing", "None", lambda g: None),
+    Form("unshaped", "the same numbers with one axis more", lambda g: g[None]),
+    Form("complex", "complex numbers without an imaginary part", lambda g: g.astype(complex)),
+)
+"""They are rejected whatever the numbers are, and where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wrong:
     """An implementation of one case in one dtype that only this module's callers know is wrong."""
 
@@ -62,11 +79,13 @@ class Target:
         fresh, xp = mutant.fresh(), self.xp
         return self.rejects(lambda ct, *primals, **attrs: fresh(xp, ct, *primals, **attrs))
 
-    def impostor(self, impostor: Impostor, index: int) -> bool | None:
+    def impostor(self, impostor: Impostor | Form, index: int) -> bool | None:
         """Whether it rejects an impostor of the gradient of primal `index`; None: no such thing.
 
         One that cannot be made of this gradient, or that equals the right one, is no impostor.
         """
+        if isinstance(impostor, Form):
+            return self._form(impostor, index)
         if all(wrong is None for wrong in self._wrong(impostor, index)):
             return None
 
@@ -76,6 +95,14 @@ class Target:
             with np.errstate(all="ignore"):
                 wrong = impostor.make(answers, index)
             gradients[index] = gradients[index] if wrong is None else wrong
+            return gradients[0] if len(gradients) == 1 else tuple(gradients)
+
+        return self.rejects(vjp)
+
+    def _form(self, form: Form, index: int) -> bool:
+        def vjp(ct: Any, *primals: Array, **attrs: Any) -> Any:
+            gradients: list[Any] = list(self._answers(as_tuple(ct)).gradients)
+            gradients[index] = form.make(gradients[index])
             return gradients[0] if len(gradients) == 1 else tuple(gradients)
 
         return self.rejects(vjp)
@@ -97,10 +124,12 @@ class Target:
 
     def _answers(self, ct: tuple[Array, ...]) -> Answers:
         ones = tuple(np.ones_like(part) for part in ct)
+        other = tuple(np.roll(part, 1) * part for part in ct)  # by no factor like ct, nor constant
         return Answers(
             self._gradients(ct, self._primals),
             ct,
             lambda: self._gradients(ones, self._primals),
+            lambda: self._gradients(other, self._primals),
             lambda: None if self._elsewhere is None else self._gradients(ct, self._elsewhere),
         )
 

@@ -9,7 +9,7 @@ from typing import Final
 from gradcheck.draw import key_of
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.power.attack import Target
+from gradcheck.power.attack import FORMS, Target
 from gradcheck.power.equivalence import difference
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import OpSpec
@@ -126,14 +126,14 @@ def score(
             sizes[name] = sum(p.size for p in case.primals)
             truth = CaseTruth(case)
             killed_before = ledger.kills
+            numbers = any(truth.primals[i].size for i in truth.floating)
             for dtype in dtypes:
                 target = Target(truth, _other_seed(case), dtype)
                 if not target.accepts_the_right_one():
                     alarms.append(f"{case.name}/{dtype}")
                     continue
                 _attack(ledger, name, target, chosen, part)
-            tried = ledger.tried_in(name)
-            if tried and ledger.kills == killed_before:
+            if numbers and ledger.tried_in(name) and ledger.kills == killed_before:
                 useless.append(case.name)
         except FAULTS as error:
             troubles.append(f"{case.name}: {type(error).__name__}: {' '.join(str(error).split())}")
@@ -169,7 +169,7 @@ class _Ledger:
         return tuple(row), tuple(case for case, rejected in row.items() if rejected)
 
     def impostors(self) -> Iterable[Trial]:
-        says = {impostor.name: impostor.says for impostor in IMPOSTORS}
+        says = {impostor.name: impostor.says for impostor in (*IMPOSTORS, *FORMS)}
         for kind, what in self._tried:
             if kind == "impostor":
                 tried, killed = self.row(kind, what)
@@ -208,9 +208,9 @@ def _attack(
 ) -> None:
     truth = target.truth
     for index in truth.floating:
-        if truth.primals[index].size == 0:
-            continue  # without elements there are no numbers to be wrong
-        for impostor in IMPOSTORS:
+        # Without elements there are no numbers to be wrong, but still a shape and a dtype.
+        numbers = IMPOSTORS if truth.primals[index].size else ()
+        for impostor in (*numbers, *FORMS):
             what = f"{impostor.name} of {truth.names[index]}"
             if not part.holds(truth.case.spec.name, what):
                 continue

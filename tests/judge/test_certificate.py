@@ -80,6 +80,7 @@ def test_the_certificate_agrees_with_the_judgement_itself():
         gradients=[truth.truth(i).settled()[0].reshape(3, 3) for i in (0, 1)],
         ct=truth.cotangents.values[0],
         ignored=lambda: [truth.truth(i).settled()[2].reshape(3, 3) for i in (0, 1)],
+        earlier=lambda: [truth.truth(i).settled()[1].reshape(3, 3) for i in (0, 1)],
     )
     certificate = truth.certificate(0, "float64")
     for impostor in IMPOSTORS:
@@ -98,7 +99,7 @@ def test_the_certificate_agrees_with_the_judgement_itself():
 
 def answers(*gradients, ct):
     more = [None if g is None else g + 1 for g in gradients]
-    return Answers(gradients, (ct,), lambda: more, lambda: gradients)
+    return Answers(gradients, (ct,), lambda: more, lambda: more, lambda: gradients)
 
 
 @pytest.mark.parametrize("impostor", IMPOSTORS, ids=NAMES)
