@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.evaluate import Point, as_tuple
+from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import noise_lines, noise_stairs
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
@@ -25,6 +25,7 @@ from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
+from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict, worst
 
 Array = NDArray[Any]

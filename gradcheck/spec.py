@@ -24,6 +24,11 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 CORE: Final = re.compile(r"\(([^()]*)\)")
 
 
+def as_tuple(values: Any) -> tuple[Any, ...]:
+    """A tuple of outputs or gradients, where a function may return one bare."""
+    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
+
+
 def _check_name(kind: str, name: str) -> None:
     if not NAME.fullmatch(name):
         raise SpecError(

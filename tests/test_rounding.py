@@ -6,11 +6,11 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
 
 from gradcheck.arithmetic import F32, F64, mp50
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.draw import Draw
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance
+from gradcheck.spec import as_tuple
 
 U = {"float32": 2.0**-24, "float64": 2.0**-53}
 OPERATORS = [spec.name for spec in SUITE]

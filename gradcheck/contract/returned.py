@@ -81,9 +81,7 @@ def fault(
             f"give it the shape of {name}"
         )
     elif array.dtype != primal.dtype:
-        reason = (
-            f"the {gives} of {name} is {array.dtype}, {name} is {primal.dtype}; keep its dtype"
-        )
+        reason = f"the {gives} of {name} is {array.dtype}, {name} is {primal.dtype}; keep its dtype"
     else:
         return None
     return Finding(name=name, verdict=Verdict.FAIL, reason=reason)

@@ -34,11 +34,6 @@ class Point:
         return tuple(i for i, p in enumerate(self.primals) if p.dtype.kind == "f")
 
 
-def as_tuple(values: Any) -> tuple[Any, ...]:
-    """A tuple of outputs or gradients, where a function may return one bare."""
-    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
-
-
 def flatten(outputs: Sequence[Array]) -> NDArray[np.float64]:
     """All outputs as one float64 vector [m]."""
     if not outputs:

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import DIGITS, BigArithmetic, mp50
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.draw import key_of
-from gradcheck.spec import Attrs
+from gradcheck.spec import Attrs, as_tuple
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.difference.oracle import Oracle
 from gradcheck.draw import key_of
 from gradcheck.errors import SpecError
 from gradcheck.judge.compare import Comparison, Interval
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.spec import Convention, Kink
+from gradcheck.spec import Convention, Kink, as_tuple
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64, dtype_named
 from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.evaluate import Point, as_tuple, flatten
+from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
@@ -26,6 +26,7 @@ from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.rounding import ROUNDING, allowance
+from gradcheck.spec import as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

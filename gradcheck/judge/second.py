@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.direction import FINER, Along, Direction, Slopes, draw_direction
-from gradcheck.difference.evaluate import Point, as_tuple
+from gradcheck.difference.evaluate import Point
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, Rules
 from gradcheck.judge.function import promoted
 from gradcheck.judge.pairs import Pairs, bound_of
-from gradcheck.spec import Attrs
+from gradcheck.spec import Attrs, as_tuple
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

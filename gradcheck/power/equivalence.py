@@ -7,10 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import mp50
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.draw import Draw
 from gradcheck.power.mutant import Mutant
-from gradcheck.spec import OpSpec
+from gradcheck.spec import OpSpec, as_tuple
 
 TRIALS: Final = 1000
 AGREEMENT: Final = "1e-45"

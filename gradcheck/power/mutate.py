@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradcheck.difference.evaluate import as_tuple
+from gradcheck.spec import as_tuple
 
 Vjp = Callable[..., Any]
 

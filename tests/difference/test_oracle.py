@@ -11,10 +11,10 @@ from gradcheck_cases.indexing import encoder
 from gradcheck_cases.norm import layer_norm, rms_norm
 
 from gradcheck.arithmetic import DIGITS, mp50
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.difference.oracle import Oracle
 from gradcheck.draw import Draw
 from gradcheck.judge.operator import CaseTruth
+from gradcheck.spec import as_tuple
 
 
 @dataclass

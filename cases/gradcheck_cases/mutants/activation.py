@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import attribute, cotangent, negated, output, primal, scaled, swapped
+from gradcheck.spec import as_tuple
 from gradcheck_cases.activation import (
     clamp_vjp,
     dropout_vjp,

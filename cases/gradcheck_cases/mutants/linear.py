@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp, attribute, cotangent, negated, output, scaled, swapped
-from gradcheck.spec import OpSpec
+from gradcheck.spec import OpSpec, as_tuple
 from gradcheck_cases import linear
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────

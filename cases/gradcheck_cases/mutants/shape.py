@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F64
-from gradcheck.difference.evaluate import as_tuple
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp, attribute, cotangent, scaled, swapped
-from gradcheck.spec import Array, OpSpec
+from gradcheck.spec import Array, OpSpec, as_tuple
 from gradcheck_cases import shape
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
