@@ -35,9 +35,12 @@ def vjp(xp, case, ct):
 
 
 def lost(floats, exact):
-    """How far `floats` are from 50-digit values, flat."""
+    """How far `floats` are from 50-digit values, flat; what is infinite by design is not off."""
     xp = mp50()
-    far = np.abs(xp.asarray(np.asarray(floats, dtype=np.float64)) - exact)
+    floats, exact = np.asarray(floats, dtype=np.float64), np.asarray(exact, dtype=object)
+    infinite = np.isinf(floats)
+    assert np.array_equal(floats[infinite], xp.to_float64(exact[infinite]))
+    far = np.abs(xp.asarray(np.where(infinite, 0, floats)) - np.where(infinite, 0, exact))
     return xp.to_float64(far).reshape(-1)
 
 
@@ -61,7 +64,11 @@ def test_the_rounding_collected_covers_every_gradient_and_value(suite, name, flo
         bad = uncovered(error, truth._forward_rounding[0], floats.name)
         assert bad.size == 0, (case.name, "forward", bad, error[bad])
         for q, ct in enumerate(truth.cotangents.values):
-            got, exact = vjp(floats, case, ct), vjp(xp, case, ct)
+            try:
+                got, exact = vjp(floats, case, ct), vjp(xp, case, ct)
+            except ZeroDivisionError:  # an infinite slope, which is judged as a kink
+                assert case.sample.at_kink
+                continue
             for i in truth.floating:
                 error = lost(got[i], exact[i])
                 bad = uncovered(error, truth._vjp_rounding[i][q], floats.name)
