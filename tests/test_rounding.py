@@ -34,6 +34,9 @@ def vjp(xp, case, ct):
         )
 
 
+TYPICAL = ("typical", "cube")  # a rearrangement of axes has no typical number of them
+
+
 def lost(floats, exact):
     """How far `floats` are from 50-digit values, flat; what is infinite by design is not off."""
     xp = mp50()
@@ -109,7 +112,9 @@ def test_too_little_would_be_seen():
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_typical_sample_is_not_given_more_than_float32_needs(suite, name):
-    for case in suite.cases([name], samples=["typical"]):
+    for case in suite.cases([name]):
+        if case.sample.name not in TYPICAL:
+            continue
         truth = CaseTruth(case)
         for i in truth.floating:
             largest = truth.truth(i).differences.estimate.scale.max(axis=1, keepdims=True)

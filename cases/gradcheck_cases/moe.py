@@ -131,6 +131,13 @@ def _settled(
     return x, w_router, draw.normal(e, f, d), draw.normal(e, f, d), draw.normal(e, o, f)
 
 
+def _unlike(draw: Any) -> tuple[Any, ...]:
+    """Experts whose outputs differ in size: so little cancels in the router's gradient."""
+    x, w_router, w_up, w_gate, w_down = _settled(draw, 3, 5, 2, 7, batch=(4,))
+    sizes = np.exp2([[[2.0]], [[0.0]], [[-2.0]], [[-4.0]], [[-6.0]]])
+    return x, w_router / 2, w_up * sizes, w_gate / 2, w_down
+
+
 def _idle(draw: Any) -> tuple[Any, ...]:
     """All tokens rank the experts alike, so that no token reaches the last two."""
     x, _, *experts = _settled(draw, 3, 4, 2, 3, batch=(3,))
@@ -195,7 +202,7 @@ moe = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _settled(draw, 3, 5, 2, 7, batch=(4,)),
+            primals=_unlike,
             hunts="the router's gradient without the renormalisation, an expert's gradient "
             "without its weight, the expert of another token",
         ),

@@ -304,6 +304,13 @@ def _wkv(draw: Any, t: int, d: int, *, batch: tuple[int, ...] = ()) -> tuple[Any
     )
 
 
+def _wkv_alternating(draw: Any) -> tuple[Any, ...]:
+    """Values far from their averages: so nothing cancels that need not."""
+    w, u, k, _, *rest = _wkv(draw, 5, 3)
+    signs = np.array([1.0, -1.0, 1.0, -1.0, 1.0])[:, None]
+    return (w, u, k / 2, signs * draw.uniform(1.0, 2.0, 5, 3), *rest)
+
+
 def _wkv_keys(draw: Any, keys: Sequence[float]) -> tuple[Any, ...]:
     w, u, k, *rest = _wkv(draw, len(keys), 3)
     return (w, u, k + np.array(keys)[:, None], *rest)
@@ -352,7 +359,7 @@ wkv = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=lambda draw: _wkv(draw, 5, 3),
+            primals=_wkv_alternating,
             hunts="the bonus u left out of a gradient, time off by one, the chain factor of w",
         ),
         Sample(
@@ -736,6 +743,8 @@ def _attention_from_nothing(draw: Any) -> tuple[Any, ...]:
     return q, k, v, 0 * s, 0 * z
 
 
+GIVEN = ("stateful", "identity", "retention")
+
 linear_attention = OpSpec(
     name="linear_attention",
     signature="(t,d),(t,d),(t,e),(d,e),(d)->(t,e),(d,e)",
@@ -765,6 +774,13 @@ linear_attention = OpSpec(
             name="typical",
             primals=lambda draw: _attention(draw, 5, 3, 2),
             hunts="a state's gradient not carried back, the normaliser's gradient missing",
+            dialects=GIVEN,
+        ),
+        Sample(
+            name="from-nothing",  # the first row averages one value: its dq is all rounding
+            primals=lambda draw: _attention(draw, 5, 3, 2),
+            hunts="the same where the state holds nothing but the first few steps",
+            dialects=("elu",),
         ),
         Sample(
             name="square",

@@ -29,9 +29,11 @@ Direction = tuple[Float | None, ...]
 """Per primal how far it moves at t = 1, shaped like it; None: it stays."""
 
 LEVELS: Final = 13
-FINER: Final = (2, 4, 6, 8)
+FINER: Final = (2, 3, 4, 6, 8)
 """Levels to leave out at the top, where long steps may agree by accident: on both sides of a bend
 they see its mean, to many digits. The derivative is what the shorter ones see."""
+STRIKE: Final = 3
+"""Levels to leave out at least for a second look to confirm the first."""
 TOP: Final = 0.5
 """The longest step t: half of each primal's magnitude, or half a unit if that is more."""
 HIGHER: Final = 12

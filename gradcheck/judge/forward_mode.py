@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import kinks
-from gradcheck.difference.direction import FINER, Along, Direction, Slopes, magnitude
+from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
 from gradcheck.difference.evaluate import Evaluator, Point, flatten
 from gradcheck.difference.noise import per_output
 from gradcheck.difference.truth import Estimate, noise_lines
@@ -116,23 +116,30 @@ class ForwardMode:
         if compared.pending.any():
             farthest = max(float(np.max(s.reach, initial=0.0)) for s in found)
             extra = conditioning.cost(0, np.full(value.shape, farthest))
-            for finer in (0, *FINER):
-                if finer and compared.failed.any():
-                    self._sharpen(compared, directions, finer)
+            compared = compare(got, estimate, self.rules, extra=extra, resolution=resolution)
+            if np.any(compared.failed & np.isfinite(got)):
+                self._look_closer(compared, directions)
                 compared = compare(got, estimate, self.rules, extra=extra, resolution=resolution)
         shape = self.outputs[0].shape if len(self.outputs) == 1 else (value.shape[1],)
         return compared.finding("jvp", shape, tangents.names)
 
-    def _sharpen(self, found: Comparison, directions: Sequence[Direction], finer: int) -> None:
-        """Let a shorter ladder overrule what failed, where it agrees and could see the error."""
-        shorter = [self._forward.slopes(d, finer=finer) for d in directions]
-        value, bar = np.stack([s.value for s in shorter]), np.stack([s.bar for s in shorter])
-        with np.errstate(all="ignore"):
-            apart, blur = np.abs(found.got - value), KAPPA * bar
-            sharp = np.fmax(apart, blur) <= found.error / SHARPER
-            better = found.failed & sharp & (apart <= found.bound + blur)
-        found.estimate.value[better] = value[better]
-        found.estimate.bar[better] = bar[better]
+    def _look_closer(self, found: Comparison, directions: Sequence[Direction]) -> None:
+        """Let shorter ladders overrule what failed, where they agree and could see the error.
+
+        What none of them overrules and none that is much shorter confirms is unknown.
+        """
+        doubted, estimate = found.failed.copy(), found.estimate
+        for finer in FINER:
+            shorter = [self._forward.slopes(d, finer=finer) for d in directions]
+            value, bar = np.stack([s.value for s in shorter]), np.stack([s.bar for s in shorter])
+            with np.errstate(all="ignore"):
+                apart, blur = np.abs(found.got - value), KAPPA * bar
+                agrees = doubted & (apart <= found.bound + blur)
+                agrees &= np.fmax(apart, blur) <= found.error / SHARPER
+                confirmed = doubted & (apart > found.bound + blur) & (finer >= STRIKE)
+            estimate.value[agrees], estimate.bar[agrees] = value[agrees], bar[agrees]
+            doubted &= ~(agrees | confirmed)
+        estimate.bar[doubted] = np.inf
 
     def _against_vjp(
         self,
@@ -152,7 +159,9 @@ class ForwardMode:
             scale = np.abs(v) @ np.abs(got).T + np.abs(g) @ np.abs(u).T
             # J u may vanish for one u (softmax, for all ones): others show how large its terms are.
             norms = np.outer(*(np.linalg.norm(rows, axis=1) for rows in (v, u)))
-            scale = (norms * np.nanmax(scale / norms)).reshape(-1)
+            parts = scale / norms
+            largest = np.max(np.where(np.isfinite(parts), parts, 0.0), initial=0.0)
+            scale = (norms * largest).reshape(-1)
         pairs = Pairs(got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale)
         reasons = (
             "⟨v, J u⟩ of jvp is not ⟨Jᵀv, u⟩ of vjp: one is not the transpose of the other",

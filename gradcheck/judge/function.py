@@ -89,7 +89,8 @@ class BlackBox:
         reach = self._differences.reach
         if least_scale is None or not reach.size:
             return reach
-        return np.fmax(reach, np.fmax(np.max(reach, axis=1, keepdims=True), least_scale))
+        largest = np.max(reach, axis=1, keepdims=True)
+        return np.asarray(np.fmax(reach, np.fmax(largest, least_scale)))
 
     def _find_kinks(self, found: Comparison) -> list[Interval]:
         """Look for a kink under the elements that the differences leave failed or open."""

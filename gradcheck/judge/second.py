@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.direction import FINER, Along, Direction, Slopes, draw_direction
+from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
 from gradcheck.difference.evaluate import Point
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
@@ -182,14 +182,19 @@ class Second:
         bound: float,
         measure: Callable[[int], tuple[Slopes, Slopes]],
     ) -> tuple[Slopes, Slopes]:
-        """The first shorter ladder that explains a failure and could have shown it, or `found`."""
-        error = abs(found[0].value[0] - found[1].value[0])
+        """The first shorter ladder that explains a failure and could have shown it, or `found`.
+
+        A failure that no much shorter ladder confirms is none: its bar becomes infinite.
+        """
+        error, confirmed = abs(found[0].value[0] - found[1].value[0]), False
         for finer in FINER:
             got, want = measure(finer)
             apart, blur = abs(got.value[0] - want.value[0]), KAPPA * (got.bar[0] + want.bar[0])
             if apart <= bound + blur and max(apart, blur) <= error / SHARPER:
                 return got, want
-        return found
+            confirmed |= finer >= STRIKE and bool(apart > bound + blur)
+        blurred = replace(found[1], bar=np.full_like(found[1].bar, np.inf))
+        return found if confirmed else (found[0], blurred)
 
     def _pairs(self, measured: Sequence[tuple[Slopes, Slopes]]) -> tuple[Pairs, Float]:
         """The measurements as numbers to compare, and their bound."""

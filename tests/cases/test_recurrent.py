@@ -162,7 +162,7 @@ def test_wkv_by_hand():
 
 def test_wkv_does_not_see_a_shift_of_all_keys():
     w, u, k, v = primals(wkv, "typical", "rwkv-4")
-    np.testing.assert_allclose(forward(wkv, w, u, k + 64, v), forward(wkv, w, u, k, v), rtol=1e-13)
+    np.testing.assert_allclose(forward(wkv, w, u, k + 64, v), forward(wkv, w, u, k, v), rtol=1e-11)
     _, _, dk, _ = wkv.vjp(F64, Draw("shift").signed(*v.shape), w, u, k, v)
     np.testing.assert_allclose(dk.sum(axis=0), 0, atol=1e-14)
     assert np.abs(dk).max() > 0.01
