@@ -171,7 +171,8 @@ def _power(a: Any, b: Any) -> Rounded:
     value = np.power(x, k)
     logs = np.log(np.where(x == 0, 1.0, np.abs(x)))
     carried = np.abs(k * np.power(x, k - 1.0)) * _error(a) + np.abs(value * logs) * _error(b)
-    return Rounded(value, carried + np.abs(k * value))
+    own = np.abs(k) if isinstance(b, int) else np.maximum(np.abs(k), LIBRARY)
+    return Rounded(value, carried + own * np.abs(value))
 
 
 def _matmul(a: Any, b: Any) -> Rounded:
