@@ -1,0 +1,64 @@
+"""The example of cases/README.md, followed as a newcomer would."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "cases" / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def mycases(tmp_path):
+    """The README's blocks in one module; the suite's line last, for it names the mutants."""
+    spec, suite, mutants = BLOCKS
+    (tmp_path / "mycases.py").write_text("\n".join((spec, mutants, suite)), encoding="utf-8")
+    return tmp_path
+
+
+def gradcheck(*words, cwd):
+    command = [sys.executable, "-m", "gradcheck", *words, "--suite", "mycases:SUITE"]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_operator_takes_about_twenty_lines():
+    lines = [line for line in BLOCKS[0].splitlines() if line.strip()]
+    assert len(lines) <= 20
+
+
+def test_it_runs_and_passes_in_every_dtype(mycases):
+    run = gradcheck("run", "-q", "--dtype", "all", cwd=mycases)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.search(r"RESULT pass checked=16 pass=16 ", run.stdout)
+    assert "impostors would have been rejected" in run.stdout
+
+
+def test_its_mutant_and_every_impostor_are_rejected(mycases):
+    power = gradcheck("power", "-q", cwd=mycases)
+    assert power.returncode == 0, power.stdout + power.stderr
+    assert re.search(r"default-b +P +default/b-1 ", power.stdout)
+    assert re.search(r"POWER pass mutants=1/1 equivalent=0 impostors=(\d+)/\1 ", power.stdout)
+
+
+def test_a_mutant_that_nothing_kills_is_refused_with_what_to_do(mycases):
+    path = mycases / "mycases.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('attrs={"b": 1.0}, ', ""), encoding="utf-8")
+    power = gradcheck("power", "-q", cwd=mycases)
+    assert power.returncode == 1
+    said = " ".join(power.stdout.split())
+    assert "squareplus/default-b survives: The slope is always that of b = 4." in said
+    assert "add one that does, or prove in `equivalent`" in said
+
+
+def test_a_wrong_vjp_is_seen_in_both(mycases):
+    path = mycases / "mycases.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("(1 + x / xp", "(1 - x / xp"), encoding="utf-8")
+    assert gradcheck("run", "-q", cwd=mycases).returncode == 1
+    power = gradcheck("power", "-q", cwd=mycases)
+    assert power.returncode == 1
+    assert "the right VJP does not pass" in power.stdout
