@@ -111,6 +111,9 @@ class Differences:
         estimate.value[which] = values[which]
         estimate.bar[which] = np.abs(values[which]) * np.finfo(np.float64).eps
         estimate.settled[which] = True
+        # One output: Σ|ct·J| is the gradient itself. From afar it may look larger than it is.
+        alone = which & (estimate.terms == 1)
+        estimate.scale[alone] = np.abs(values[alone])
 
     def _triple(self) -> Estimate:
         size, count = self.evaluator.x.size, len(self.cts)
