@@ -26,6 +26,7 @@ def draw(*roles):
 X, Y = draw("x").signed(2, 3, 4), draw("y").signed(2, 3, 4)
 ROW = draw("row").signed(4)
 TOKENS = np.array([[2, 0, 2], [1, 2, 2]])
+ORDER = np.argsort(-X, axis=-1)  # indices along the last axis, in the shape of X
 
 # name → calls of it on floating arguments, batch axes among them
 CALLS = {
@@ -34,14 +35,35 @@ CALLS = {
         (lambda xp, r, t: xp.add_rows(r, TOKENS[0], t), X[0], X[1]),
         (lambda xp, r, t: xp.add_rows(r, TOKENS, t), X, Y[0]),
     ],
+    "add_along": [
+        (lambda xp, x, y: xp.add_along(x, ORDER, y, axis=-1), X, Y),
+        (lambda xp, x, y: xp.add_along(x, ORDER % 2, y, axis=0), X, Y),
+    ],
+    "argmax": [(lambda xp, x: xp.pick(x, xp.argmax(x, axis=-1)), X)],
+    "argsort": [(lambda xp, x: xp.take_along(x, xp.argsort(x, axis=1), axis=1), X)],
     "broadcast_to": [(lambda xp, x: xp.broadcast_to(x, (2, 3, 4)), ROW)],
     "causal": [(lambda xp, x: xp.where(xp.causal(3, 4), x, 0), X)],
     "concatenate": [(lambda xp, x, y: xp.concatenate([x, y], axis=-2), X, Y)],
     "cos": [(lambda xp, x: xp.cos(x), 4 * X)],
+    "cumprod": [
+        (lambda xp, x: xp.cumprod(x, axis=-1), X),
+        (lambda xp, x: xp.cumprod(x, axis=0), X),
+    ],
+    "cumsum": [(lambda xp, x: xp.cumsum(x, axis=-1), X), (lambda xp, x: xp.cumsum(x, axis=1), X)],
+    "einsum": [
+        (lambda xp, x, y: xp.einsum("abc,abd->acd", x, y), X, Y),
+        (lambda xp, x: xp.einsum("abc->b", x), X),
+    ],
     "erf": [(lambda xp, x: xp.erf(x), X)],
     "exp": [(lambda xp, x: xp.exp(x), 4 * X)],
+    "expand_dims": [(lambda xp, x: xp.expand_dims(x, 1), X)],
+    "expm1": [(lambda xp, x: xp.expm1(x), X / 64)],
+    "flip": [(lambda xp, x: xp.flip(x, 1), X)],
+    "full": [(lambda xp, x: xp.full((3, 4), "0.1") * x, X)],
+    "gather": [(lambda xp, x: xp.gather(x, TOKENS), X)],
     "is_index": [(lambda xp, x: xp.where(xp.is_index(TOKENS, 4), x, 0), X)],
     "log": [(lambda xp, x: xp.log(x), np.abs(4 * X))],
+    "log1p": [(lambda xp, x: xp.log1p(x), np.abs(X) / 64)],
     "matmul": [
         (lambda xp, x, y: xp.matmul(x, xp.swapaxes(y, -1, -2)), X, Y),
         (lambda xp, x, y: xp.matmul(x, y), X, Y[0].T),
@@ -56,27 +78,44 @@ CALLS = {
         (lambda xp, x: xp.mean(x, axis=-1, keepdims=True), X),
         (lambda xp, x: xp.mean(x, axis=(0, -1)), X),
     ],
+    "min": [(lambda xp, x: xp.min(x), X), (lambda xp, x: xp.min(x, axis=1, keepdims=True), X)],
     "minimum": [(lambda xp, x: xp.minimum(x, 0), X)],
     "moveaxis": [(lambda xp, x: xp.moveaxis(x, 0, 2), X)],
+    "pad": [
+        (lambda xp, x: xp.pad(x, -1, 1, 2), X),
+        (lambda xp, x: xp.pad(x, 1, 0, 1, "0.1"), X),
+    ],
     "pick": [(lambda xp, x: xp.pick(x, TOKENS), X), (lambda xp, x: xp.pick(x, TOKENS), X[0])],
     "positions": [(lambda xp, x: xp.positions(4) / 3 + x, X)],
+    "power": [
+        (lambda xp, x, y: xp.power(x, y), np.abs(X) + 0.5, Y),
+        (lambda xp, x: xp.power(x, 3.0), X),
+    ],
+    "prod": [
+        (lambda xp, x: xp.prod(x, axis=1), X),
+        (lambda xp, x: xp.prod(x, axis=-1, keepdims=True), X),
+    ],
     "reduce_to": [
         (lambda xp, x, y: xp.reduce_to(x, y), X, ROW),
         (lambda xp, x, y: xp.reduce_to(x, y), X, X[:, :1]),
         (lambda xp, x, y: xp.reduce_to(x, y), X, X[:1, :1, :1]),
     ],
     "reshape": [(lambda xp, x: xp.reshape(x, (4, -1)), X)],
+    "scatter_add": [(lambda xp, x: xp.scatter_add(x, np.array([0, 4, 4, 1]), 5), X)],
     "sigmoid": [(lambda xp, x: xp.sigmoid(x), 8 * X)],
+    "sign": [(lambda xp, x: xp.sign(x) * x, X)],
     "sin": [(lambda xp, x: xp.sin(x), 4 * X)],
     "sqrt": [(lambda xp, x: xp.sqrt(x), np.abs(X))],
     "stack": [(lambda xp, x, y: xp.stack([x, y], axis=-1), X, Y)],
     "sum": [(lambda xp, x: xp.sum(x), X), (lambda xp, x: xp.sum(x, axis=(0, 2)), X)],
     "swapaxes": [(lambda xp, x: xp.swapaxes(x, 0, 2), X)],
+    "take_along": [(lambda xp, x: xp.take_along(x, ORDER, axis=-1), X)],
     "take_rows": [
         (lambda xp, t: xp.take_rows(t, TOKENS), X[0]),
         (lambda xp, t: xp.take_rows(t, TOKENS), X),
     ],
     "tanh": [(lambda xp, x: xp.tanh(x), X)],
+    "transpose": [(lambda xp, x: xp.transpose(x, (2, 0, 1)), X)],
     "where": [(lambda xp, x, y: xp.where(x > 0, x, y), X, Y)],
     "zeros": [(lambda xp, x: xp.zeros((2, 4)) + x[0, :2], X)],
     "zeros_like": [(lambda xp, x: xp.zeros_like(x) + 1, X)],

@@ -61,7 +61,7 @@ def test_two_operators_of_one_name_are_refused():
 def test_an_unknown_operator_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"unknown operator 'rmsnorm': .*'rms_norm'"):
         SUITE.select(["rmsnorm"])
-    with pytest.raises(UnknownNameError, match=r"unknown operator 'zzz': known: add, "):
+    with pytest.raises(UnknownNameError, match=r"unknown operator 'zzz': known: "):
         SUITE.cases(["zzz"])
 
 

@@ -89,7 +89,11 @@ def _section(title: str, entries: Sequence[tuple[str, str]]) -> str:
     for name, text in entries:
         lead = f"  {name.ljust(width)}"
         lines += textwrap.wrap(
-            text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead)
+            text,
+            WIDTH,
+            initial_indent=lead,
+            subsequent_indent=" " * len(lead),
+            break_on_hyphens=False,
         ) or [lead.rstrip()]
     return "\n".join(lines)
 

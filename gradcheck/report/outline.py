@@ -11,7 +11,7 @@ from gradcheck.report.words import Rejected
 from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gradcheck.record import Run
 
@@ -157,6 +157,33 @@ def certificate(run: Run) -> Rejected | None:
             for name, results in sorted(blind.items(), key=lambda item: -len(item[1]))
         ),
     )
+
+
+def folded(rows: Sequence[Row]) -> Iterator[Row]:
+    """One row for each operator that passes; those of the others as they are."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.op, []).append(row)
+    for op, of_op in groups.items():
+        verdicts = {cell.verdict for row in of_op for cell in row.cells.values()}
+        if not {Verdict.PASS} <= verdicts <= {Verdict.PASS, Verdict.SKIP}:
+            yield from of_op
+            continue
+        passing = [row for row in of_op if row.verdict is Verdict.PASS]
+        dialects = _unique(row.dialect for row in passing)
+        outputs = _unique(row.output for row in passing)
+        cells: dict[str, list[Record]] = {}
+        for row in passing:
+            for dtype, cell in row.cells.items():
+                if cell.verdict is Verdict.PASS:
+                    cells.setdefault(dtype, []).extend(cell.results)
+        yield Row(
+            implementation=of_op[0].implementation,
+            op=op,
+            dialect=dialects[0] if len(dialects) == 1 else f"all {len(dialects)}",
+            output=outputs[0] if len(outputs) == 1 else f"all {len(outputs)}",
+            cells={d: Cell(Verdict.PASS, tuple(results)) for d, results in cells.items()},
+        )
 
 
 def _them(results: list[Record]) -> str:

@@ -109,7 +109,9 @@ def _advice(trial: Trial) -> str:
     )
 
 
-def _matrix(found: Score, mark: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def _matrix(
+    found: Score, trials: Sequence[Trial], mark: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a wrong answer per row, a case per column."""
     heads = ["wrong answer", "class", "cheapest", *found.sizes]
     rows = [
@@ -122,7 +124,7 @@ def _matrix(found: Score, mark: Sequence[str]) -> tuple[list[str], list[list[str
                 for case in found.sizes
             ),
         ]
-        for trial in found.trials
+        for trial in trials
     ]
     return heads, rows
 
@@ -141,7 +143,7 @@ def _facts(power: Power) -> str:
 def _terminal(power: Power, width: int) -> str:
     blocks = [_facts(power)]
     if len(power.scores) <= SMALL:
-        blocks += [_narrow(found) for found in power.scores]
+        blocks += [_narrow(found, width) for found in power.scores]
     blocks.append(tabulate(_families(power), HEADS, disable_numparse=True, tablefmt="simple"))
     problems = [clean(problem) for problem in _problems(power)]
     if len(problems) > LISTED:
@@ -154,15 +156,31 @@ def _terminal(power: Power, width: int) -> str:
     return "\n\n".join([*blocks, summary(power)]) + "\n"
 
 
-def _narrow(found: Score) -> str:
+def _narrow(found: Score, width: int) -> str:
     """A matrix whose columns are numbered: the names of the cases stand below it."""
-    heads, rows = _matrix(found, ("●", "·", " "))
+    told, routine = _told(found)
+    heads, rows = _matrix(found, told, ("●", "·", " "))
     cases = heads[3:]
     numbered = [*heads[:3], "".join(f"{i % 10}" for i in range(1, len(cases) + 1))]
     body = [[*row[:3], "".join(row[3:])] for row in rows]
     table = tabulate(body, numbered, disable_numparse=True, tablefmt="simple")
     names = [f"  {i:>2}  {case} ({found.sizes[case]})" for i, case in enumerate(cases, 1)]
-    return "\n".join([f"{found.op}: {LEGEND}", table, "cases (elements)", *names])
+    lines = [f"{found.op}: {LEGEND}", table] if rows else [f"{found.op}:"]
+    if routine:
+        text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
+        lines.append(textwrap.fill(text, width, subsequent_indent="  "))
+    return "\n".join([*lines, "cases (elements)", *names])
+
+
+def _told(found: Score) -> tuple[list[Trial], list[Trial]]:
+    """Trials worth a line each, and impostors that every case rejects in which they are wrong."""
+    routine = [t for t in found.of("impostor") if t.killed == t.tried]
+    return [t for t in found.trials if t.kind != "impostor" or t.killed != t.tried], routine
+
+
+def _kinds(trials: Sequence[Trial]) -> str:
+    """The names of impostors, without the primals that they were tried on."""
+    return ", ".join(dict.fromkeys(trial.what.partition(" of ")[0] for trial in trials))
 
 
 def _markdown(power: Power) -> str:
@@ -198,6 +216,7 @@ def _classes(power: Power) -> list[list[str]]:
 def _details(found: Score) -> list[str]:
     killed = sum(bool(t.killed) for t in found.trials)
     wrong = sum(not t.proved_equivalent for t in found.trials)
+    told, routine = _told(found)
     title = f"<b>{found.op}</b> {killed} of {wrong} wrong answers rejected"
     rows = [
         [
@@ -207,10 +226,13 @@ def _details(found: Score) -> list[str]:
             code(found.cheapest(trial)) if trial.killed else "–",
             f"{len(trial.killed)} of {len(trial.tried)}",
         ]
-        for trial in found.trials
+        for trial in told
     ]
     heads = ("wrong answer", "class", "what is wrong", "cheapest killer", "cases")
-    return [f"<details><summary>{title}</summary>", "", _table(heads, rows), "", "</details>"]
+    lines = [f"<details><summary>{title}</summary>", ""]
+    if routine:
+        lines += [f"Impostors that every case rejects: {escape(_kinds(routine))}.", ""]
+    return [*lines, *([_table(heads, rows), ""] if rows else []), "</details>"]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,6 +21,8 @@ GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
 """Failures shown of each of them."""
+LONGEST: Final = 250
+"""Lines above which passing operators are folded into one each."""
 NARROWEST: Final = 40
 """Columns below which nothing is readable any more."""
 
@@ -110,7 +112,12 @@ class _Page:
         named = len(run.header.implementations) > 1 or len(found) > 1
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
-            yield title + self.table(table.rows, table.dtypes)
+            if len(table.rows) <= LONGEST:
+                yield title + self.table(table.rows, table.dtypes)
+                continue
+            folded = tuple(outline.folded(table.rows))
+            note = "One line per passing operator; --op OP or -o report.html shows every gradient."
+            yield title + self.table(folded, table.dtypes) + self.wrap(note)
 
     def table(self, rows: tuple[Row, ...], dtypes: tuple[str, ...]) -> list[str]:
         """The most telling table that fits the width; several, if none does."""
