@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradcheck.finding import Certificate
-from gradcheck.judge.compare import Rules
+from gradcheck.judge.compare import Rules, largest_scale
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
-from gradcheck.judge.impostors import IMPOSTORS, Answers, Array
+from gradcheck.judge.impostors import IMPOSTORS, Answers
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
 
 SAME: Final = 1e-12
 """Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The true gradients of one case: per primal, by cotangent, in the primal's shape."""
+@dataclass(slots=True)
+class Impersonated:
+    """The impostors of every gradient of one case, made of what is known of the true ones.
+
+    `truths` holds None for an index.
+    """
 
     truths: Sequence[Truth | None]
     cotangents: Cotangents
+    _made: dict[int, tuple[list[str], Float]] = field(default_factory=dict)
 
-    def answers(self) -> list[Answers]:
+    def certificate(self, index: int, rules: Rules) -> Certificate:
+        """Which impostors of the gradient of primal `index` the comparison rejects."""
+        truth = self.truths[index]
+        assert truth is not None
+        if index not in self._made:  # a dtype changes what is allowed, not what is wrong
+            self._made[index] = self._make(truth, index)
+        names, stack = self._made[index]
+        failed = truth.rejects(stack, rules) if names else np.zeros(0, dtype=bool)
+        return Certificate(
+            rejected=tuple(name for name, ok in zip(names, failed, strict=True) if ok),
+            blind=tuple(name for name, ok in zip(names, failed, strict=True) if not ok),
+        )
+
+    def _make(self, truth: Truth, index: int) -> tuple[list[str], Float]:
+        """Names of the impostors, and each as rows: [k, q, n].
+
+        One that equals the truth here (zeros, where the gradient is zero) proves nothing and
+        does not count.
+        """
+        answers, right = self._answers(), truth.settled()
+        same = SAME * float(np.max(largest_scale(truth.differences.estimate), initial=0.0))
+        names: list[str] = []
+        stack: list[Float] = []
+        with np.errstate(all="ignore"):
+            for impostor in IMPOSTORS:
+                wrong = [impostor.make(a, index) for a in answers]
+                rows = [np.ravel(w) for w in wrong if w is not None]
+                if len(rows) < len(wrong) or np.all(np.abs(np.stack(rows) - right) <= same):
+                    continue
+                names.append(impostor.name)
+                stack.append(np.stack(rows))
+        return names, np.stack(stack) if stack else np.zeros((0, *right.shape))
+
+    def _answers(self) -> list[Answers]:
         """The right answers to each cotangent."""
         rows = [None if t is None else t.settled() for t in self.truths]
-        ones = self.cotangents.names.index("ones")
 
         def under(q: int) -> list[Array | None]:
             pairs = zip(self.truths, rows, strict=True)
@@ -38,37 +78,9 @@ class Known:
                 for truth, values in pairs
             ]
 
-        ignored, first, last = under(ones), under(0), under(1)
-        known = [(last if q == 0 else first) for q in range(len(self.cotangents.values))]
+        known = [under(q) for q in range(len(self.cotangents.values))]
+        ignored = known[self.cotangents.names.index("ones")]
         return [
-            Answers(under(q), ct, lambda: ignored, partial(known.__getitem__, q))
+            Answers(known[q], ct, lambda: ignored, partial(known.__getitem__, 0 if q else 1))
             for q, ct in enumerate(self.cotangents.values)
         ]
-
-
-def certify(known: Known, index: int, rules: Rules) -> Certificate:
-    """Which impostors of the gradient of primal `index` the comparison rejects.
-
-    One that equals the truth here (zeros, where the gradient is zero) proves nothing and does
-    not count.
-    """
-    truth = known.truths[index]
-    assert truth is not None
-    answers = known.answers()
-    right = truth.settled()
-    scale = truth.differences.estimate.scale
-    same = SAME * float(np.max(np.where(np.isfinite(scale), scale, 0.0), initial=0.0))
-    rejected: list[str] = []
-    blind: list[str] = []
-    for impostor in IMPOSTORS:
-        with np.errstate(all="ignore"):
-            wrong = [impostor.make(a, index) for a in answers]
-        made = [np.ravel(w) for w in wrong if w is not None]
-        if len(made) < len(wrong):
-            continue
-        rows = np.stack(made)
-        with np.errstate(invalid="ignore"):
-            if np.all(np.abs(rows - right) <= same):
-                continue
-        (rejected if truth.rejects(rows, rules) else blind).append(impostor.name)
-    return Certificate(rejected=tuple(rejected), blind=tuple(blind))

@@ -65,15 +65,20 @@ class Truth:
             value = np.where(interval.which & ~known, some, value)
         return value
 
-    def rejects(self, got: Float, rules: Rules) -> bool:
-        """Whether `got` [q, n] fails beyond every allowance, as far as the truth is known now."""
+    def rejects(self, stack: Float, rules: Rules) -> Mask:
+        """Which gradients of `stack` [k, q, n] fail beyond every allowance, as far as is known."""
         kinks = [] if self.kinks is None else [self.kinks.interval]
-        if self._compare(got, rules, kinks).failed.any():
-            return bool(self._compare(got, rules, kinks, self.allowance(rules)).failed.any())
-        if self.kinks is None or self.kinks.directions is None:
-            return False
-        bound = self._compare(got, rules, kinks, self.allowance(rules)).bound
-        return self.kinks.directions.violated(got, bound) is not None
+        failed = np.asarray(self._compare(stack, rules, kinks).failed.any(axis=(1, 2)))
+        suspects = np.flatnonzero(failed)
+        allowed = self.allowance(rules)
+        if suspects.size and allowed is not None:
+            found = self._compare(stack[suspects], rules, kinks, allowed)
+            failed[suspects] = found.failed.any(axis=(1, 2))
+        if self.kinks is not None and self.kinks.directions is not None:
+            for k in np.flatnonzero(~failed):
+                bound = self._compare(stack[k], rules, kinks, allowed).bound
+                failed[k] = self.kinks.directions.violated(stack[k], bound) is not None
+        return failed
 
     def _allowances(self, rules: Rules) -> Iterator[Float | None]:
         """What rounding may cost: in low precision first with float32 inside, as in kernels."""

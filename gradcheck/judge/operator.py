@@ -18,7 +18,7 @@ from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
-from gradcheck.judge.certificate import Known, certify
+from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, compare, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
@@ -146,13 +146,13 @@ class CaseTruth:
         """What the check of the gradient of primal `index` rejects."""
         key = (index, dtype)
         if key not in self._certificates:
-            self._certificates[key] = certify(self._known, index, rules_of(dtype))
+            self._certificates[key] = self._impersonated.certificate(index, rules_of(dtype))
         return self._certificates[key]
 
     @cached_property
-    def _known(self) -> Known:
+    def _impersonated(self) -> Impersonated:
         truths = [self.truth(i) if i in self.floating else None for i in range(len(self.primals))]
-        return Known(truths, self.cotangents)
+        return Impersonated(truths, self.cotangents)
 
     @classmethod
     def in_low(cls, case: Case, convention: str, low: str) -> CaseTruth:
