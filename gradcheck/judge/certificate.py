@@ -21,6 +21,8 @@ Float = NDArray[np.float64]
 
 SAME: Final = 1e-12
 """Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
+BARS: Final = 4.0
+"""Error bars that it may be off besides: two gradients that are equal are not equally known."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,9 @@ class Impersonated:
         does not count.
         """
         answers, right = self._answers(), truth.settled()
-        same = SAME * float(np.max(largest_scale(truth.differences.estimate), initial=0.0))
+        estimate = truth.differences.estimate
+        bar = np.where(np.isfinite(estimate.bar), estimate.bar, 0.0)
+        same = SAME * np.max(largest_scale(estimate), initial=0.0) + BARS * bar
         names: list[str] = []
         stack: list[Float] = []
         with np.errstate(all="ignore"):

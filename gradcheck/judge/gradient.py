@@ -58,12 +58,14 @@ class Truth:
 
     def settled(self) -> Float:
         """The true gradient as it is known now, [q, n]; on a kink, a value that is allowed."""
-        value = self.differences.estimate.value
-        if self.kinks is not None:
-            interval, known = self.kinks.interval, self.differences.estimate.settled
-            some = np.clip(0.0, interval.low, interval.high)
-            value = np.where(interval.which & ~known, some, value)
-        return value
+        estimate = self.differences.estimate
+        if self.kinks is None:
+            return estimate.value
+        # The oracle's value is one of those allowed at a tie; an infinite slope has none.
+        judged = self.kinks.directions is not None
+        interval = self.kinks.interval
+        some = np.clip(0.0, interval.low, interval.high)
+        return np.where(interval.which & ~(estimate.settled & judged), some, estimate.value)
 
     def rejects(self, stack: Float, rules: Rules) -> Mask:
         """Which gradients of `stack` [k, q, n] fail beyond every allowance, as far as is known."""
