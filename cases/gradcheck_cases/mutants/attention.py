@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
 from gradcheck_cases.attention import (
     attention,
@@ -28,8 +29,6 @@ from gradcheck_cases.attention import (
     softcapped_attention,
     softmax,
 )
-
-Vjp = Callable[..., Any]
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases.loss import (
     binary_cross_entropy,
     cross_entropy,
@@ -28,7 +29,6 @@ APRENDER = "aprender pull request 2182"
 DIRECTML = "DirectML issue 739"
 PADDLE = "PaddlePaddle pull request 28622"
 
-Vjp = Callable[..., Any]
 
 # ── what is shared ───────────────────────────────────────────────────────────────────────────
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from gradcheck.draw import Draw
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
 from gradcheck_cases.position import (
     alibi,
@@ -19,8 +19,6 @@ from gradcheck_cases.position import (
     rope,
     rope_back,
 )
-
-Vjp = Callable[..., Any]
 
 # ── rope and rope_back ───────────────────────────────────────────────────────────────────────
 

@@ -5,13 +5,13 @@ Each scan's backward stands here once more as one loop, with the places where it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases import recurrent
 from gradcheck_cases.recurrent import (
     NOTHING,
@@ -40,7 +40,6 @@ from gradcheck_cases.recurrent import (
     _wkv_states,
 )
 
-Vjp = Callable[..., Any]
 BLOCK = 8
 """Steps in a block of the kernels that are modelled."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, output, scaled
 from gradcheck_cases.reduction import (
     cumprod_vjp,
     cumsum_vjp,
@@ -30,50 +28,6 @@ from gradcheck_cases.reduction import (
 # ── What several of them share ───────────────────────────────────────────────────────────────
 
 
-def never_cleared(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes VJPs that add to a buffer which outlives the call."""
-
-    def make() -> Callable[..., Any]:
-        kept: dict[Any, Any] = {}
-
-        def body(xp: Any, ct: Any, x: Any, **attrs: Any) -> Any:
-            g = vjp(xp, ct, x, **attrs)
-            kept[x.shape] = kept.get(x.shape, 0) + g
-            return kept[x.shape]
-
-        return body
-
-    return make
-
-
-def columns_from(vjp: Callable[..., Any], start: int) -> Callable[..., Any]:
-    """Columns from `start` on get nothing."""
-
-    def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-        return xp.where(np.arange(g.shape[-1]) < start, g, 0.0)
-
-    return output(vjp, 0, change)
-
-
-def without_last_column(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """The loop over columns ends one too early."""
-
-    def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-        return xp.where(np.arange(g.shape[-1]) < g.shape[-1] - 1, g, 0.0)
-
-    return output(vjp, 0, change)
-
-
-def first_rows_ct(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """For a reduction of the last axis: the first row's cotangent for all rows."""
-
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, x: Any, **attrs: Any) -> Any:
-        return vjp(xp, xp.broadcast_to(ct[..., :1], ct.shape), x, **attrs)
-
-    return body
-
-
 # ── sum ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -91,13 +45,6 @@ def sum_across_vjp(xp, ct, x, *, axis=None, keepdims=False):
     return sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims)
 
 
-def sum_first_matrix_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    g = sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims)
-    if x.ndim < 3:
-        return g
-    return xp.where(np.arange(len(x))[:, None, None] < 1, g, 0.0)
-
-
 def sum_of_squares_vjp(xp, ct, x, *, axis=None, keepdims=False):
     return sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims) * x * 2
 
@@ -109,7 +56,7 @@ SUM = (
         label="R",
         killer="typical",
         says="The cotangent is divided by the number of elements.",
-        vjp=scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
+        vjp=mutate.scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
     ),
     Mutant(
         op="sum",
@@ -141,7 +88,7 @@ SUM = (
         label="W",
         killer="batched",
         says="Of a tensor of rank 3, only the first matrix gets a gradient.",
-        vjp=sum_first_matrix_vjp,
+        vjp=mutate.output(sum_vjp, 0, mutate.first_entry),
     ),
     Mutant(
         op="sum",
@@ -149,7 +96,7 @@ SUM = (
         label="B",
         killer="kept-axes",
         says="With keepdims the cotangent is summed over the kept axes before it is spread.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             sum_vjp,
             0,
             lambda xp, x, *, axis=None, keepdims=False: x.shape[1] if keepdims else 1,
@@ -169,7 +116,7 @@ SUM = (
         label="I",
         killer="typical",
         says="The loop ends one column too early.",
-        vjp=without_last_column(sum_vjp),
+        vjp=mutate.output(sum_vjp, 0, mutate.cut(-1)),
     ),
     Mutant(
         op="sum",
@@ -177,7 +124,7 @@ SUM = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(sum_vjp),
+        make=mutate.accumulated(sum_vjp),
     ),
 )
 
@@ -209,7 +156,7 @@ SUM_ROWS = (
         label="R",
         killer="typical",
         says="The cotangent is divided by the length of the row.",
-        vjp=scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
+        vjp=mutate.scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
     ),
     Mutant(
         op="sum_rows",
@@ -249,14 +196,10 @@ SUM_ROWS = (
         label="W",
         killer="width-67",
         says="Columns behind the last whole block of 32 get nothing.",
-        vjp=output(
+        vjp=mutate.output(
             sum_rows_vjp,
             0,
-            lambda xp, g, x: (
-                xp.where(np.arange(x.shape[-1]) < x.shape[-1] // 32 * 32, g, 0.0)
-                if x.shape[-1] >= 32
-                else g
-            ),
+            mutate.cut(lambda columns: columns // 32 * 32 or columns),
         ),
     ),
     Mutant(
@@ -265,7 +208,7 @@ SUM_ROWS = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(sum_rows_vjp),
+        make=mutate.accumulated(sum_rows_vjp),
     ),
 )
 
@@ -283,7 +226,7 @@ MEAN = (
         label="R",
         killer="typical",
         says="The factor 1/n is missing.",
-        vjp=scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
+        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
     ),
     Mutant(
         op="mean",
@@ -291,7 +234,7 @@ MEAN = (
         label="I",
         killer="first-axis",
         says="The length of the last axis is divided by, whatever the axis.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / x.shape[-1]
         ),
     ),
@@ -301,7 +244,7 @@ MEAN = (
         label="F",
         killer="two-axes",
         says="Of two axes, only the length of the last one is divided by.",
-        vjp=scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
+        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
     ),
     Mutant(
         op="mean",
@@ -309,7 +252,7 @@ MEAN = (
         label="F",
         killer="typical",
         says="n - 1 is divided by.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp,
             0,
             lambda xp, x, *, axis=-1: (n := math.prod(_lengths(x, axis))) / max(n - 1, 1),
@@ -321,7 +264,7 @@ MEAN = (
         label="R",
         killer="typical",
         says="The number of elements of the whole tensor is divided by.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / max(x.size, 1)
         ),
     ),
@@ -331,7 +274,7 @@ MEAN = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(mean_vjp),
+        vjp=mutate.cotangent(mean_vjp, mutate.first_for_all(-1)),
     ),
     Mutant(
         op="mean",
@@ -339,7 +282,7 @@ MEAN = (
         label="W",
         killer="width-67",
         says="Columns from 64 on get nothing.",
-        vjp=columns_from(mean_vjp, 64),
+        vjp=mutate.output(mean_vjp, 0, mutate.cut(64)),
     ),
 )
 
@@ -429,7 +372,7 @@ REPEAT = (
         label="R",
         killer="columns",
         says="The mean over the copies is taken, not their sum.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             repeat_vjp,
             0,
             lambda xp, x, *, counts=(1, 1), interleave=False: 1 / math.prod(counts),
@@ -457,7 +400,7 @@ REPEAT = (
         label="I",
         killer="columns",
         says="Tiled copies are read as interleaved ones, and the reverse.",
-        vjp=attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
+        vjp=mutate.attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
     ),
     Mutant(
         op="repeat",
@@ -481,7 +424,7 @@ REPEAT = (
         label="P",
         killer="typical",
         says="The counts are read in the reverse order of the axes.",
-        vjp=attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
+        vjp=mutate.attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
     ),
     Mutant(
         op="repeat",
@@ -717,7 +660,7 @@ PROD = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(prod_vjp),
+        vjp=mutate.cotangent(prod_vjp, mutate.first_for_all(-1)),
     ),
     Mutant(
         op="prod",
@@ -725,7 +668,7 @@ PROD = (
         label="F",
         killer="typical",
         says="An extra factor d, as if the product were a power.",
-        vjp=scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
+        vjp=mutate.scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
     ),
 )
 
@@ -840,7 +783,7 @@ LOGSUMEXP = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(logsumexp_vjp),
+        vjp=mutate.cotangent(logsumexp_vjp, mutate.first_for_all(-1)),
     ),
 )
 
@@ -871,7 +814,7 @@ CUMSUM = (
         label="L",
         killer="typical",
         says="The cotangent is summed in the direction of forward: J, not its transpose.",
-        vjp=attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
+        vjp=mutate.attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
     ),
     Mutant(
         op="cumsum",
@@ -879,7 +822,7 @@ CUMSUM = (
         label="P",
         killer="exclusive",
         says="The element itself is counted, whatever was asked for.",
-        vjp=attribute(cumsum_vjp, exclusive=False),
+        vjp=mutate.attribute(cumsum_vjp, exclusive=False),
     ),
     Mutant(
         op="cumsum",
@@ -887,7 +830,7 @@ CUMSUM = (
         label="P",
         killer="reverse",
         says="The direction is that of the default.",
-        vjp=attribute(cumsum_vjp, reverse=False),
+        vjp=mutate.attribute(cumsum_vjp, reverse=False),
     ),
     Mutant(
         op="cumsum",
@@ -895,7 +838,7 @@ CUMSUM = (
         label="I",
         killer="typical",
         says="The sum starts one element too late.",
-        vjp=attribute(cumsum_vjp, exclusive=True),
+        vjp=mutate.attribute(cumsum_vjp, exclusive=True),
     ),
     Mutant(
         op="cumsum",
@@ -927,7 +870,7 @@ CUMSUM = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(cumsum_vjp),
+        make=mutate.accumulated(cumsum_vjp),
     ),
 )
 
@@ -1108,7 +1051,7 @@ SORT = (
         label="I",
         killer="typical",
         says="The places are counted from the other end.",
-        vjp=output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
+        vjp=mutate.output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
     ),
     Mutant(
         op="sort",
@@ -1116,7 +1059,7 @@ SORT = (
         label="P",
         killer="descending",
         says="The order is ascending, whatever was asked for.",
-        vjp=attribute(sort_vjp, descending=False),
+        vjp=mutate.attribute(sort_vjp, descending=False),
     ),
     Mutant(
         op="sort",
@@ -1235,7 +1178,7 @@ TOP_K = (
         label="P",
         killer="k-1",
         says="k is 3, whatever was asked for.",
-        vjp=attribute(top_k_vjp, k=3),
+        vjp=mutate.attribute(top_k_vjp, k=3),
     ),
     Mutant(
         op="top_k",
@@ -1243,7 +1186,7 @@ TOP_K = (
         label="P",
         killer="smallest",
         says="The largest get the cotangent where the smallest were asked for.",
-        vjp=attribute(top_k_vjp, largest=True),
+        vjp=mutate.attribute(top_k_vjp, largest=True),
     ),
     Mutant(
         op="top_k",
@@ -1322,7 +1265,7 @@ VARIANCE = (
         label="P",
         killer="ddof-2",
         says="The divisor is d, whatever the correction.",
-        vjp=attribute(variance_vjp, ddof=0),
+        vjp=mutate.attribute(variance_vjp, ddof=0),
     ),
     Mutant(
         op="variance",
@@ -1330,7 +1273,7 @@ VARIANCE = (
         label="P",
         killer="ddof-2",
         says="Any correction other than 0 counts as 1.",
-        vjp=attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
+        vjp=mutate.attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
     ),
     Mutant(
         op="variance",
@@ -1338,7 +1281,7 @@ VARIANCE = (
         label="F",
         killer="typical",
         says="The factor 2 is missing.",
-        vjp=scaled(variance_vjp, 0, 0.5),
+        vjp=mutate.scaled(variance_vjp, 0, 0.5),
     ),
     Mutant(
         op="variance",
@@ -1386,7 +1329,7 @@ VARIANCE = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(variance_vjp),
+        vjp=mutate.cotangent(variance_vjp, mutate.first_for_all(-1)),
     ),
 )
 

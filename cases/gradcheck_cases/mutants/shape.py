@@ -10,29 +10,13 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import Vjp, attribute, cotangent, scaled, swapped
-from gradcheck.spec import Array, OpSpec, as_tuple
+from gradcheck.power.mutate import Vjp
+from gradcheck.spec import Array, OpSpec
 from gradcheck_cases import shape
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _never_cleared(vjp: Vjp, index: int = 0) -> Callable[[], Vjp]:
-    """Gradient `index` added to what earlier calls left in its buffer."""
-
-    def make() -> Vjp:
-        kept: list[Any] = []
-
-        def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-            gradients = list(as_tuple(vjp(xp, ct, *primals, **attrs)))
-            gradients[index] = gradients[index] + sum(kept)
-            kept[:] = [gradients[index]]
-            return tuple(gradients)
-
-        return body
-
-    return make
 
 
 def _averaged(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
@@ -49,7 +33,7 @@ def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
             label="A",
             killer=killer,
             says="The gradient is added to a buffer that is never cleared.",
-            make=_never_cleared(spec.vjp, index),
+            make=mutate.accumulated(spec.vjp, index),
         ),
         Mutant(
             op=spec.name,
@@ -57,7 +41,7 @@ def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
             label="U",
             killer=killer,
             says="The mean of the cotangent stands for all of it.",
-            vjp=cotangent(spec.vjp, _averaged),
+            vjp=mutate.cotangent(spec.vjp, _averaged),
         ),
     )
 
@@ -79,7 +63,7 @@ def dup_threads_vjp(xp, ct, x):
 
 
 def dup_blocks_vjp(xp, ct, x):
-    return _only(xp, ct, np.arange(ct.size) < ct.size // 4 * 4)
+    return mutate.whole_blocks(4)(xp, ct)
 
 
 def dup_narrow_vjp(xp, ct, x):
@@ -181,7 +165,7 @@ COPIES = (
         label="G",
         killer="single",
         says="The destination gets the gradient, the source gets zeros.",
-        vjp=swapped(shape.cpy_vjp, 0, 1),
+        vjp=mutate.swapped(shape.cpy_vjp, 0, 1),
     ),
     Mutant(
         op="cpy",
@@ -478,7 +462,7 @@ REARRANGEMENTS = (
         label="P",
         killer="cycle-3",
         says="Where an axis comes from is taken for where it goes to.",
-        vjp=attribute(shape.permute_vjp, form=_other_form),
+        vjp=mutate.attribute(shape.permute_vjp, form=_other_form),
     ),
     Mutant(
         op="permute",
@@ -511,7 +495,7 @@ REARRANGEMENTS = (
         label="P",
         killer="hypercube",
         says="The axes' order is at its default in backward.",
-        vjp=attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
+        vjp=mutate.attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
     ),
 )
 
@@ -584,7 +568,7 @@ JOINTS = (
         label="G",
         killer="same-size",
         says="Each operand gets the other one's part.",
-        vjp=swapped(shape.concat_vjp, 0, 1),
+        vjp=mutate.swapped(shape.concat_vjp, 0, 1),
     ),
     Mutant(
         op="concat",
@@ -616,7 +600,7 @@ JOINTS = (
         label="P",
         killer="cube",
         says="The axis is at its default in backward.",
-        vjp=attribute(shape.concat_vjp, axis=-1),
+        vjp=mutate.attribute(shape.concat_vjp, axis=-1),
     ),
     Mutant(
         op="concat",
@@ -665,7 +649,7 @@ JOINTS = (
         label="S",
         killer="below",
         says="A diagonal below the main one is read above it.",
-        vjp=attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
+        vjp=mutate.attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
     ),
     Mutant(
         op="diag",
@@ -784,7 +768,7 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="typical",
             says="The gradient goes to the front, whatever the offset.",
-            vjp=attribute(spec.vjp, offset=0),
+            vjp=mutate.attribute(spec.vjp, offset=0),
         ),
         Mutant(
             op=spec.name,
@@ -792,7 +776,7 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
             label="F",
             killer="typical",
             says="The offset, in elements, is divided by the size of one.",
-            vjp=attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
+            vjp=mutate.attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
         ),
         Mutant(
             op=spec.name,
@@ -893,7 +877,7 @@ VIEWS = (
         label="P",
         killer="every-second-row",
         says="The row stride is the operand's own, whatever nb1.",
-        vjp=attribute(shape.view_2d_vjp, nb1=None),
+        vjp=mutate.attribute(shape.view_2d_vjp, nb1=None),
     ),
     Mutant(
         op="view_2d",
@@ -919,7 +903,7 @@ VIEWS = (
         killer="heads-square",
         says="nb1 and nb2 stand in each other's place.",
         modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
+        vjp=mutate.attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
     ),
     Mutant(
         op="view_3d",
@@ -927,7 +911,7 @@ VIEWS = (
         label="P",
         killer="repeated-slice",
         says="The slice stride is the operand's own, whatever nb2.",
-        vjp=attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
+        vjp=mutate.attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
     ),
     *_strided(shape.view_4d, "windows-2d"),
     Mutant(
@@ -945,7 +929,7 @@ VIEWS = (
         killer="heads-square",
         says="nb1 and nb2 stand in each other's place.",
         modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
+        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
     ),
     Mutant(
         op="view_4d",
@@ -953,7 +937,7 @@ VIEWS = (
         label="I",
         killer="outer-first",
         says="nb2 and nb3 stand in each other's place.",
-        vjp=attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
+        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
     ),
 )
 
@@ -1028,7 +1012,7 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="typical",
             says="The window lies at the front, whatever the offset.",
-            vjp=attribute(spec.vjp, offset=0),
+            vjp=mutate.attribute(spec.vjp, offset=0),
         ),
         Mutant(
             op=spec.name,
@@ -1099,7 +1083,7 @@ def _strides(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="every-second-row",
             says="The row stride is a's own, whatever nb1.",
-            vjp=attribute(spec.vjp, nb1=None),
+            vjp=mutate.attribute(spec.vjp, nb1=None),
         ),
         Mutant(
             op=spec.name,
@@ -1122,7 +1106,7 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
             killer="heads",
             says="nb1 and nb2 stand in each other's place.",
             modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-            vjp=attribute(spec.vjp, **_exchanged("nb1", "nb2")),
+            vjp=mutate.attribute(spec.vjp, **_exchanged("nb1", "nb2")),
         ),
         Mutant(
             op=spec.name,
@@ -1130,7 +1114,7 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="outer",
             says="The outermost stride is a's own, whatever nb3.",
-            vjp=attribute(spec.vjp, nb3=None),
+            vjp=mutate.attribute(spec.vjp, nb3=None),
         ),
     )
 
@@ -1207,7 +1191,7 @@ WINDOWS = (
         label="F",
         killer="one-element",
         says="b's gradient is doubled.",
-        vjp=scaled(shape.acc_vjp, 1, 2.0),
+        vjp=mutate.scaled(shape.acc_vjp, 1, 2.0),
     ),
 )
 
@@ -1346,7 +1330,7 @@ PIECES = (
         label="I",
         killer="typical",
         says="What comes before and what comes behind are exchanged.",
-        vjp=attribute(
+        vjp=mutate.attribute(
             shape.pad_vjp,
             rows=lambda rows, **attrs: rows[::-1],
             columns=lambda columns, **attrs: columns[::-1],
@@ -1358,7 +1342,7 @@ PIECES = (
         label="I",
         killer="square",
         says="Rows are taken for columns.",
-        vjp=attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
+        vjp=mutate.attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
     ),
     Mutant(
         op="pad",
@@ -1367,7 +1351,7 @@ PIECES = (
         killer="value",
         says="The gradient is multiplied by the constant.",
         dialects=("constant",),
-        vjp=scaled(shape.pad_vjp, 0, _factor),
+        vjp=mutate.scaled(shape.pad_vjp, 0, _factor),
     ),
     Mutant(
         op="pad",
@@ -1412,7 +1396,7 @@ PIECES = (
         killer="typical",
         says="The edge element is repeated, whatever the mode.",
         dialects=("reflect", "circular"),
-        vjp=attribute(shape.pad_vjp, mode="replicate"),
+        vjp=mutate.attribute(shape.pad_vjp, mode="replicate"),
     ),
     *_common(shape.slice_, "typical"),
     Mutant(
@@ -1453,7 +1437,7 @@ PIECES = (
         label="I",
         killer="square",
         says="Rows are taken for columns.",
-        vjp=attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
+        vjp=mutate.attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
     ),
     Mutant(
         op="slice",
@@ -1502,7 +1486,7 @@ PIECES = (
         label="P",
         killer="rows",
         says="The last axis is reversed, whichever was asked for.",
-        vjp=attribute(shape.flip_vjp, axes=(-1,)),
+        vjp=mutate.attribute(shape.flip_vjp, axes=(-1,)),
     ),
     Mutant(
         op="flip",
@@ -1510,7 +1494,7 @@ PIECES = (
         label="P",
         killer="both",
         says="Only the first of several axes is reversed.",
-        vjp=attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
+        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
     ),
     Mutant(
         op="flip",
@@ -1518,7 +1502,7 @@ PIECES = (
         label="P",
         killer="neither",
         says="`axes or all`: no axes count as not given.",
-        vjp=attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
+        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
     ),
     Mutant(
         op="flip",
@@ -1615,7 +1599,7 @@ def _triangles(
             label="I",
             killer="typical",
             says="The triangle lacks its own diagonal.",
-            vjp=attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
+            vjp=mutate.attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
         ),
         Mutant(
             op=spec.name,
@@ -1623,7 +1607,7 @@ def _triangles(
             label="P",
             killer="above",
             says="The diagonal is the main one, whichever was asked for.",
-            vjp=attribute(spec.vjp, diagonal=0),
+            vjp=mutate.attribute(spec.vjp, diagonal=0),
         ),
         Mutant(
             op=spec.name,
@@ -1631,7 +1615,7 @@ def _triangles(
             label="S",
             killer="below",
             says="A diagonal below the main one is taken for one above it.",
-            vjp=attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
+            vjp=mutate.attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
         ),
         Mutant(
             op=spec.name,
@@ -1744,7 +1728,7 @@ CHOICES = (
         label="G",
         killer="typical",
         says="Each branch gets the other one's gradient.",
-        vjp=swapped(shape.where_vjp, 1, 2),
+        vjp=mutate.swapped(shape.where_vjp, 1, 2),
     ),
     Mutant(
         op="where",
@@ -1779,7 +1763,7 @@ CHOICES = (
         killer="typical",
         says="The root has no slope: x's gradient is the cotangent.",
         dialects=("guarded-sqrt",),
-        vjp=attribute(shape.where_vjp, guard="none"),
+        vjp=mutate.attribute(shape.where_vjp, guard="none"),
     ),
     Mutant(
         op="where",
@@ -1803,7 +1787,7 @@ CHOICES = (
         label="R",
         killer="broadcast-x",
         says="x's gradient is the mean over the places where x was repeated.",
-        vjp=scaled(shape.where_vjp, 1, _share),
+        vjp=mutate.scaled(shape.where_vjp, 1, _share),
     ),
     Mutant(
         op="where",
