@@ -191,9 +191,10 @@ def relaid(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.reshape(xp.swapaxes(g, -1, -2), g.shape)
 
 
-def first_entry(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    """Of a stack of matrices, only the first along the outermost axis; 0 in the others."""
-    return cut(1, axis=0)(xp, g) if g.ndim > 2 else g
+def first_entry(rank: int) -> Change:
+    """0 but in the first entry of a batch, whose entries have `rank` axes."""
+    first = cut(1, axis=0)
+    return lambda xp, g, *primals, **attrs: first(xp, g) if g.ndim > rank else g
 
 
 def cut(count: int | Callable[[int], int], axis: int = -1) -> Change:

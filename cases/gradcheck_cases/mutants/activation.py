@@ -50,7 +50,7 @@ LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
         "I",
         "cube",
         "Elements are counted over the last two axes: only the first matrix gets a gradient.",
-        lambda vjp: mutate.output(vjp, 0, mutate.first_entry),
+        lambda vjp: mutate.output(vjp, 0, mutate.first_entry(2)),
     ),
     "half-precision": (
         "O",

@@ -491,10 +491,6 @@ def depthwise_dx(change: Change, overwrite: bool = False) -> Vjp:
     return vjp
 
 
-def _first_channel(xp: Any, w: Any) -> Any:
-    return xp.broadcast_to(w[:1], w.shape)
-
-
 def _over_channels(xp: Any, dw: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.broadcast_to(xp.sum(dw, axis=0, keepdims=True), dw.shape) + 0
 
@@ -514,7 +510,7 @@ DEPTHWISE = (
         label="I",
         killer="typical",
         says="Every channel's dx reads the first channel's kernel.",
-        vjp=weights_read_as(depthwise_conv_2d.vjp, _first_channel),
+        vjp=weights_read_as(depthwise_conv_2d.vjp, mutate.first_for_all(0)),
     ),
     Mutant(
         op="depthwise_conv_2d",

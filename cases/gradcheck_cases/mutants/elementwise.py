@@ -547,7 +547,7 @@ DIV = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=mutate.output(div.vjp, 0, mutate.first_entry),
+        vjp=mutate.output(div.vjp, 0, mutate.first_entry(2)),
     ),
 )
 
@@ -603,7 +603,7 @@ ADD1 = (
         says="ds is summed over the last two axes of the first matrix.",
         vjp=_reduced(
             add1,
-            lambda xp, g, like: xp.reduce_to(mutate.first_entry(xp, g), like),
+            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
         ),
     ),
     Mutant(
@@ -736,7 +736,7 @@ SCALE = (
         says="ds is summed over the last two axes of the first matrix.",
         vjp=_reduced(
             scale,
-            lambda xp, g, like: xp.reduce_to(mutate.first_entry(xp, g), like),
+            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
         ),
     ),
     Mutant(
@@ -1797,7 +1797,7 @@ MAP_UNARY = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: 0 beyond the first matrix.",
-        vjp=mutate.output(map_unary.vjp, 0, mutate.first_entry),
+        vjp=mutate.output(map_unary.vjp, 0, mutate.first_entry(2)),
     ),
     Mutant(
         op="map_unary",
@@ -1912,7 +1912,7 @@ MAP_BINARY = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=mutate.output(map_binary.vjp, 0, mutate.first_entry),
+        vjp=mutate.output(map_binary.vjp, 0, mutate.first_entry(2)),
     ),
 )
 

@@ -149,11 +149,6 @@ def outer_product_unreduced_vjp(xp, ct, a, b):
     return xp.matmul(b, ct), xp.matmul(a, xp.swapaxes(ct, -1, -2))
 
 
-def outer_product_short_vjp(xp, ct, a, b):
-    da, db = linear.outer_product_vjp(xp, ct, a, b)
-    return da, xp.pad(db[..., :-1, :], -2, 0, min(1, db.shape[-2]))
-
-
 def outer_product_diagonal_vjp(xp, ct, a, b):
     # As if y were the element-wise product: only the diagonal of the cotangent is read.
     p, m = ct.shape[-2:]
@@ -261,11 +256,6 @@ def lora_linear_out_for_rank_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
 def lora_linear_asleep_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
     dx, dw, da, db = linear.lora_linear_vjp(xp, ct, x, w, a, b, s=s, per=per)
     return dx, dw, xp.where(a != 0, da, 0.0), db
-
-
-def lora_linear_frozen_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
-    dx, _, da, db = linear.lora_linear_vjp(xp, ct, x, w, a, b, s=s, per=per)
-    return dx, None, da, db
 
 
 def lora_linear_merged_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
@@ -525,7 +515,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="I",
         killer="one-row",
         says="The loop over rows stops one short: db of the last row is 0.",
-        vjp=outer_product_short_vjp,
+        vjp=mutate.output(linear.outer_product_vjp, 1, mutate.cut(-1, axis=-2)),
     ),
     Mutant(
         op="outer_product",
@@ -780,7 +770,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="typical",
         says="No gradient for W, as if it were always frozen.",
-        vjp=lora_linear_frozen_vjp,
+        vjp=mutate.output(linear.lora_linear_vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="lora_linear",

@@ -130,10 +130,6 @@ def _mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutan
     return Mutant(op="moe", name=name, label=label, killer=killer, says=says, **more)
 
 
-def _zeroed(index: int) -> Vjp:
-    return mutate.output(cases.moe_vjp, index, lambda xp, g, *primals, **attrs: xp.zeros_like(g))
-
-
 SOFTMAX = cases.SOFTMAX
 RENORMALISED = ("mixtral", "deepseek-v3", "linear")
 GATED = ("mixtral", "plain-weights", "switch", "deepseek-v3")
@@ -254,7 +250,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "G",
         "typical",
         "The router gets no gradient: the choice is taken for all that it does.",
-        vjp=_zeroed(1),
+        vjp=mutate.output(cases.moe_vjp, 1, mutate.zeros),
     ),
     _mutant("x-not-by-router", "T", "one-token", "The token's gradient leaves out the router."),
     _mutant(
@@ -341,7 +337,7 @@ MUTANTS: tuple[Mutant, ...] = (
         vjp=mutate.output(
             cases.moe_vjp,
             4,
-            lambda xp, g, *primals, **attrs: xp.reshape(xp.swapaxes(g, -1, -2), g.shape),
+            mutate.relaid,
         ),
     ),
 )

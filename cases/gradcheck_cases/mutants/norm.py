@@ -630,11 +630,6 @@ def _back_fixed_scale(xp: Any, u: Any, g: Any, n: Any, r: Any) -> Any:
     return -r * r * (u * gn + g * un)
 
 
-def _back_sign(xp: Any, u: Any, g: Any, n: Any, r: Any) -> Any:
-    ug, un, gn = _back_terms(xp, u, g, n)
-    return r * r * (n * (ug - 3 * un * gn) + u * gn + g * un)
-
-
 def rms_norm_back_no_projection_vjp(xp, ct, g, x, *, eps=1e-6):
     return ct * _rms(xp, x, eps), rms_norm_back_vjp(xp, ct, g, x, eps=eps)[1]
 
@@ -689,7 +684,7 @@ RMS_NORM_BACK = (
         label="S",
         killer="typical",
         says="dx has the other sign.",
-        vjp=_back_variant(_back_sign),
+        vjp=mutate.negated(rms_norm_back_vjp, 1),
     ),
     Mutant(
         op="rms_norm_back",
@@ -697,7 +692,7 @@ RMS_NORM_BACK = (
         label="DD",
         killer="typical",
         says="Only the cotangent's gradient is returned; that of x is zeros.",
-        vjp=mutate.output(rms_norm_back_vjp, 1, lambda xp, dx, g, x, **attrs: xp.zeros_like(x)),
+        vjp=mutate.output(rms_norm_back_vjp, 1, mutate.zeros),
     ),
     Mutant(
         op="rms_norm_back",
@@ -1336,7 +1331,7 @@ QK_NORM = (
         label="G",
         killer="typical",
         says="The weight of k gets zeros.",
-        vjp=mutate.output(qk_norm_vjp, 3, lambda xp, g, q, k, wq, wk, **attrs: xp.zeros_like(wk)),
+        vjp=mutate.output(qk_norm_vjp, 3, mutate.zeros),
     ),
     Mutant(
         op="qk_norm",

@@ -44,21 +44,8 @@ BLOCK = 8
 """Steps in a block of the kernels that are modelled."""
 
 
-def _zeroed(vjp: Vjp, index: int) -> Vjp:
-    return mutate.output(vjp, index, lambda xp, g, *primals, **attrs: xp.zeros_like(g))
-
-
 def _last_state_ignored(vjp: Vjp) -> Vjp:
     return mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: (ct[0], xp.zeros_like(ct[1])))
-
-
-def _relaid(vjp: Vjp, index: int) -> Vjp:
-    """The last two axes of one gradient written in the other order into a buffer of its shape."""
-    return mutate.output(
-        vjp,
-        index,
-        lambda xp, g, *primals, **attrs: xp.reshape(xp.swapaxes(g, -1, -2), g.shape),
-    )
 
 
 def _first_of_batch(vjp: Vjp) -> Vjp:
@@ -272,7 +259,7 @@ SELECTIVE_SCAN = (
         "zero-state",
         "The given state gets no gradient.",
         dialects=("stateful", "softplus", "exact-hold"),
-        vjp=mutate.output(SCAN, -1, lambda xp, g, *primals, **attrs: xp.zeros_like(g)),
+        vjp=mutate.output(SCAN, -1, mutate.zeros),
     ),
     _scan_mutant(
         "b-c-swapped",
@@ -322,9 +309,8 @@ def wkv_with(fault: str) -> Vjp:
                 y = _wkv_output(xp, states[t - 1], u, k[..., t - 1, :], v[..., t - 1, :])[0]
             q = ct[..., t, :] / z
             through_u = bonus * q * (vt if fault == "denominator-constant" else vt - y)
-            if fault != "u-missing":
-                before = 0 if fault == "u-overwritten" else du
-                du = before + xp.reduce_to(through_u, u)
+            before = 0 if fault == "u-overwritten" else du
+            du = before + xp.reduce_to(through_u, u)
             kept = xp.exp(kt + o)
             own = 0 if fault == "bonus-dropped" else through_u
             dk.append(own + kept * (vt * da + (0 if fault == "numerator-only" else db)))
@@ -390,7 +376,14 @@ WKV = (
         "two-steps",
         "The step's own value and key get no gradient through the bonus.",
     ),
-    _wkv_mutant("u-missing", "G", "two-steps", "The bonus u gets no gradient."),
+    Mutant(
+        op="wkv",
+        name="u-missing",
+        label="G",
+        killer="two-steps",
+        says="The bonus u gets no gradient.",
+        vjp=mutate.output(recurrent.wkv_vjp, 1, mutate.zeros),
+    ),
     _wkv_mutant(
         "u-overwritten",
         "A",
@@ -490,7 +483,7 @@ WKV = (
         "The given state gets no gradient.",
         modelled_on="transformers pull request 23774: RwkvLinearAttention drops it",
         dialects=("stateful",),
-        vjp=_zeroed(_zeroed(recurrent.wkv_vjp, -1), -2),
+        vjp=mutate.output(mutate.output(recurrent.wkv_vjp, -1, mutate.zeros), -2, mutate.zeros),
     ),
     _wkv_mutant(
         "k-v-swapped",
@@ -632,7 +625,7 @@ WKV6 = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful", "log-decay"),
-        vjp=_zeroed(recurrent.wkv6_vjp, 5),
+        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.zeros),
     ),
     _wkv6_mutant(
         "state-relaid",
@@ -640,7 +633,7 @@ WKV6 = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=("stateful", "log-decay"),
-        vjp=_relaid(recurrent.wkv6_vjp, 5),
+        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.relaid),
     ),
     _wkv6_mutant(
         "r-k-swapped",
@@ -839,7 +832,7 @@ LINEAR_ATTENTION = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=GIVEN,
-        vjp=_relaid(ATTENTION, 3),
+        vjp=mutate.output(ATTENTION, 3, mutate.relaid),
     ),
     _attention_mutant(
         "state-missing",
@@ -847,7 +840,7 @@ LINEAR_ATTENTION = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful",),
-        vjp=_zeroed(ATTENTION, 3),
+        vjp=mutate.output(ATTENTION, 3, mutate.zeros),
     ),
     _attention_mutant(
         "z-missing",
@@ -855,7 +848,7 @@ LINEAR_ATTENTION = (
         "typical",
         "The given normaliser gets no gradient.",
         dialects=("stateful",),
-        vjp=_zeroed(ATTENTION, 4),
+        vjp=mutate.output(ATTENTION, 4, mutate.zeros),
     ),
     _attention_mutant(
         "adjoint-not-cleared",
@@ -1074,7 +1067,7 @@ GATED_DELTA_RULE = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful", "normalised"),
-        vjp=_zeroed(DELTA, 5),
+        vjp=mutate.output(DELTA, 5, mutate.zeros),
     ),
     _delta_mutant(
         "state-relaid",
@@ -1082,7 +1075,7 @@ GATED_DELTA_RULE = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=("stateful", "normalised"),
-        vjp=_relaid(DELTA, 5),
+        vjp=mutate.output(DELTA, 5, mutate.relaid),
     ),
     _delta_mutant(
         "beta-clamped",
@@ -1268,7 +1261,7 @@ LSTM_CELL = (
         "zero-state",
         "The gradient of h through the recurrent weights is zero.",
         modelled_on="AiDotNet, HipLstmKernels.cs: dH = 0 after every step",
-        vjp=_zeroed(LSTM, 1),
+        vjp=mutate.output(LSTM, 1, mutate.zeros),
     ),
     _lstm_mutant(
         "weights-overwritten",
@@ -1289,14 +1282,14 @@ LSTM_CELL = (
         "single",
         "The second bias gets no gradient.",
         dialects=("pytorch", "onnx"),
-        vjp=_zeroed(LSTM, 6),
+        vjp=mutate.output(LSTM, 6, mutate.zeros),
     ),
     _lstm_mutant(
         "weight-relaid",
         "L",
         "typical",
         "The gradient of w_ih is written as [d, g].",
-        vjp=_relaid(LSTM, 3),
+        vjp=mutate.output(LSTM, 3, mutate.relaid),
     ),
 )
 
@@ -1467,7 +1460,7 @@ GRU_CELL = (
         "L",
         "typical",
         "The gradient of w_ih is written as [d, g].",
-        vjp=_relaid(GRU, 2),
+        vjp=mutate.output(GRU, 2, mutate.relaid),
     ),
     _gru_mutant(
         "gates-overwritten",

@@ -31,14 +31,6 @@ from gradcheck_cases.reduction import (
 # ── sum ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def sum_upstream_scalar_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    return xp.broadcast_to(xp.sum(xp.reshape(ct, (-1,))[:1]), x.shape)
-
-
-def sum_ones_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    return xp.broadcast_to(xp.asarray(1.0), x.shape)
-
-
 def sum_across_vjp(xp, ct, x, *, axis=None, keepdims=False):
     if axis == 0 and x.shape[0] == x.shape[1]:
         return xp.broadcast_to(ct[:, None], x.shape)
@@ -64,7 +56,7 @@ SUM = (
         label="U",
         killer="last-axis",
         says="The first number of the cotangent is used for every row.",
-        vjp=sum_upstream_scalar_vjp,
+        vjp=mutate.cotangent(sum_vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="sum",
@@ -72,7 +64,7 @@ SUM = (
         label="U",
         killer="typical",
         says="The gradient is all ones: what comes from above is ignored.",
-        vjp=sum_ones_vjp,
+        vjp=mutate.cotangent(sum_vjp, mutate.ones),
     ),
     Mutant(
         op="sum",
@@ -88,7 +80,7 @@ SUM = (
         label="W",
         killer="batched",
         says="Of a tensor of rank 3, only the first matrix gets a gradient.",
-        vjp=mutate.output(sum_vjp, 0, mutate.first_entry),
+        vjp=mutate.output(sum_vjp, 0, mutate.first_entry(2)),
     ),
     Mutant(
         op="sum",
@@ -131,16 +123,6 @@ SUM = (
 # ── sum_rows ─────────────────────────────────────────────────────────────────────────────────
 
 
-def sum_rows_first_vjp(xp, ct, x):
-    return xp.broadcast_to(ct[..., :1, :], x.shape)
-
-
-def sum_rows_transposed_vjp(xp, ct, x):
-    if x.shape[-1] != x.shape[-2]:
-        return sum_rows_vjp(xp, ct, x)
-    return xp.broadcast_to(xp.swapaxes(ct, -1, -2), x.shape)
-
-
 def sum_rows_outermost_vjp(xp, ct, x):
     return xp.broadcast_to(ct[:1] if x.ndim > 3 else ct, x.shape)
 
@@ -164,7 +146,7 @@ SUM_ROWS = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=sum_rows_first_vjp,
+        vjp=mutate.cotangent(sum_rows_vjp, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="sum_rows",
@@ -180,7 +162,7 @@ SUM_ROWS = (
         label="L",
         killer="square",
         says="The cotangent is spread down the columns where the matrix is square.",
-        vjp=sum_rows_transposed_vjp,
+        vjp=mutate.output(sum_rows_vjp, 0, mutate.transposed),
     ),
     Mutant(
         op="sum_rows",
@@ -473,10 +455,6 @@ def max_from_zero_vjp(xp, ct, x):
     return xp.where(found, max_vjp(xp, ct, x), 0.0)
 
 
-def max_first_rows_place_vjp(xp, ct, x):
-    return _at_place(xp, ct, x, xp.argmax(x, axis=-1)[..., :1])
-
-
 def max_magnitude_vjp(xp, ct, x):
     return _at_place(xp, ct, x, xp.argmax(xp.abs(x), axis=-1))
 
@@ -540,7 +518,7 @@ MAX = (
         label="I",
         killer="typical",
         says="The place of the maximum is looked up in the first row for all rows.",
-        vjp=max_first_rows_place_vjp,
+        vjp=mutate.primal(max_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="max",
@@ -1002,11 +980,6 @@ def sort_identity_vjp(xp, ct, x, *, descending=False):
     return ct * 1
 
 
-def sort_first_rows_order_vjp(xp, ct, x, *, descending=False):
-    order = _order(xp, x, descending)
-    return xp.add_along(ct, np.broadcast_to(order[..., :1, :], order.shape), x, axis=-1)
-
-
 def sort_shared_places_vjp(xp, ct, x, *, descending=False):
     key = -x if descending else x
     places = np.sum(key[..., None, :] < key[..., :, None], axis=-1)
@@ -1067,7 +1040,7 @@ SORT = (
         label="I",
         killer="typical",
         says="The first row's order is used for all rows.",
-        vjp=sort_first_rows_order_vjp,
+        vjp=mutate.primal(sort_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="sort",
@@ -1117,11 +1090,6 @@ def top_k_gathered_vjp(xp, ct, x, *, k=3, largest=True):
 
 def top_k_reversed_vjp(xp, ct, x, *, k=3, largest=True):
     return top_k_vjp(xp, xp.flip(ct, -1), x, k=k, largest=largest)
-
-
-def top_k_first_rows_vjp(xp, ct, x, *, k=3, largest=True):
-    order = _order(xp, x, largest)[..., :k]
-    return xp.add_along(ct, np.broadcast_to(order[..., :1, :], order.shape), x, axis=-1)
 
 
 def top_k_no_row_offset_vjp(xp, ct, x, *, k=3, largest=True):
@@ -1194,7 +1162,7 @@ TOP_K = (
         label="I",
         killer="typical",
         says="The first row's places are used for all rows.",
-        vjp=top_k_first_rows_vjp,
+        vjp=mutate.primal(top_k_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="top_k",

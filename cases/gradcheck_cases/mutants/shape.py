@@ -62,10 +62,6 @@ def dup_threads_vjp(xp, ct, x):
     return ct if ct.size >= 4 else xp.zeros_like(ct)
 
 
-def dup_blocks_vjp(xp, ct, x):
-    return mutate.whole_blocks(4)(xp, ct)
-
-
 def dup_narrow_vjp(xp, ct, x):
     mantissa, exponent = np.frexp(ct)
     return np.ldexp(np.round(mantissa * 16) / 16, exponent).astype(ct.dtype)
@@ -73,10 +69,6 @@ def dup_narrow_vjp(xp, ct, x):
 
 def cpy_destination_too_vjp(xp, ct, a, b):
     return xp.reshape(ct, a.shape), ct
-
-
-def cpy_no_source_vjp(xp, ct, a, b):
-    return xp.zeros_like(a), xp.zeros_like(b)
 
 
 def cpy_left_in_shape_vjp(xp, ct, a, b):
@@ -140,7 +132,7 @@ COPIES = (
         label="W",
         killer="odd-length",
         says="What is left over after the last block of four is not copied.",
-        vjp=dup_blocks_vjp,
+        vjp=mutate.output(shape.dup_vjp, 0, mutate.whole_blocks(4)),
     ),
     Mutant(
         op="dup",
@@ -181,7 +173,7 @@ COPIES = (
         label="G",
         killer="typical",
         says="No gradient reaches the source: the operation counts as one that reads nothing.",
-        vjp=cpy_no_source_vjp,
+        vjp=mutate.output(shape.cpy_vjp, 0, mutate.zeros),
     ),
     Mutant(
         op="cpy",
@@ -746,14 +738,6 @@ def _write_on_top(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any
     return xp.where(covered, shape._write(xp, ct, core, places), 1.0)
 
 
-def _write_first_batch(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
-    g = shape._write(xp, ct, core, places)
-    if g.ndim == len(core):
-        return g
-    keep = np.arange(g.shape[0]) == 0
-    return xp.where(keep.reshape(-1, *(1,) * (g.ndim - 1)), g, 0.0)
-
-
 def _as_it_is(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
     return ct
 
@@ -868,7 +852,7 @@ VIEWS = (
         label="I",
         killer="batched",
         says="Only the first of a batch gets its gradient.",
-        vjp=_placing(shape.view_1d, _write_first_batch),
+        vjp=mutate.output(shape.view_1d.vjp, 0, mutate.first_entry(2)),
     ),
     *_strided(shape.view_2d, "overlapping"),
     Mutant(
@@ -971,20 +955,12 @@ def _window_alone(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return xp.where(covered, ct, 0.0), db
 
 
-def _nothing_left(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
-    return xp.zeros_like(da), db
-
-
 def _unwritten(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return xp.where(covered, da, 1.0), db
 
 
 def _none_of_a(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return (None if covered.all() else da), db
-
-
-def _none_of_b(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
-    return da, xp.zeros_like(db)
 
 
 def _end_too_early(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
@@ -1021,7 +997,7 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
             killer="typical",
             says="No gradient reaches b.",
             modelled_on="" if spec is shape.acc else cache,
-            vjp=_window(spec, _none_of_b),
+            vjp=mutate.output(spec.vjp, 1, mutate.zeros),
         ),
         Mutant(
             op=spec.name,
@@ -1061,7 +1037,7 @@ def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
             label="G",
             killer=killer,
             says="a gets no gradient at all, as if b replaced it whole.",
-            vjp=_window(spec, _nothing_left),
+            vjp=mutate.output(spec.vjp, 0, mutate.zeros),
         ),
         Mutant(
             op=spec.name,
@@ -1119,11 +1095,6 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
     )
 
 
-def set_1d_last_of_batch_vjp(xp, ct, a, b, *, offset=0):
-    da, db = shape.set_1d_vjp(xp, ct, a, b, offset=offset)
-    return da, (db if b.ndim > 1 or ct.ndim == 2 else ct[-1].reshape(-1)[offset:][: b.size])
-
-
 def set_2d_nb1_of_b_vjp(xp, ct, a, b, *, nb1=None, offset=0):
     return shape.set_2d_vjp(xp, ct, a, b, nb1=b.shape[-1], offset=offset)
 
@@ -1154,7 +1125,7 @@ WINDOWS = (
         label="A",
         killer="shared-b",
         says="Each of a batch overwrites the gradient of a b that all share.",
-        vjp=set_1d_last_of_batch_vjp,
+        vjp=mutate.of_last(shape.set_1d, 1),
     ),
     *_sets(shape.set_2d, "cache"),
     *_strides(shape.set_2d),
@@ -1204,10 +1175,6 @@ def pad_front_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", va
 
 def pad_minus_zero_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
     return ct[..., rows[0] : -rows[1], columns[0] : -columns[1]]
-
-
-def pad_inside_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
-    return shape.pad_vjp(xp, ct, x, rows=rows, columns=columns)
 
 
 def pad_last_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
@@ -1299,11 +1266,6 @@ def flip_batch_too_vjp(xp, ct, x, *, axes=(-1,)):
     return xp.flip(g, 0) if g.ndim > 2 else g
 
 
-def flip_transposed_vjp(xp, ct, x, *, axes=(-1,)):
-    g = shape.flip_vjp(xp, ct, x, axes=axes)
-    return xp.swapaxes(g, -1, -2) if x.shape[-1] == x.shape[-2] else g
-
-
 PIECES = (
     *_common(shape.pad, "typical"),
     Mutant(
@@ -1360,7 +1322,7 @@ PIECES = (
         killer="typical",
         says="What comes back from outside is lost, as if the padding were constant.",
         dialects=("reflect", "replicate", "circular"),
-        vjp=pad_inside_vjp,
+        vjp=mutate.attribute(shape.pad_vjp, mode="constant"),
     ),
     Mutant(
         op="pad",
@@ -1526,7 +1488,7 @@ PIECES = (
         label="L",
         killer="square",
         says="A square is transposed as well.",
-        vjp=flip_transposed_vjp,
+        vjp=mutate.output(shape.flip_vjp, 0, mutate.transposed),
     ),
 )
 
