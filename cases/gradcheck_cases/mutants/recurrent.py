@@ -5,6 +5,7 @@ Each scan's backward stands here once more as one loop, with the places where it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,17 @@ def _first_of_batch(vjp: Vjp) -> Vjp:
         return (xp.broadcast_to(ct[0][:1], ct[0].shape), ct[1]) if ct[0].ndim > 2 else ct
 
     return mutate.cotangent(vjp, change)
+
+
+def _mutants_of(op: str, with_fault: Callable[[str], Vjp]) -> Callable[..., Mutant]:
+    """Makes mutants of `op` whose VJP, where none is given, is `with_fault(name)`."""
+
+    def mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+        if not more.keys() & {"vjp", "make"}:
+            more["vjp"] = with_fault(name)
+        return Mutant(op=op, name=name, label=label, killer=killer, says=says, **more)
+
+    return mutant
 
 
 # ── selective_scan ───────────────────────────────────────────────────────────────────────────
@@ -128,12 +140,7 @@ def selective_scan_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-def _scan_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", selective_scan_with(name))
-    return Mutant(op="selective_scan", name=name, label=label, killer=killer, says=says, **more)
-
-
+_scan_mutant = _mutants_of("selective_scan", selective_scan_with)
 SCAN = recurrent.selective_scan_vjp
 WITH_SKIP = ("stateful", "mamba", "softplus", "exact-hold")
 
@@ -364,11 +371,7 @@ def wkv_unshifted_vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
     return gradients if num is None else (*gradients, xp.reduce_to(da, num), xp.reduce_to(db, den))
 
 
-def _wkv_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", wkv_with(name))
-    return Mutant(op="wkv", name=name, label=label, killer=killer, says=says, **more)
-
-
+_wkv_mutant = _mutants_of("wkv", wkv_with)
 WKV = (
     _wkv_mutant(
         "bonus-dropped",
@@ -549,11 +552,7 @@ def wkv6_with(fault: str) -> Vjp:
     return vjp
 
 
-def _wkv6_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", wkv6_with(name))
-    return Mutant(op="wkv6", name=name, label=label, killer=killer, says=says, **more)
-
-
+_wkv6_mutant = _mutants_of("wkv6", wkv6_with)
 WKV6 = (
     _wkv6_mutant(
         "bonus-of-one", "P", "one-step", "The gradients of r and k take the bonus u for 1."
@@ -722,12 +721,7 @@ def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-def _attention_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", linear_attention_with(name))
-    return Mutant(op="linear_attention", name=name, label=label, killer=killer, says=says, **more)
-
-
+_attention_mutant = _mutants_of("linear_attention", linear_attention_with)
 ATTENTION = recurrent.linear_attention_vjp
 NORMALISED = ("stateful", "elu")
 GIVEN = ("stateful", "identity", "retention")
@@ -972,11 +966,7 @@ def _gate_of_first_row(xp: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.broadcast_to(g[:1], g.shape) if g.ndim > 1 else g
 
 
-def _delta_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", gated_delta_rule_with(name))
-    return Mutant(op="gated_delta_rule", name=name, label=label, killer=killer, says=says, **more)
-
-
+_delta_mutant = _mutants_of("gated_delta_rule", gated_delta_rule_with)
 DELTA = recurrent.gated_delta_rule_vjp
 GATED = ("stateful", "stateless", "normalised")
 
@@ -1178,11 +1168,7 @@ def lstm_cell_with(fault: str) -> Vjp:
     return vjp
 
 
-def _lstm_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", lstm_cell_with(name))
-    return Mutant(op="lstm_cell", name=name, label=label, killer=killer, says=says, **more)
-
-
+_lstm_mutant = _mutants_of("lstm_cell", lstm_cell_with)
 LSTM = recurrent.lstm_cell_vjp
 
 LSTM_CELL = (
@@ -1355,12 +1341,7 @@ def gru_cell_with(fault: str, memory: dict[bytes, Any] | None = None) -> Vjp:
     return vjp
 
 
-def _gru_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", gru_cell_with(name))
-    return Mutant(op="gru_cell", name=name, label=label, killer=killer, says=says, **more)
-
-
+_gru_mutant = _mutants_of("gru_cell", gru_cell_with)
 GRU = recurrent.gru_cell_vjp
 TWO_BIASES = ("pytorch", "keras")
 
