@@ -231,9 +231,17 @@ def result_dict(result: Record) -> dict[str, Any]:
         got=top.got if top else None,
         want=top.want if top else None,
         diagnosis=result.reason or None,
+        certificate=_certificate(result.certificate),
     )
     del plain["reason"]
     return plain
+
+
+def _certificate(found: Certificate | None) -> dict[str, Any] | None:
+    """How many impostors are rejected, and the names of those that are not."""
+    if found is None:
+        return None
+    return {"rejected": len(found.rejected), "tried": found.tried, "blind": list(found.blind)}
 
 
 def run_dict(run: Run) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class _Page:
         if found is not None:
             lines += self.wrap(words.rejected(found), "certificate: ", "  ")
         for name, texts in outline.conventions(run):
-            lines += self.wrap(f"{words.clean(name)}, {'; '.join(texts)}", "convention: ", "  ")
+            lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines
 
     def gaps(self, run: Run) -> list[str]:

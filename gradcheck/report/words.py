@@ -309,4 +309,4 @@ def rejected(found: Rejected) -> str:
         few = [f"{name} ({count:,}, as in {where})" for name, count, where in found.blind[:3]]
         more = f" and {len(found.blind) - 3} more" if len(found.blind) > 3 else ""
         text += f"; passed by: {', '.join(few)}{more}"
-    return text
+    return clean(text)

@@ -1,0 +1,48 @@
+"""--convention, --dtype all and -j, as typed."""
+
+import pytest
+
+
+def test_a_run_says_whose_convention_it_found(run):
+    found = run("-q", "--op", "relu", "--sample", "kink")
+    assert found.code == 0
+    assert "convention: relu, x = 0: 0 (PyTorch, JAX, ggml)" in found.out
+
+
+def test_a_convention_asked_for_is_the_only_right_one(run):
+    assert run("-q", "--op", "relu", "--convention", "pytorch").code == 0
+    found = run("-q", "--op", "clamp", "--sample", "kink", "--convention", "JAX")
+    assert found.code == 1
+    said = " ".join(found.out.split())
+    assert "on x = min only what JAX returns is right" in said
+    assert "--convention JAX" in said  # in the line to paste
+
+
+def test_an_unknown_system_is_refused_with_the_nearest(run):
+    found = run("--op", "relu", "--convention", "torc")
+    assert (found.code, found.out) == (2, "")
+    assert "did you mean 'PyTorch'?" in found.err
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "many", "1.5"])
+def test_processes_are_counted_in_whole_numbers_from_one(run, word, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run("--op", "relu", "-j", word)
+    assert stopped.value.code == 2
+    assert "-j" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["2", "auto"])
+def test_several_processes_print_what_one_prints(process, word):
+    words = ("run", "-q", "--op", "relu", "--op", "clamp", "--op", "max")
+    one, several = process(*words), process(*words, "-j", word)
+    assert (one.returncode, several.returncode) == (0, 0)
+    assert several.stdout == one.stdout
+
+
+def test_all_four_dtypes_stand_side_by_side(run):
+    found = run("-q", "--op", "tanh", "--dtype", "all")
+    assert found.code == 0
+    assert "dtypes          float64, float32, float16, bfloat16" in found.out
+    (row,) = (line for line in found.out.splitlines() if line.split()[:1] == ["dx"])
+    assert row.count("PASS") == 4
