@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, cotangent, negated, output, primal, scaled, swapped
-from gradcheck.spec import as_tuple
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases.activation import (
     clamp_vjp,
     dropout_vjp,
@@ -30,62 +30,7 @@ from gradcheck_cases.activation import (
     tanh_vjp,
 )
 
-Vjp = Callable[..., Any]
-
 # ── what goes wrong in the loop around any element-wise slope ────────────────────────────────
-
-
-def _blocks_of_four(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    kept = np.arange(g.size).reshape(g.shape) < g.size // 4 * 4
-    return xp.where(kept, g, 0.0)
-
-
-def _turned(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    square = g.ndim == 2 and g.shape[0] == g.shape[1]
-    return xp.swapaxes(g, 0, 1) if square else g
-
-
-def _first_matrix(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    return g if g.ndim < 3 else xp.concatenate([g[:1], g[1:] * 0], axis=0)
-
-
-def _half(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    return np.asarray(g).astype(np.float16).astype(g.dtype)
-
-
-def _overwriting(vjp: Vjp) -> Vjp:
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        gradients = vjp(xp, ct, *primals, **attrs)
-        ct[...] = as_tuple(gradients)[0]
-        return gradients
-
-    return body
-
-
-def _accumulating(vjp: Vjp) -> Callable[[], Vjp]:
-    def make() -> Vjp:
-        buffers: list[Any] = []
-
-        def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-            buffers.append(g + buffers[-1] if buffers else g)
-            return buffers[-1]
-
-        return output(vjp, 0, change)
-
-    return make
-
-
-def _stale(vjp: Vjp) -> Callable[[], Vjp]:
-    def make() -> Vjp:
-        seen: dict[Any, Any] = {}
-
-        def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-            return seen.setdefault(g.shape, g)
-
-        return output(vjp, 0, change)
-
-    return make
 
 
 LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
@@ -93,49 +38,49 @@ LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
         "W",
         "single",
         "Whole blocks of four elements get a gradient, the remainder gets 0.",
-        lambda vjp: output(vjp, 0, _blocks_of_four),
+        lambda vjp: mutate.output(vjp, 0, mutate.whole_blocks(4)),
     ),
     "turned": (
         "L",
         "square",
         "The gradient is written by columns, which goes unnoticed where it is square.",
-        lambda vjp: output(vjp, 0, _turned),
+        lambda vjp: mutate.output(vjp, 0, mutate.transposed),
     ),
     "first-matrix-only": (
         "I",
         "cube",
         "Elements are counted over the last two axes: only the first matrix gets a gradient.",
-        lambda vjp: output(vjp, 0, _first_matrix),
+        lambda vjp: mutate.output(vjp, 0, mutate.first_entry(2)),
     ),
     "half-precision": (
         "O",
         "typical",
         "The gradient passes through float16.",
-        lambda vjp: output(vjp, 0, _half),
+        lambda vjp: mutate.output(vjp, 0, mutate.half),
     ),
     "cotangent-overwritten": (
         "X",
         "typical",
         "The gradient is written over the cotangent, which another consumer still reads.",
-        _overwriting,
+        mutate.overwriting,
     ),
     "ones-for-cotangent": (
         "U",
         "typical",
         "The cotangent is taken to be all ones, as after a sum.",
-        lambda vjp: cotangent(vjp, lambda xp, ct, *primals, **attrs: ct * 0 + 1),
+        lambda vjp: mutate.cotangent(vjp, mutate.ones),
     ),
     "first-row-cotangent": (
         "U",
         "typical",
         "Every row reads the cotangent of the first one.",
-        lambda vjp: cotangent(vjp, lambda xp, ct, *p, **attrs: xp.broadcast_to(ct[:1], ct.shape)),
+        lambda vjp: mutate.cotangent(vjp, mutate.first_for_all(0)),
     ),
     "cotangent-clipped": (
         "NL",
         "typical",
         "The cotangent is clipped to [-1, 1] on its way.",
-        lambda vjp: cotangent(
+        lambda vjp: mutate.cotangent(
             vjp, lambda xp, ct, *primals, **attrs: xp.minimum(xp.maximum(ct, -1.0), 1.0)
         ),
     ),
@@ -143,7 +88,7 @@ LOOPS: dict[str, tuple[str, str, str, Callable[[Vjp], Vjp]]] = {
         "NL",
         "typical",
         "The cotangent is multiplied in twice.",
-        lambda vjp: cotangent(vjp, lambda xp, ct, *primals, **attrs: ct * ct),
+        lambda vjp: mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: ct * ct),
     ),
 }
 KEPT: dict[str, tuple[str, str, str, Callable[[Vjp], Callable[[], Vjp]]]] = {
@@ -151,13 +96,13 @@ KEPT: dict[str, tuple[str, str, str, Callable[[Vjp], Callable[[], Vjp]]]] = {
         "A",
         "typical",
         "Gradients add up in a buffer that is never set to zero.",
-        _accumulating,
+        lambda vjp: mutate.accumulated(vjp, 0),
     ),
     "cached-by-shape": (
         "V",
         "typical",
         "The gradient of the first call is kept, and returned to every call of its shape.",
-        _stale,
+        mutate.stale,
     ),
 }
 
@@ -189,7 +134,7 @@ RELU = (
         killer="typical",
         says="The gradient is multiplied by -7.",
         modelled_on=MINUS_SEVEN,
-        vjp=scaled(relu_vjp, 0, -7.0),
+        vjp=mutate.scaled(relu_vjp, 0, -7.0),
     ),
     Mutant(
         op="relu",
@@ -311,7 +256,7 @@ LEAKY_RELU = (
         label="P",
         killer="slope-0.3",
         says="The slope is 0.01 whatever was asked for.",
-        vjp=attribute(leaky_relu_vjp, negative_slope=0.01),
+        vjp=mutate.attribute(leaky_relu_vjp, negative_slope=0.01),
     ),
     Mutant(
         op="leaky_relu",
@@ -319,7 +264,9 @@ LEAKY_RELU = (
         label="P",
         killer="slope-0",
         says="A slope of 0 is taken for none given, and replaced by 0.01.",
-        vjp=attribute(leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope or 0.01),
+        vjp=mutate.attribute(
+            leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope or 0.01
+        ),
     ),
     Mutant(
         op="leaky_relu",
@@ -343,7 +290,9 @@ LEAKY_RELU = (
         label="F",
         killer="typical",
         says="negative_slope is multiplied in twice.",
-        vjp=attribute(leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope**2),
+        vjp=mutate.attribute(
+            leaky_relu_vjp, negative_slope=lambda negative_slope: negative_slope**2
+        ),
     ),
     Mutant(
         op="leaky_relu",
@@ -404,7 +353,7 @@ ELU = (
         label="P",
         killer="alpha-2",
         says="alpha is left out of the slope.",
-        vjp=attribute(elu_vjp, alpha=1.0),
+        vjp=mutate.attribute(elu_vjp, alpha=1.0),
     ),
     Mutant(
         op="elu",
@@ -412,7 +361,7 @@ ELU = (
         label="F",
         killer="alpha-0.5",
         says="alpha is multiplied in twice.",
-        vjp=attribute(elu_vjp, alpha=lambda alpha: alpha * alpha),
+        vjp=mutate.attribute(elu_vjp, alpha=lambda alpha: alpha * alpha),
     ),
     Mutant(
         op="elu",
@@ -485,7 +434,7 @@ CLAMP = (
         label="P",
         killer="saturated",
         says="Only the lower bound stops the gradient.",
-        vjp=attribute(clamp_vjp, max=np.inf),
+        vjp=mutate.attribute(clamp_vjp, max=np.inf),
     ),
     Mutant(
         op="clamp",
@@ -493,7 +442,7 @@ CLAMP = (
         label="P",
         killer="saturated",
         says="Only the upper bound stops the gradient.",
-        vjp=attribute(clamp_vjp, min=-np.inf),
+        vjp=mutate.attribute(clamp_vjp, min=-np.inf),
     ),
     Mutant(
         op="clamp",
@@ -501,7 +450,7 @@ CLAMP = (
         label="P",
         killer="asymmetric",
         says="The bounds are -1 and 1 whatever was asked for.",
-        vjp=attribute(clamp_vjp, min=-1.0, max=1.0),
+        vjp=mutate.attribute(clamp_vjp, min=-1.0, max=1.0),
     ),
     Mutant(
         op="clamp",
@@ -509,7 +458,7 @@ CLAMP = (
         label="G",
         killer="typical",
         says="The bounds are in each other's place: nothing passes.",
-        vjp=attribute(clamp_vjp, min=lambda min, max: max, max=lambda min, max: min),
+        vjp=mutate.attribute(clamp_vjp, min=lambda min, max: max, max=lambda min, max: min),
     ),
     Mutant(
         op="clamp",
@@ -517,7 +466,7 @@ CLAMP = (
         label="D",
         killer="asymmetric",
         says="|x| is compared with the upper bound alone.",
-        vjp=attribute(clamp_vjp, min=lambda min, max: -max),
+        vjp=mutate.attribute(clamp_vjp, min=lambda min, max: -max),
     ),
     Mutant(
         op="clamp",
@@ -525,7 +474,7 @@ CLAMP = (
         label="D",
         killer="positive",
         says="|x| is compared with both bounds.",
-        vjp=primal(clamp_vjp, 0, lambda xp, x, *, min, max: xp.abs(x)),
+        vjp=mutate.primal(clamp_vjp, 0, lambda xp, x, *, min, max: xp.abs(x)),
     ),
     Mutant(
         op="clamp",
@@ -544,7 +493,7 @@ CLAMP = (
         killer="saturated",
         says="Forward has written its result over x: everything lies inside the bounds.",
         modelled_on="ggml before PR 921: clamp worked in place",
-        vjp=primal(
+        vjp=mutate.primal(
             clamp_vjp,
             0,
             lambda xp, x, *, min, max: xp.where(x < min, min, xp.where(x > max, max, x)),
@@ -566,7 +515,9 @@ CLAMP = (
         label="E",
         killer="beside",
         says="A tolerance of 1e-6 around the bounds still counts as inside.",
-        vjp=attribute(clamp_vjp, min=lambda min, max: min - 1e-6, max=lambda min, max: max + 1e-6),
+        vjp=mutate.attribute(
+            clamp_vjp, min=lambda min, max: min - 1e-6, max=lambda min, max: max + 1e-6
+        ),
     ),
     *in_the_loop("clamp", clamp_vjp, "remainder-dropped", "first-row-cotangent"),
 )
@@ -607,7 +558,7 @@ TANH = (
         label="V",
         killer="typical",
         says="tanh is applied to the saved output once more.",
-        vjp=primal(tanh_vjp, 0, lambda xp, x: xp.tanh(x)),
+        vjp=mutate.primal(tanh_vjp, 0, lambda xp, x: xp.tanh(x)),
     ),
     Mutant(
         op="tanh",
@@ -615,7 +566,7 @@ TANH = (
         label="S",
         killer="typical",
         says="The slope is y^2 - 1.",
-        vjp=negated(tanh_vjp, 0),
+        vjp=mutate.negated(tanh_vjp, 0),
     ),
     Mutant(
         op="tanh",
@@ -664,7 +615,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="DD",
             killer="typical",
             says="There is no gradient of y: double backward stops at the saved output.",
-            vjp=output(vjp, 1, lambda xp, g, *primals, **attrs: None),
+            vjp=mutate.output(vjp, 1, mutate.nothing),
         ),
         Mutant(
             op=op,
@@ -672,7 +623,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="G",
             killer="typical",
             says="y is taken for a constant: its gradient is 0.",
-            vjp=output(vjp, 1, lambda xp, g, *primals, **attrs: g * 0),
+            vjp=mutate.output(vjp, 1, mutate.zeros),
         ),
         Mutant(
             op=op,
@@ -680,7 +631,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="G",
             killer="typical",
             says="The two gradients are in each other's place.",
-            vjp=swapped(vjp, 0, 1),
+            vjp=mutate.swapped(vjp, 0, 1),
         ),
         Mutant(
             op=op,
@@ -688,7 +639,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="S",
             killer="typical",
             says="dy has the wrong sign.",
-            vjp=negated(vjp, 1),
+            vjp=mutate.negated(vjp, 1),
         ),
         Mutant(
             op=op,
@@ -696,7 +647,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="DD",
             killer="typical",
             says="dy lacks the factor g.",
-            vjp=primal_for(vjp, 1, 0, lambda xp, g, *rest, **attrs: g * 0 + 1),
+            vjp=mutate.replaced(vjp, 1, mutate.primal(vjp, 0, mutate.ones)),
         ),
         Mutant(
             op=op,
@@ -704,7 +655,7 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="U",
             killer="typical",
             says="dy lacks the cotangent.",
-            vjp=_output_from(vjp, 1, cotangent(vjp, lambda xp, ct, *p, **attrs: ct * 0 + 1)),
+            vjp=mutate.replaced(vjp, 1, mutate.cotangent(vjp, mutate.ones)),
         ),
         Mutant(
             op=op,
@@ -712,34 +663,9 @@ def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="T",
             killer="typical",
             says="dg is the cotangent, without the slope.",
-            vjp=_output_from(vjp, 0, _passing(vjp)),
+            vjp=mutate.replaced(vjp, 0, lambda xp, ct, *primals, **attrs: (ct * 1,)),
         ),
     )
-
-
-def _output_from(vjp: Vjp, index: int, other: Vjp) -> Vjp:
-    """Gradient `index` is that of `other`, which takes the same arguments."""
-
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        gradients = list(vjp(xp, ct, *primals, **attrs))
-        gradients[index] = other(xp, ct, *primals, **attrs)[index]
-        return tuple(gradients)
-
-    return body
-
-
-def primal_for(vjp: Vjp, index: int, which: int, change: Callable[..., Any]) -> Vjp:
-    """Gradient `index` alone is computed with primal `which` read as `change` gives it."""
-    return _output_from(vjp, index, primal(vjp, which, change))
-
-
-def _passing(vjp: Vjp) -> Vjp:
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        return (ct * 1, *primals[1:])
-
-    return body
 
 
 TANH_BACK = (
@@ -750,7 +676,7 @@ TANH_BACK = (
         label="DD",
         killer="typical",
         says="The derivative of y^2 is taken to be y.",
-        vjp=scaled(tanh_back_vjp, 1, 0.5),
+        vjp=mutate.scaled(tanh_back_vjp, 1, 0.5),
     ),
     Mutant(
         op="tanh_back",
@@ -758,7 +684,7 @@ TANH_BACK = (
         label="DD",
         killer="typical",
         says="dy carries the factor 1 - y^2 on to x, which is applied once more there.",
-        vjp=scaled(tanh_back_vjp, 1, lambda xp, g, y: 1 - y * y),
+        vjp=mutate.scaled(tanh_back_vjp, 1, lambda xp, g, y: 1 - y * y),
     ),
     Mutant(
         op="tanh_back",
@@ -766,7 +692,7 @@ TANH_BACK = (
         label="V",
         killer="typical",
         says="y is taken for the input: the slope is 1 - tanh(y)^2.",
-        vjp=primal(tanh_back_vjp, 1, lambda xp, g, y: xp.tanh(y)),
+        vjp=mutate.primal(tanh_back_vjp, 1, lambda xp, g, y: xp.tanh(y)),
     ),
     *in_the_loop("tanh_back", tanh_back_vjp, "turned", "first-matrix-only"),
 )
@@ -779,7 +705,7 @@ SIGMOID_BACK = (
         label="DD",
         killer="typical",
         says="The derivative of y (1 - y) is taken to be 1 - y.",
-        vjp=_output_from(sigmoid_back_vjp, 1, lambda xp, ct, g, y: (None, ct * g * (1 - y))),
+        vjp=mutate.replaced(sigmoid_back_vjp, 1, lambda xp, ct, g, y: (None, ct * g * (1 - y))),
     ),
     Mutant(
         op="sigmoid_back",
@@ -787,7 +713,7 @@ SIGMOID_BACK = (
         label="DD",
         killer="typical",
         says="dy carries the factor y (1 - y) on to x, which is applied once more there.",
-        vjp=scaled(sigmoid_back_vjp, 1, lambda xp, g, y: y * (1 - y)),
+        vjp=mutate.scaled(sigmoid_back_vjp, 1, lambda xp, g, y: y * (1 - y)),
     ),
     Mutant(
         op="sigmoid_back",
@@ -795,7 +721,7 @@ SIGMOID_BACK = (
         label="D",
         killer="typical",
         says="dg is tanh's: the slope 1 - y^2.",
-        vjp=_output_from(sigmoid_back_vjp, 0, lambda xp, ct, g, y: (ct * (1 - y * y), None)),
+        vjp=mutate.replaced(sigmoid_back_vjp, 0, lambda xp, ct, g, y: (ct * (1 - y * y), None)),
     ),
     Mutant(
         op="sigmoid_back",
@@ -803,7 +729,7 @@ SIGMOID_BACK = (
         label="N",
         killer="no-gradient",
         says="dg is recovered from the saved gradient as dx/g: 0/0 where g is 0.",
-        vjp=_output_from(
+        vjp=mutate.replaced(
             sigmoid_back_vjp, 0, lambda xp, ct, g, y: (ct * (g * y * (1 - y)) / g, None)
         ),
     ),
@@ -819,7 +745,7 @@ SOFTCAP_BACK = (
         killer="cap-2.5",
         says="cap is 30 whatever was asked for.",
         modelled_on="gemma.cpp SoftcapVJPT, whose cap is a constant",
-        vjp=attribute(softcap_back_vjp, cap=30.0),
+        vjp=mutate.attribute(softcap_back_vjp, cap=30.0),
     ),
     Mutant(
         op="softcap_back",
@@ -827,7 +753,7 @@ SOFTCAP_BACK = (
         label="F",
         killer="typical",
         says="dy is divided by cap once, not twice.",
-        vjp=scaled(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap),
+        vjp=mutate.scaled(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap),
     ),
     Mutant(
         op="softcap_back",
@@ -835,7 +761,7 @@ SOFTCAP_BACK = (
         label="DD",
         killer="typical",
         says="The derivative of a square is taken to be its root.",
-        vjp=scaled(softcap_back_vjp, 1, 0.5),
+        vjp=mutate.scaled(softcap_back_vjp, 1, 0.5),
     ),
     Mutant(
         op="softcap_back",
@@ -843,7 +769,7 @@ SOFTCAP_BACK = (
         label="V",
         killer="typical",
         says="y is taken for the input: tanh(y / cap) is squared.",
-        vjp=primal(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap * xp.tanh(y / cap)),
+        vjp=mutate.primal(softcap_back_vjp, 1, lambda xp, g, y, *, cap: cap * xp.tanh(y / cap)),
     ),
     *in_the_loop("softcap_back", softcap_back_vjp, "cached-by-shape", "half-precision"),
 )
@@ -895,7 +821,7 @@ SIGMOID = (
         label="V",
         killer="typical",
         says="sigma is applied to the saved output once more.",
-        vjp=primal(sigmoid_vjp, 0, lambda xp, x: xp.sigmoid(x)),
+        vjp=mutate.primal(sigmoid_vjp, 0, lambda xp, x: xp.sigmoid(x)),
     ),
     Mutant(
         op="sigmoid",
@@ -903,7 +829,7 @@ SIGMOID = (
         label="S",
         killer="typical",
         says="The slope is y (y - 1).",
-        vjp=negated(sigmoid_vjp, 0),
+        vjp=mutate.negated(sigmoid_vjp, 0),
     ),
     Mutant(
         op="sigmoid",
@@ -942,7 +868,7 @@ SOFTCAP = (
         killer="cap-2.5",
         says="cap is 30 whatever was asked for.",
         modelled_on="gemma.cpp SoftcapVJPT, whose cap is a constant",
-        vjp=attribute(softcap_vjp, cap=30.0),
+        vjp=mutate.attribute(softcap_vjp, cap=30.0),
     ),
     Mutant(
         op="softcap",
@@ -958,7 +884,7 @@ SOFTCAP = (
         label="F",
         killer="typical",
         says="The outer factor cap is not cancelled by the inner 1/cap.",
-        vjp=scaled(softcap_vjp, 0, lambda xp, x, *, cap: cap),
+        vjp=mutate.scaled(softcap_vjp, 0, lambda xp, x, *, cap: cap),
     ),
     Mutant(
         op="softcap",
@@ -966,7 +892,7 @@ SOFTCAP = (
         label="F",
         killer="typical",
         says="The inner 1/cap is not cancelled by the outer factor cap.",
-        vjp=scaled(softcap_vjp, 0, lambda xp, x, *, cap: 1 / cap),
+        vjp=mutate.scaled(softcap_vjp, 0, lambda xp, x, *, cap: 1 / cap),
     ),
     Mutant(
         op="softcap",
@@ -982,7 +908,7 @@ SOFTCAP = (
         label="V",
         killer="typical",
         says="The slope is taken at the saved output: tanh of tanh.",
-        vjp=primal(softcap_vjp, 0, lambda xp, x, *, cap: cap * xp.tanh(x / cap)),
+        vjp=mutate.primal(softcap_vjp, 0, lambda xp, x, *, cap: cap * xp.tanh(x / cap)),
     ),
     Mutant(
         op="softcap",
@@ -1033,7 +959,7 @@ SOFTPLUS = (
         label="P",
         killer="beta-2.5",
         says="beta is left out of the slope.",
-        vjp=attribute(softplus_vjp, beta=1.0),
+        vjp=mutate.attribute(softplus_vjp, beta=1.0),
     ),
     Mutant(
         op="softplus",
@@ -1041,7 +967,7 @@ SOFTPLUS = (
         label="F",
         killer="beta-2.5",
         says="The inner factor beta is not cancelled by the outer 1/beta.",
-        vjp=scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: beta),
+        vjp=mutate.scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: beta),
     ),
     Mutant(
         op="softplus",
@@ -1049,7 +975,7 @@ SOFTPLUS = (
         label="F",
         killer="beta-2.5",
         says="The outer 1/beta is not cancelled by the inner factor beta.",
-        vjp=scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: 1 / beta),
+        vjp=mutate.scaled(softplus_vjp, 0, lambda xp, x, *, beta, threshold: 1 / beta),
     ),
     Mutant(
         op="softplus",
@@ -1058,7 +984,7 @@ SOFTPLUS = (
         killer="threshold-2",
         says="Forward is the identity above the threshold, the slope is still sigma.",
         dialects=("threshold",),
-        vjp=attribute(softplus_vjp, threshold=np.inf),
+        vjp=mutate.attribute(softplus_vjp, threshold=np.inf),
     ),
     Mutant(
         op="softplus",
@@ -1112,7 +1038,7 @@ SOFTPLUS = (
         label="S",
         killer="typical",
         says="The slope is sigma(-beta x).",
-        vjp=attribute(softplus_vjp, beta=lambda beta, threshold: -beta),
+        vjp=mutate.attribute(softplus_vjp, beta=lambda beta, threshold: -beta),
     ),
     *in_the_loop("softplus", softplus_vjp, "turned", "never-cleared"),
 )
@@ -1197,7 +1123,7 @@ MISH = (
         label="D",
         killer="sweep",
         says="The slope is 0 below -6, where it is small and negative.",
-        vjp=primal(mish_vjp, 0, lambda xp, x: xp.where(x < -6, -800.0, x)),
+        vjp=mutate.primal(mish_vjp, 0, lambda xp, x: xp.where(x < -6, -800.0, x)),
     ),
     *in_the_loop("mish", mish_vjp, "first-matrix-only", "cotangent-clipped"),
 )
@@ -1307,7 +1233,7 @@ HARDSIGMOID = (
         label="F",
         killer="typical",
         says="The slope is 1 inside.",
-        vjp=scaled(hardsigmoid_vjp, 0, 6.0),
+        vjp=mutate.scaled(hardsigmoid_vjp, 0, 6.0),
     ),
     Mutant(
         op="hardsigmoid",
@@ -1388,7 +1314,7 @@ RELU_SQUARED = (
         label="F",
         killer="typical",
         says="The derivative of a square is taken to be its root.",
-        vjp=scaled(relu_squared_vjp, 0, 0.5),
+        vjp=mutate.scaled(relu_squared_vjp, 0, 0.5),
     ),
     Mutant(
         op="relu_squared",
@@ -1522,7 +1448,7 @@ DROPOUT = (
         killer="typical",
         dialects=("inverted",),
         says="Kept elements are not scaled by 1/(1 - p).",
-        vjp=attribute(dropout_vjp, inverted=False),
+        vjp=mutate.attribute(dropout_vjp, inverted=False),
     ),
     Mutant(
         op="dropout",
@@ -1531,7 +1457,7 @@ DROPOUT = (
         killer="typical",
         dialects=("inverted",),
         says="1/(1 - p) is multiplied in twice.",
-        vjp=attribute(dropout_vjp, p=lambda p, inverted: 1 - (1 - p) ** 2),
+        vjp=mutate.attribute(dropout_vjp, p=lambda p, inverted: 1 - (1 - p) ** 2),
     ),
     Mutant(
         op="dropout",
@@ -1540,7 +1466,7 @@ DROPOUT = (
         killer="p-0.25",
         dialects=("inverted",),
         says="p is read as the share that is kept: the scale is 1/p.",
-        vjp=attribute(dropout_vjp, p=lambda p, inverted: 1 - p),
+        vjp=mutate.attribute(dropout_vjp, p=lambda p, inverted: 1 - p),
     ),
     Mutant(
         op="dropout",
@@ -1549,7 +1475,7 @@ DROPOUT = (
         killer="p-0.25",
         dialects=("inverted",),
         says="p is 1/2 whatever was asked for.",
-        vjp=attribute(dropout_vjp, p=0.5),
+        vjp=mutate.attribute(dropout_vjp, p=0.5),
     ),
     Mutant(
         op="dropout",
@@ -1567,7 +1493,7 @@ DROPOUT = (
         killer="typical",
         dialects=("plain",),
         says="The backward scales by 1/(1 - p) what forward did not scale.",
-        vjp=attribute(dropout_vjp, inverted=True),
+        vjp=mutate.attribute(dropout_vjp, inverted=True),
     ),
     *in_the_loop("dropout", dropout_vjp, "turned", "never-cleared"),
 )

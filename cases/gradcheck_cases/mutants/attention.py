@@ -14,6 +14,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
 from gradcheck_cases.attention import (
     attention,
@@ -28,8 +29,6 @@ from gradcheck_cases.attention import (
     softcapped_attention,
     softmax,
 )
-
-Vjp = Callable[..., Any]
 
 # ── softmax ──────────────────────────────────────────────────────────────────────────────────
 
@@ -202,9 +201,7 @@ SOFTMAX = (
         label="U",
         killer="typical",
         says="Every row is given the cotangent of the first.",
-        vjp=mutate.cotangent(
-            softmax.vjp, lambda xp, ct, x: xp.broadcast_to(ct[..., :1, :], ct.shape)
-        ),
+        vjp=mutate.cotangent(softmax.vjp, mutate.first_for_all(-2)),
     ),
 )
 
@@ -779,28 +776,6 @@ def _c_for_d(xp, ds, p, q, k, v, ct):
     return dq / more, dk / more, dv
 
 
-def _kept(vjp: Vjp) -> Callable[[], Vjp]:
-    """Gradients are added to those of the calls before."""
-
-    def make() -> Vjp:
-        buffers: dict[Any, Any] = {}
-
-        @functools.wraps(vjp)
-        def body(xp, ct, *primals, **attrs):
-            gradients = vjp(xp, ct, *primals, **attrs)
-            bare = not isinstance(gradients, tuple)
-            out = []
-            for i, g in enumerate((gradients,) if bare else gradients):
-                key = (i, g.shape, str(g.dtype))
-                buffers[key] = buffers.get(key, 0) + g
-                out.append(buffers[key].copy())
-            return out[0] if bare else tuple(out)
-
-        return body
-
-    return make
-
-
 ATTENTION = (
     Mutant(
         op="attention",
@@ -897,7 +872,7 @@ ATTENTION = (
         label="A",
         killer="typical",
         says="Gradients are added to those of the call before.",
-        make=_kept(attention.vjp),
+        make=mutate.accumulated(attention.vjp),
     ),
 )
 
@@ -990,7 +965,7 @@ PACKED = (
         label="A",
         killer="typical",
         says="The gradient is added to that of the call before.",
-        make=_kept(packed_attention.vjp),
+        make=mutate.accumulated(packed_attention.vjp),
     ),
 )
 
@@ -1078,7 +1053,7 @@ FLASH = (
         label="A",
         killer="typical",
         says="Gradients are added to those of the call before.",
-        make=_kept(flash_attn.vjp),
+        make=mutate.accumulated(flash_attn.vjp),
     ),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
+from gradcheck.spec import OpSpec
 from gradcheck_cases.convolution import (
     Pair,
     avg_pool_2d,
@@ -34,7 +35,6 @@ FLUX = "Flux.jl issue 1197"
 MNI = "mni-ml/framework pull request 22"
 COURSE = "deep-learning-coursera pull request 34"
 
-Vjp = Callable[..., Any]
 Geometry = tuple[Pair, Pair, Pair, Pair]
 
 # ── windows at other places ──────────────────────────────────────────────────────────────────
@@ -122,13 +122,8 @@ def stride_for_dilation(geometry: Geometry) -> Geometry:
 
 def weights_read_as(vjp: Vjp, change: Callable[..., Any]) -> Vjp:
     """The first gradient is computed with `change(xp, w)` for the weights."""
-
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, x: Any, w: Any, *rest: Any, **attrs: Any) -> Any:
-        _, *others = vjp(xp, ct, x, w, *rest, **attrs)
-        return (vjp(xp, ct, x, change(xp, w), *rest, **attrs)[0], *others)
-
-    return body
+    read = mutate.primal(vjp, 1, lambda xp, x, w, *rest, **attrs: change(xp, w))
+    return mutate.replaced(vjp, 0, read)
 
 
 def flipped(xp: Any, w: Any) -> Any:
@@ -140,45 +135,6 @@ def exchanged(xp: Any, w: Any) -> Any:
     """Memory of [o, c, …] read as if it were [c, o, …]."""
     a, b, *kernel = w.shape
     return xp.swapaxes(xp.reshape(w, (b, a, *kernel)), 0, 1)
-
-
-def of_last_image(vjp: Vjp, index: int, core: int) -> Vjp:
-    """Gradient `index` is that of the batch's last image; `core` counts an image's axes."""
-
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
-        gradients = list(vjp(xp, ct, x, *rest, **attrs))
-        if x.ndim > core and len(x):
-            gradients[index] = vjp(xp, ct[-1:], x[-1:], *rest, **attrs)[index]
-        return tuple(gradients)
-
-    return body
-
-
-def kept(vjp: Vjp, index: int) -> Callable[[], Vjp]:
-    """Gradient `index` is added to that of the calls before."""
-
-    def make() -> Vjp:
-        buffers: dict[Any, Any] = {}
-
-        def keep(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-            key = (g.shape, str(g.dtype))
-            buffers[key] = buffers.get(key, 0) + g
-            return buffers[key].copy()
-
-        return mutate.output(vjp, index, keep)
-
-    return make
-
-
-def last_window_unread(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """The cotangent, 0 at its last position."""
-    return xp.where(np.arange(ct.shape[-1]) == ct.shape[-1] - 1, 0, ct)
-
-
-def first_position(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """The first position's cotangent for all of them."""
-    return xp.broadcast_to(ct[..., :1, :1], ct.shape)
 
 
 def shifted(xp: Any, dx: Any, by: int) -> Any:
@@ -200,7 +156,8 @@ def _middle_only(xp: Any, w: Any) -> Any:
     return xp.where(np.arange(w.shape[-1]) == w.shape[-1] // 2, w, 0)
 
 
-def _line_mutants(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
+def _line_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
+    op, vjp = spec.name, spec.vjp
     return (
         Mutant(
             op=op,
@@ -240,7 +197,7 @@ def _line_mutants(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="I",
             killer="even-length",
             says="The loop over outputs stops one window early.",
-            vjp=mutate.cotangent(vjp, last_window_unread),
+            vjp=mutate.cotangent(vjp, mutate.cut(-1)),
         ),
         Mutant(
             op=op,
@@ -248,7 +205,7 @@ def _line_mutants(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="A",
             killer="batched",
             says="dw is overwritten by each line of the batch.",
-            vjp=of_last_image(vjp, 1, 2),
+            vjp=mutate.of_last(spec, 1),
         ),
         Mutant(
             op=op,
@@ -257,7 +214,7 @@ def _line_mutants(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             killer="typical",
             says="dw is added to a buffer that is never cleared.",
             modelled_on=LBANN,
-            make=kept(vjp, 1),
+            make=mutate.accumulated(vjp, 1),
         ),
     )
 
@@ -274,8 +231,8 @@ def conv_1d_2s_late_vjp(xp, ct, x, w):
 
 
 CONV_1D = (
-    *_line_mutants("conv_1d_1s", conv_1d_1s.vjp),
-    *_line_mutants("conv_1d_2s", conv_1d_2s.vjp),
+    *_line_mutants(conv_1d_1s),
+    *_line_mutants(conv_1d_2s),
     Mutant(
         op="conv_1d_2s",
         name="stride-1",
@@ -497,7 +454,7 @@ CONV_2D = (
         killer="batched",
         dialects=("bias",),
         says="db is overwritten by each image of the batch.",
-        vjp=of_last_image(conv_2d.vjp, 2, 3),
+        vjp=mutate.of_last(conv_2d, 2),
     ),
     Mutant(
         op="conv_2d",
@@ -506,7 +463,7 @@ CONV_2D = (
         killer="typical",
         says="dw is added to a buffer that is never cleared.",
         modelled_on=LBANN,
-        make=kept(conv_2d.vjp, 1),
+        make=mutate.accumulated(conv_2d.vjp, 1),
     ),
     Mutant(
         op="conv_2d",
@@ -514,7 +471,7 @@ CONV_2D = (
         label="U",
         killer="typical",
         says="The cotangent of the first position is used for all.",
-        vjp=mutate.cotangent(conv_2d.vjp, first_position),
+        vjp=mutate.cotangent(conv_2d.vjp, mutate.first_for_all(-2, -1)),
     ),
 )
 
@@ -532,10 +489,6 @@ def depthwise_dx(change: Change, overwrite: bool = False) -> Vjp:
         return _written(xp, patches, x.shape[-2:], geometry, overwrite), dw
 
     return vjp
-
-
-def _first_channel(xp: Any, w: Any) -> Any:
-    return xp.broadcast_to(w[:1], w.shape)
 
 
 def _over_channels(xp: Any, dw: Any, *primals: Any, **attrs: Any) -> Any:
@@ -557,7 +510,7 @@ DEPTHWISE = (
         label="I",
         killer="typical",
         says="Every channel's dx reads the first channel's kernel.",
-        vjp=weights_read_as(depthwise_conv_2d.vjp, _first_channel),
+        vjp=weights_read_as(depthwise_conv_2d.vjp, mutate.first_for_all(0)),
     ),
     Mutant(
         op="depthwise_conv_2d",
@@ -605,7 +558,7 @@ DEPTHWISE = (
         label="A",
         killer="batched",
         says="dw is overwritten by each image of the batch.",
-        vjp=of_last_image(depthwise_conv_2d.vjp, 1, 3),
+        vjp=mutate.of_last(depthwise_conv_2d, 1),
     ),
 )
 
@@ -715,7 +668,7 @@ TRANSPOSE_2D = (
         label="A",
         killer="batched",
         says="dw is overwritten by each image of the batch.",
-        vjp=of_last_image(conv_transpose_2d.vjp, 1, 3),
+        vjp=mutate.of_last(conv_transpose_2d, 1),
     ),
 )
 
@@ -775,7 +728,7 @@ TRANSPOSE_1D = (
         label="I",
         killer="one-position",
         says="The kernel's reach over the line's end is not read.",
-        vjp=mutate.cotangent(conv_transpose_1d.vjp, last_window_unread),
+        vjp=mutate.cotangent(conv_transpose_1d.vjp, mutate.cut(-1)),
     ),
     Mutant(
         op="conv_transpose_1d",
@@ -783,7 +736,7 @@ TRANSPOSE_1D = (
         label="A",
         killer="batched",
         says="dw is overwritten by each line of the batch.",
-        vjp=of_last_image(conv_transpose_1d.vjp, 1, 2),
+        vjp=mutate.of_last(conv_transpose_1d, 1),
     ),
 )
 
@@ -909,7 +862,7 @@ IM2COL = (
         label="A",
         killer="batched",
         says="dx is added to a buffer that is never cleared.",
-        make=kept(im2col.vjp, 0),
+        make=mutate.accumulated(im2col.vjp, 0),
     ),
 )
 
@@ -1171,7 +1124,7 @@ AVG_POOL = (
         label="U",
         killer="typical",
         says="The cotangent of the first position is used for all.",
-        vjp=mutate.cotangent(avg_pool_2d.vjp, first_position),
+        vjp=mutate.cotangent(avg_pool_2d.vjp, mutate.first_for_all(-2, -1)),
     ),
 )
 
@@ -1254,7 +1207,7 @@ UPSCALE = (
         label="I",
         killer="single",
         says="The loop over the output's columns stops one early.",
-        vjp=mutate.cotangent(upscale.vjp, last_window_unread),
+        vjp=mutate.cotangent(upscale.vjp, mutate.cut(-1)),
     ),
     Mutant(
         op="upscale",
@@ -1262,7 +1215,7 @@ UPSCALE = (
         label="A",
         killer="typical",
         says="dx is added to a buffer that is never cleared.",
-        make=kept(upscale.vjp, 0),
+        make=mutate.accumulated(upscale.vjp, 0),
     ),
 )
 

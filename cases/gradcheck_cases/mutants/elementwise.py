@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, cotangent, negated, output, primal, scaled, swapped
+from gradcheck.power.mutate import Vjp
+from gradcheck.spec import OpSpec
 from gradcheck_cases.elementwise import (
     abs_,
     add,
@@ -30,42 +32,6 @@ from gradcheck_cases.elementwise import (
 )
 
 # ── mistakes that any operator may share ─────────────────────────────────────────────────────
-# Changes of one gradient, `change(xp, g, *primals, **attrs)`.
-
-
-def _nothing(xp: Any, g: Any, *primals: Any, **attrs: Any) -> None:
-    """No gradient at all."""
-
-
-def _zeros(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    return xp.zeros_like(g)
-
-
-def _without_tail(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    """Vectors of four; the remainder is never written."""
-    flat = xp.reshape(g, (-1,))
-    written = np.arange(flat.shape[0]) < flat.shape[0] // 4 * 4
-    return xp.reshape(xp.where(written, flat, 0.0), g.shape)
-
-
-def _first_matrix(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    """Only the last two axes are looped over."""
-    if g.ndim < 3:
-        return g
-    first = np.arange(g.shape[0]) == 0
-    return xp.where(first.reshape(-1, *(1,) * (g.ndim - 1)), g, 0.0)
-
-
-def _square_transposed(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    """Rows for columns, where their number allows it."""
-    square = g.ndim >= 2 and g.shape[-1] == g.shape[-2]
-    return xp.swapaxes(g, -1, -2) if square else g
-
-
-def _half(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-    """Rounded to 11 bits on the way."""
-    with np.errstate(all="ignore"):
-        return g.astype(np.float16).astype(g.dtype)
 
 
 def _column_major(xp: Any, x: Any) -> Any:
@@ -73,16 +39,13 @@ def _column_major(xp: Any, x: Any) -> Any:
     return xp.reshape(xp.transpose(x, range(x.ndim)[::-1]), x.shape)
 
 
-def _ones(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    return xp.zeros_like(ct) + 1.0
+def _reduced(spec: OpSpec, how: Callable[..., Any]) -> Vjp:
+    """The second gradient is summed over repetitions by `how(xp, g, like)`."""
 
+    def body(xp: Any, ct: Any, x: Any, y: Any, **attrs: Any) -> Any:
+        return None, how(xp, spec.vjp(xp, ct, x, xp.broadcast_to(y, ct.shape), **attrs)[1], y)
 
-def _first_for_all(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """One number stands for the whole cotangent, as after a sum."""
-    return xp.zeros_like(ct) + xp.reshape(ct, (-1,))[:1]
-
-
-# Sums of a cotangent `g` over the repetitions of `like`, done wrong.
+    return mutate.replaced(spec.vjp, 1, body)
 
 
 def _averaged(xp: Any, g: Any, like: Any) -> Any:
@@ -129,36 +92,11 @@ def _short_sum(xp: Any, g: Any, like: Any) -> Any:
     return np.full(like.shape, total, dtype=g.dtype)
 
 
-def _never_cleared(vjp: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
-    """The last gradient is added into a buffer that outlives the call."""
-
-    def make() -> Callable[..., Any]:
-        buffers: dict[Any, Any] = {}
-
-        def accumulating(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-            gradients = vjp(xp, ct, *primals, **attrs)
-            parts = gradients if isinstance(gradients, tuple) else (gradients,)
-            key = (np.shape(parts[-1]), ct.dtype)
-            buffers[key] = buffers.get(key, 0) + parts[-1]
-            return (*parts[:-1], buffers[key]) if len(parts) > 1 else buffers[key]
-
-        return accumulating
-
-    return make
-
-
 # ── add ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def add_transposed_vjp(xp, ct, x, y):
     return xp.reduce_to(ct, x), xp.reduce_to(_column_major(xp, ct), y)
-
-
-def add_reduced_wrongly(how):
-    def vjp(xp, ct, x, y):
-        return xp.reduce_to(ct, x), how(xp, ct, y)
-
-    return vjp
 
 
 def add_first_kept_vjp(xp, ct, x, y):
@@ -187,7 +125,7 @@ ADD = (
         label="G",
         killer="typical",
         says="The residual branch gets no gradient.",
-        vjp=output(add.vjp, 1, _nothing),
+        vjp=mutate.output(add.vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="add",
@@ -195,7 +133,7 @@ ADD = (
         label="F",
         killer="typical",
         says="The cotangent is shared out, half to each operand.",
-        vjp=scaled(add.vjp, 1, 0.5),
+        vjp=mutate.scaled(add.vjp, 1, 0.5),
     ),
     Mutant(
         op="add",
@@ -203,7 +141,7 @@ ADD = (
         label="R",
         killer="row",
         says="dy is the mean over the repetitions.",
-        vjp=add_reduced_wrongly(_averaged),
+        vjp=_reduced(add, _averaged),
     ),
     Mutant(
         op="add",
@@ -211,7 +149,7 @@ ADD = (
         label="A",
         killer="row",
         says="Each repetition of y overwrites the gradient of the one before.",
-        vjp=add_reduced_wrongly(_last),
+        vjp=_reduced(add, _last),
     ),
     Mutant(
         op="add",
@@ -219,7 +157,7 @@ ADD = (
         label="B",
         killer="column",
         says="dy is summed over leading axes, not over a stretched one.",
-        vjp=add_reduced_wrongly(_leading_only),
+        vjp=_reduced(add, _leading_only),
     ),
     Mutant(
         op="add",
@@ -227,7 +165,7 @@ ADD = (
         label="B",
         killer="row-batched",
         says="dy is summed over the first batch axis, and of the second the first slice taken.",
-        vjp=add_reduced_wrongly(_one_axis),
+        vjp=_reduced(add, _one_axis),
     ),
     Mutant(
         op="add",
@@ -235,7 +173,7 @@ ADD = (
         label="I",
         killer="row-square",
         says="dy is summed along rows instead of along columns.",
-        vjp=add_reduced_wrongly(_other_axis),
+        vjp=_reduced(add, _other_axis),
     ),
     Mutant(
         op="add",
@@ -259,7 +197,7 @@ ADD = (
         label="A",
         killer="typical",
         says="dy is added into a buffer that is never set to zero.",
-        make=_never_cleared(add.vjp),
+        make=mutate.accumulated(add.vjp, -1),
     ),
 )
 
@@ -272,13 +210,6 @@ def sub_swapped_vjp(xp, ct, x, y):
 
 def sub_transposed_vjp(xp, ct, x, y):
     return xp.reduce_to(ct, x), -xp.reduce_to(_column_major(xp, ct), y)
-
-
-def sub_reduced_wrongly(how):
-    def vjp(xp, ct, x, y):
-        return xp.reduce_to(ct, x), -how(xp, ct, y)
-
-    return vjp
 
 
 def sub_first_kept_vjp(xp, ct, x, y):
@@ -301,7 +232,7 @@ SUB = (
         label="S",
         killer="typical",
         says="The minus before dy is forgotten, as in code copied from add.",
-        vjp=negated(sub.vjp, 1),
+        vjp=mutate.negated(sub.vjp, 1),
     ),
     Mutant(
         op="sub",
@@ -318,7 +249,7 @@ SUB = (
         label="D",
         killer="typical",
         says="The gradients are those of |x - y|.",
-        vjp=cotangent(sub.vjp, lambda xp, ct, x, y: ct * xp.sign(x - y)),
+        vjp=mutate.cotangent(sub.vjp, lambda xp, ct, x, y: ct * xp.sign(x - y)),
     ),
     Mutant(
         op="sub",
@@ -326,7 +257,7 @@ SUB = (
         label="G",
         killer="typical",
         says="The subtrahend gets no gradient, as a target does not.",
-        vjp=output(sub.vjp, 1, _nothing),
+        vjp=mutate.output(sub.vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="sub",
@@ -334,7 +265,7 @@ SUB = (
         label="R",
         killer="row",
         says="dy is the mean over the repetitions.",
-        vjp=sub_reduced_wrongly(_averaged),
+        vjp=_reduced(sub, _averaged),
     ),
     Mutant(
         op="sub",
@@ -342,7 +273,7 @@ SUB = (
         label="B",
         killer="column",
         says="dy is summed over leading axes, not over a stretched one.",
-        vjp=sub_reduced_wrongly(_leading_only),
+        vjp=_reduced(sub, _leading_only),
     ),
     Mutant(
         op="sub",
@@ -358,7 +289,7 @@ SUB = (
         label="L",
         killer="square",
         says="dy is transposed where rows and columns are as many.",
-        vjp=output(sub.vjp, 1, _square_transposed),
+        vjp=mutate.output(sub.vjp, 1, mutate.transposed),
     ),
     Mutant(
         op="sub",
@@ -366,7 +297,7 @@ SUB = (
         label="W",
         killer="single",
         says="Vectors of four; the remainder of dx is never written.",
-        vjp=output(sub.vjp, 0, _without_tail),
+        vjp=mutate.output(sub.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -397,13 +328,6 @@ def mul_transposed_vjp(xp, ct, x, y):
 def mul_reduced_early_vjp(xp, ct, x, y):
     wide = xp.broadcast_to(x, ct.shape)
     return xp.reduce_to(ct * y, x), xp.reduce_to(ct, y) * xp.reduce_to(wide, y)
-
-
-def mul_reduced_wrongly(how):
-    def vjp(xp, ct, x, y):
-        return xp.reduce_to(ct * y, x), how(xp, ct * x, y)
-
-    return vjp
 
 
 MUL = (
@@ -462,7 +386,7 @@ MUL = (
         label="R",
         killer="row",
         says="dy is the mean over the repetitions.",
-        vjp=mul_reduced_wrongly(_averaged),
+        vjp=_reduced(mul, _averaged),
     ),
     Mutant(
         op="mul",
@@ -470,7 +394,7 @@ MUL = (
         label="A",
         killer="row",
         says="Each repetition of y overwrites the gradient of the one before.",
-        vjp=mul_reduced_wrongly(_last),
+        vjp=_reduced(mul, _last),
     ),
     Mutant(
         op="mul",
@@ -478,7 +402,7 @@ MUL = (
         label="B",
         killer="row-batched",
         says="dy is summed over the first batch axis, and of the second the first slice taken.",
-        vjp=mul_reduced_wrongly(_one_axis),
+        vjp=_reduced(mul, _one_axis),
     ),
     Mutant(
         op="mul",
@@ -486,7 +410,7 @@ MUL = (
         label="U",
         killer="typical",
         says="The first element of the cotangent stands for all.",
-        vjp=cotangent(mul.vjp, _first_for_all),
+        vjp=mutate.cotangent(mul.vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="mul",
@@ -494,7 +418,7 @@ MUL = (
         label="O",
         killer="typical",
         says="dx passes through float16.",
-        vjp=output(mul.vjp, 0, _half),
+        vjp=mutate.output(mul.vjp, 0, mutate.half),
     ),
 )
 
@@ -533,10 +457,6 @@ def div_reduced_early_vjp(xp, ct, x, y):
     return xp.reduce_to(ct / y, x), dy
 
 
-def div_mean_vjp(xp, ct, x, y):
-    return xp.reduce_to(ct / y, x), -_averaged(xp, ct * (x / y) / y, y)
-
-
 DIV = (
     Mutant(
         op="div",
@@ -553,7 +473,7 @@ DIV = (
         label="S",
         killer="typical",
         says="The minus before dy is forgotten.",
-        vjp=negated(div.vjp, 1),
+        vjp=mutate.negated(div.vjp, 1),
     ),
     Mutant(
         op="div",
@@ -603,7 +523,7 @@ DIV = (
         label="D",
         killer="typical",
         says="The divisor's sign is lost, as where y is a norm.",
-        vjp=primal(div.vjp, 1, lambda xp, x, y: xp.abs(y)),
+        vjp=mutate.primal(div.vjp, 1, lambda xp, x, y: xp.abs(y)),
     ),
     Mutant(
         op="div",
@@ -619,7 +539,7 @@ DIV = (
         label="R",
         killer="row",
         says="dy is the mean over the repetitions.",
-        vjp=div_mean_vjp,
+        vjp=_reduced(div, _averaged),
     ),
     Mutant(
         op="div",
@@ -627,18 +547,11 @@ DIV = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=output(div.vjp, 0, _first_matrix),
+        vjp=mutate.output(div.vjp, 0, mutate.first_entry(2)),
     ),
 )
 
 # ── add1 ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def add1_reduced_wrongly(how):
-    def vjp(xp, ct, x, s):
-        return ct, how(xp, ct, s)
-
-    return vjp
 
 
 def add1_shapeless_vjp(xp, ct, x, s):
@@ -646,7 +559,7 @@ def add1_shapeless_vjp(xp, ct, x, s):
 
 
 def add1_counted_vjp(xp, ct, x, s):
-    return ct, xp.reduce_to(_first_for_all(xp, ct), s)
+    return ct, xp.reduce_to(mutate.first_for_all()(xp, ct), s)
 
 
 ADD1 = (
@@ -656,7 +569,7 @@ ADD1 = (
         label="R",
         killer="typical",
         says="ds is the mean of the cotangent.",
-        vjp=add1_reduced_wrongly(_averaged),
+        vjp=_reduced(add1, _averaged),
     ),
     Mutant(
         op="add1",
@@ -664,9 +577,7 @@ ADD1 = (
         label="A",
         killer="typical",
         says="ds is assigned in the loop, so the last element's cotangent stays.",
-        vjp=add1_reduced_wrongly(
-            lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)
-        ),
+        vjp=_reduced(add1, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
     ),
     Mutant(
         op="add1",
@@ -682,7 +593,7 @@ ADD1 = (
         label="G",
         killer="typical",
         says="The scalar is taken for a constant: no gradient.",
-        vjp=output(add1.vjp, 1, _nothing),
+        vjp=mutate.output(add1.vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="add1",
@@ -690,8 +601,9 @@ ADD1 = (
         label="W",
         killer="cube",
         says="ds is summed over the last two axes of the first matrix.",
-        vjp=add1_reduced_wrongly(
-            lambda xp, g, like: xp.reduce_to(_first_matrix(xp, g), like),
+        vjp=_reduced(
+            add1,
+            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
         ),
     ),
     Mutant(
@@ -700,7 +612,7 @@ ADD1 = (
         label="I",
         killer="square",
         says="One index runs over rows and columns: a square's diagonal is summed.",
-        vjp=add1_reduced_wrongly(_trace),
+        vjp=_reduced(add1, _trace),
     ),
     Mutant(
         op="add1",
@@ -708,8 +620,9 @@ ADD1 = (
         label="W",
         killer="long",
         says="Vectors of four; their remainder is left out of ds.",
-        vjp=add1_reduced_wrongly(
-            lambda xp, g, like: xp.reduce_to(_without_tail(xp, g), like),
+        vjp=_reduced(
+            add1,
+            lambda xp, g, like: xp.reduce_to(mutate.whole_blocks(4)(xp, g), like),
         ),
     ),
     Mutant(
@@ -726,7 +639,7 @@ ADD1 = (
         label="O",
         killer="long",
         says="ds is accumulated in bfloat16.",
-        vjp=add1_reduced_wrongly(_short_sum),
+        vjp=_reduced(add1, _short_sum),
     ),
     Mutant(
         op="add1",
@@ -734,18 +647,11 @@ ADD1 = (
         label="A",
         killer="typical",
         says="ds is added into a buffer that is never set to zero.",
-        make=_never_cleared(add1.vjp),
+        make=mutate.accumulated(add1.vjp, -1),
     ),
 )
 
 # ── scale ────────────────────────────────────────────────────────────────────────────────────
-
-
-def scale_reduced_wrongly(how):
-    def vjp(xp, ct, x, s):
-        return ct * s, how(xp, ct * x, s)
-
-    return vjp
 
 
 def scale_cotangent_only_vjp(xp, ct, x, s):
@@ -765,7 +671,7 @@ def scale_unscaled_vjp(xp, ct, x, s):
 
 
 def scale_transposed_vjp(xp, ct, x, s):
-    return ct * s, xp.reduce_to(_square_transposed(xp, ct) * x, s)
+    return ct * s, xp.reduce_to(mutate.transposed(xp, ct) * x, s)
 
 
 def scale_shapeless_vjp(xp, ct, x, s):
@@ -780,7 +686,7 @@ SCALE = (
         killer="typical",
         says="ds is the mean of ct*x where their sum belongs.",
         modelled_on="ggml's commit log: use sum instead of mean for the gradient of scale's scalar",
-        vjp=scale_reduced_wrongly(_averaged),
+        vjp=_reduced(scale, _averaged),
     ),
     Mutant(
         op="scale",
@@ -820,9 +726,7 @@ SCALE = (
         label="A",
         killer="typical",
         says="ds is assigned in the loop, so the last element's product stays.",
-        vjp=scale_reduced_wrongly(
-            lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)
-        ),
+        vjp=_reduced(scale, lambda xp, g, like: xp.reshape(xp.reshape(g, (-1,))[-1:], like.shape)),
     ),
     Mutant(
         op="scale",
@@ -830,8 +734,9 @@ SCALE = (
         label="W",
         killer="cube",
         says="ds is summed over the last two axes of the first matrix.",
-        vjp=scale_reduced_wrongly(
-            lambda xp, g, like: xp.reduce_to(_first_matrix(xp, g), like),
+        vjp=_reduced(
+            scale,
+            lambda xp, g, like: xp.reduce_to(mutate.first_entry(2)(xp, g), like),
         ),
     ),
     Mutant(
@@ -856,7 +761,7 @@ SCALE = (
         label="O",
         killer="long",
         says="ds is accumulated in bfloat16.",
-        vjp=scale_reduced_wrongly(_short_sum),
+        vjp=_reduced(scale, _short_sum),
     ),
     Mutant(
         op="scale",
@@ -864,7 +769,7 @@ SCALE = (
         label="A",
         killer="typical",
         says="ds is added into a buffer that is never set to zero.",
-        make=_never_cleared(scale.vjp),
+        make=mutate.accumulated(scale.vjp, -1),
     ),
 )
 
@@ -890,7 +795,7 @@ NEG = (
         label="S",
         killer="typical",
         says="The cotangent is passed on as it came.",
-        vjp=negated(neg.vjp, 0),
+        vjp=mutate.negated(neg.vjp, 0),
     ),
     Mutant(
         op="neg",
@@ -915,7 +820,7 @@ NEG = (
         label="U",
         killer="typical",
         says="The gradient is -1, whatever the cotangent.",
-        vjp=cotangent(neg.vjp, _ones),
+        vjp=mutate.cotangent(neg.vjp, mutate.ones),
     ),
     Mutant(
         op="neg",
@@ -931,7 +836,7 @@ NEG = (
         label="L",
         killer="square",
         says="The gradient is transposed where rows and columns are as many.",
-        vjp=output(neg.vjp, 0, _square_transposed),
+        vjp=mutate.output(neg.vjp, 0, mutate.transposed),
     ),
     Mutant(
         op="neg",
@@ -939,7 +844,7 @@ NEG = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(neg.vjp, 0, _without_tail),
+        vjp=mutate.output(neg.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -969,7 +874,7 @@ SQR = (
         label="F",
         killer="typical",
         says="The slope is x, without its factor 2.",
-        vjp=scaled(sqr.vjp, 0, 0.5),
+        vjp=mutate.scaled(sqr.vjp, 0, 0.5),
     ),
     Mutant(
         op="sqr",
@@ -977,7 +882,7 @@ SQR = (
         label="V",
         killer="typical",
         says="The slope is 2y.",
-        vjp=primal(sqr.vjp, 0, lambda xp, x: x * x),
+        vjp=mutate.primal(sqr.vjp, 0, lambda xp, x: x * x),
     ),
     Mutant(
         op="sqr",
@@ -1018,7 +923,7 @@ SQR = (
         label="O",
         killer="tiny",
         says="Gradients below 1e-10 are flushed to 0.",
-        vjp=output(sqr.vjp, 0, lambda xp, g, x: xp.where(xp.abs(g) < 1e-10, 0.0, g)),
+        vjp=mutate.output(sqr.vjp, 0, mutate.flushed(1e-10)),
     ),
     Mutant(
         op="sqr",
@@ -1026,7 +931,7 @@ SQR = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(sqr.vjp, 0, _without_tail),
+        vjp=mutate.output(sqr.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -1070,7 +975,7 @@ EXP = (
         label="V",
         killer="typical",
         says="The saved output is taken for x, and its exponential for the slope.",
-        vjp=primal(exp.vjp, 0, lambda xp, x: xp.exp(x)),
+        vjp=mutate.primal(exp.vjp, 0, lambda xp, x: xp.exp(x)),
     ),
     Mutant(
         op="exp",
@@ -1094,7 +999,7 @@ EXP = (
         label="F",
         killer="typical",
         says="The slope has the factor log 2 of exp2.",
-        vjp=scaled(exp.vjp, 0, lambda xp, x: xp.log(xp.full((), "2"))),
+        vjp=mutate.scaled(exp.vjp, 0, lambda xp, x: xp.log(xp.full((), "2"))),
     ),
     Mutant(
         op="exp",
@@ -1110,7 +1015,7 @@ EXP = (
         label="O",
         killer="tail",
         says="Gradients below 1e-7 are flushed to 0.",
-        vjp=output(exp.vjp, 0, lambda xp, g, x: xp.where(xp.abs(g) < 1e-7, 0.0, g)),
+        vjp=mutate.output(exp.vjp, 0, mutate.flushed(1e-7)),
     ),
     Mutant(
         op="exp",
@@ -1126,7 +1031,7 @@ EXP = (
         label="U",
         killer="typical",
         says="The gradient is y, whatever the cotangent.",
-        vjp=cotangent(exp.vjp, _ones),
+        vjp=mutate.cotangent(exp.vjp, mutate.ones),
     ),
     Mutant(
         op="exp",
@@ -1134,7 +1039,7 @@ EXP = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(exp.vjp, 0, _without_tail),
+        vjp=mutate.output(exp.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -1172,7 +1077,7 @@ SQRT = (
         label="F",
         killer="typical",
         says="The slope is 1/y, without its factor 1/2.",
-        vjp=scaled(sqrt.vjp, 0, 2.0),
+        vjp=mutate.scaled(sqrt.vjp, 0, 2.0),
     ),
     Mutant(
         op="sqrt",
@@ -1229,7 +1134,7 @@ SQRT = (
         label="O",
         killer="typical",
         says="The gradient passes through float16.",
-        vjp=output(sqrt.vjp, 0, _half),
+        vjp=mutate.output(sqrt.vjp, 0, mutate.half),
     ),
     Mutant(
         op="sqrt",
@@ -1237,7 +1142,7 @@ SQRT = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(sqrt.vjp, 0, _without_tail),
+        vjp=mutate.output(sqrt.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -1291,7 +1196,7 @@ LOG = (
         label="F",
         killer="typical",
         says="The slope is that of log2.",
-        vjp=scaled(log.vjp, 0, lambda xp, x: 1 / xp.log(xp.full((), "2"))),
+        vjp=mutate.scaled(log.vjp, 0, lambda xp, x: 1 / xp.log(xp.full((), "2"))),
     ),
     Mutant(
         op="log",
@@ -1331,7 +1236,7 @@ LOG = (
         label="O",
         killer="large",
         says="Gradients below 1e-10 are flushed to 0.",
-        vjp=output(log.vjp, 0, lambda xp, g, x: xp.where(xp.abs(g) < 1e-10, 0.0, g)),
+        vjp=mutate.output(log.vjp, 0, mutate.flushed(1e-10)),
     ),
     Mutant(
         op="log",
@@ -1339,7 +1244,7 @@ LOG = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(log.vjp, 0, _without_tail),
+        vjp=mutate.output(log.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -1393,7 +1298,7 @@ ABS = (
         label="S",
         killer="typical",
         says="The comparison is the wrong way round.",
-        vjp=negated(abs_.vjp, 0),
+        vjp=mutate.negated(abs_.vjp, 0),
     ),
     Mutant(
         op="abs",
@@ -1433,7 +1338,7 @@ ABS = (
         label="U",
         killer="typical",
         says="The gradient is the sign, whatever the cotangent.",
-        vjp=cotangent(abs_.vjp, _ones),
+        vjp=mutate.cotangent(abs_.vjp, mutate.ones),
     ),
     Mutant(
         op="abs",
@@ -1441,7 +1346,7 @@ ABS = (
         label="W",
         killer="single",
         says="Vectors of four; their remainder is never written.",
-        vjp=output(abs_.vjp, 0, _without_tail),
+        vjp=mutate.output(abs_.vjp, 0, mutate.whole_blocks(4)),
     ),
 )
 
@@ -1511,7 +1416,7 @@ SGN = (
         label="G",
         killer="typical",
         says="Zero everywhere is taken for no gradient at all.",
-        vjp=output(sgn.vjp, 0, _nothing),
+        vjp=mutate.output(sgn.vjp, 0, mutate.nothing),
     ),
     Mutant(
         op="sgn",
@@ -1598,7 +1503,7 @@ STEP = (
         label="G",
         killer="typical",
         says="Zero everywhere is taken for no gradient at all.",
-        vjp=output(step.vjp, 0, _nothing),
+        vjp=mutate.output(step.vjp, 0, mutate.nothing),
     ),
     Mutant(
         op="step",
@@ -1678,14 +1583,6 @@ def pow_logarithmic_vjp(xp, ct, x, y=None, *, exponent=2.0):
     return ct * (exponent * xp.exp((exponent - 1) * xp.log(x)))
 
 
-def pow_reduced_wrongly(how):
-    def vjp(xp, ct, x, y=None, *, exponent=2.0):
-        logs = xp.log(xp.where(x > 0, x, 1.0))
-        return pow_.vjp(xp, ct, x, y)[0], how(xp, ct * (xp.power(x, y) * logs), y)
-
-    return vjp
-
-
 def pow_base_kept_vjp(xp, ct, x, y=None, *, exponent=2.0):
     return ct * (y * xp.power(x, y - 1)), pow_.vjp(xp, ct, x, y)[1]
 
@@ -1751,7 +1648,7 @@ POW = (
         killer="typical",
         says="The exponent is taken for a constant: no gradient.",
         dialects=("real",),
-        vjp=output(pow_.vjp, 1, _nothing),
+        vjp=mutate.output(pow_.vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="pow",
@@ -1769,7 +1666,7 @@ POW = (
         killer="row",
         says="dy is the mean over the repetitions.",
         dialects=("real",),
-        vjp=pow_reduced_wrongly(_averaged),
+        vjp=_reduced(pow_, _averaged),
     ),
     Mutant(
         op="pow",
@@ -1787,7 +1684,7 @@ POW = (
         killer="negative-base",
         says="Backward is that of the square, whatever the exponent.",
         dialects=PRODUCTS,
-        vjp=attribute(pow_.vjp, exponent=2.0),
+        vjp=mutate.attribute(pow_.vjp, exponent=2.0),
     ),
     Mutant(
         op="pow",
@@ -1796,7 +1693,7 @@ POW = (
         killer="exponent-half",
         says="The exponent is kept as an integer for backward.",
         dialects=PRODUCTS,
-        vjp=attribute(pow_.vjp, exponent=lambda exponent: float(int(exponent))),
+        vjp=mutate.attribute(pow_.vjp, exponent=lambda exponent: float(int(exponent))),
     ),
     Mutant(
         op="pow",
@@ -1805,7 +1702,7 @@ POW = (
         killer="exponent-minus-2",
         says="The exponent has lost its sign.",
         dialects=PRODUCTS,
-        vjp=attribute(pow_.vjp, exponent=abs),
+        vjp=mutate.attribute(pow_.vjp, exponent=abs),
     ),
     Mutant(
         op="pow",
@@ -1863,7 +1760,7 @@ MAP_UNARY = (
         label="V",
         killer="typical",
         says="The derivative is taken at the output.",
-        vjp=primal(
+        vjp=mutate.primal(
             map_unary.vjp,
             0,
             lambda xp, x, *, function: map_unary.forward(xp, x, function=function),
@@ -1875,7 +1772,7 @@ MAP_UNARY = (
         label="D",
         killer="negative",
         says="The derivative is taken at |x|.",
-        vjp=primal(map_unary.vjp, 0, lambda xp, x, *, function: xp.abs(x)),
+        vjp=mutate.primal(map_unary.vjp, 0, lambda xp, x, *, function: xp.abs(x)),
     ),
     Mutant(
         op="map_unary",
@@ -1884,7 +1781,7 @@ MAP_UNARY = (
         killer="typical",
         dialects=("sine", "swish"),
         says="The derivative is always that of the default function.",
-        vjp=attribute(map_unary.vjp, function="bell"),
+        vjp=mutate.attribute(map_unary.vjp, function="bell"),
     ),
     Mutant(
         op="map_unary",
@@ -1900,7 +1797,7 @@ MAP_UNARY = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: 0 beyond the first matrix.",
-        vjp=output(map_unary.vjp, 0, _first_matrix),
+        vjp=mutate.output(map_unary.vjp, 0, mutate.first_entry(2)),
     ),
     Mutant(
         op="map_unary",
@@ -1909,7 +1806,7 @@ MAP_UNARY = (
         killer="zeros",
         dialects=("sine", "swish"),
         says="An element of 0 is skipped, as if its slope were 0 too.",
-        vjp=output(map_unary.vjp, 0, lambda xp, g, x, *, function: xp.where(x == 0, 0.0, g)),
+        vjp=mutate.output(map_unary.vjp, 0, lambda xp, g, x, *, function: xp.where(x == 0, 0.0, g)),
     ),
     Mutant(
         op="map_unary",
@@ -1917,7 +1814,7 @@ MAP_UNARY = (
         label="U",
         killer="typical",
         says="The gradient is the derivative, whatever the cotangent.",
-        vjp=cotangent(map_unary.vjp, _ones),
+        vjp=mutate.cotangent(map_unary.vjp, mutate.ones),
     ),
 )
 
@@ -1948,7 +1845,7 @@ MAP_BINARY = (
         killer="typical",
         dialects=LOPSIDED,
         says="The operands get each other's gradient.",
-        vjp=swapped(map_binary.vjp, 0, 1),
+        vjp=mutate.swapped(map_binary.vjp, 0, 1),
     ),
     Mutant(
         op="map_binary",
@@ -1956,7 +1853,7 @@ MAP_BINARY = (
         label="G",
         killer="typical",
         says="Only the first operand is differentiated, as by a map of one operand.",
-        vjp=output(map_binary.vjp, 1, _zeros),
+        vjp=mutate.output(map_binary.vjp, 1, mutate.zeros),
     ),
     Mutant(
         op="map_binary",
@@ -1964,7 +1861,7 @@ MAP_BINARY = (
         label="I",
         killer="typical",
         says="Backward reads x for both operands.",
-        vjp=primal(map_binary.vjp, 1, lambda xp, x, y, *, function: x),
+        vjp=mutate.primal(map_binary.vjp, 1, lambda xp, x, y, *, function: x),
     ),
     Mutant(
         op="map_binary",
@@ -1999,7 +1896,7 @@ MAP_BINARY = (
         killer="typical",
         dialects=LOPSIDED,
         says="The derivatives are always those of the default function.",
-        vjp=attribute(map_binary.vjp, function="hypot"),
+        vjp=mutate.attribute(map_binary.vjp, function="hypot"),
     ),
     Mutant(
         op="map_binary",
@@ -2007,7 +1904,7 @@ MAP_BINARY = (
         label="L",
         killer="square",
         says="dy is transposed where rows and columns are as many.",
-        vjp=output(map_binary.vjp, 1, _square_transposed),
+        vjp=mutate.output(map_binary.vjp, 1, mutate.transposed),
     ),
     Mutant(
         op="map_binary",
@@ -2015,7 +1912,7 @@ MAP_BINARY = (
         label="W",
         killer="cube",
         says="Only the last two axes are looped over: dx is 0 beyond the first matrix.",
-        vjp=output(map_binary.vjp, 0, _first_matrix),
+        vjp=mutate.output(map_binary.vjp, 0, mutate.first_entry(2)),
     ),
 )
 

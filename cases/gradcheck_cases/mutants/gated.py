@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, cotangent, negated, output, primal, scaled, swapped
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases.gated import (
     geglu_vjp,
     gelu_forward,
@@ -22,8 +23,6 @@ from gradcheck_cases.gated import (
     swiglu_vjp,
 )
 from gradcheck_cases.mutants.activation import MINUS_SEVEN, in_the_loop
-
-Vjp = Callable[..., Any]
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,7 +200,7 @@ GELU = (
         killer="typical",
         dialects=("erf", "quick"),
         says="The slope is the tanh form's whatever form was asked for.",
-        vjp=attribute(gelu_vjp, form="tanh"),
+        vjp=mutate.attribute(gelu_vjp, form="tanh"),
     ),
     Mutant(
         op="gelu",
@@ -210,7 +209,7 @@ GELU = (
         killer="typical",
         dialects=("tanh", "gemma", "quick"),
         says="The slope is the exact form's whatever form was asked for.",
-        vjp=attribute(gelu_vjp, form="erf"),
+        vjp=mutate.attribute(gelu_vjp, form="erf"),
     ),
     Mutant(
         op="gelu",
@@ -263,7 +262,7 @@ GELU = (
         label="V",
         killer="typical",
         says="The slope is taken at the saved output, not at the input.",
-        vjp=primal(gelu_vjp, 0, gelu_forward),
+        vjp=mutate.primal(gelu_vjp, 0, gelu_forward),
     ),
     *in_the_loop("gelu", gelu_vjp, "remainder-dropped", "turned", "never-cleared"),
 )
@@ -295,7 +294,7 @@ SILU = (
         killer="typical",
         says="The gradient is multiplied by -7.",
         modelled_on=MINUS_SEVEN,
-        vjp=scaled(silu_vjp, 0, -7.0),
+        vjp=mutate.scaled(silu_vjp, 0, -7.0),
     ),
     Mutant(
         op="silu",
@@ -343,7 +342,7 @@ SILU = (
         label="V",
         killer="typical",
         says="The slope is taken at the saved output, not at the input.",
-        vjp=primal(silu_vjp, 0, silu_forward),
+        vjp=mutate.primal(silu_vjp, 0, silu_forward),
     ),
     Mutant(
         op="silu",
@@ -393,7 +392,7 @@ SILU_BACK = (
         label="DD",
         killer="typical",
         says="There is no gradient of x: double backward stops at the saved input.",
-        vjp=output(silu_back_vjp, 1, lambda xp, dx, g, x: None),
+        vjp=mutate.output(silu_back_vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="silu_back",
@@ -401,7 +400,7 @@ SILU_BACK = (
         label="G",
         killer="typical",
         says="x is taken for a constant: its gradient is 0.",
-        vjp=output(silu_back_vjp, 1, lambda xp, dx, g, x: dx * 0),
+        vjp=mutate.output(silu_back_vjp, 1, mutate.zeros),
     ),
     Mutant(
         op="silu_back",
@@ -449,7 +448,7 @@ SILU_BACK = (
         label="NL",
         killer="typical",
         says="dx is multiplied by g twice, and by the cotangent not at all.",
-        vjp=output(silu_back_vjp, 1, lambda xp, dx, g, x: silu_back_vjp(xp, g, g, x)[1]),
+        vjp=mutate.output(silu_back_vjp, 1, lambda xp, dx, g, x: silu_back_vjp(xp, g, g, x)[1]),
     ),
     Mutant(
         op="silu_back",
@@ -457,7 +456,7 @@ SILU_BACK = (
         label="G",
         killer="typical",
         says="The two gradients are in each other's place.",
-        vjp=swapped(silu_back_vjp, 0, 1),
+        vjp=mutate.swapped(silu_back_vjp, 0, 1),
     ),
     Mutant(
         op="silu_back",
@@ -473,7 +472,7 @@ SILU_BACK = (
         label="N",
         killer="zeros",
         says="dg is recovered as the saved dx over g: 0/0 where g is 0.",
-        vjp=output(silu_back_vjp, 0, lambda xp, dg, g, x: dg * g / g),
+        vjp=mutate.output(silu_back_vjp, 0, lambda xp, dg, g, x: dg * g / g),
     ),
     *in_the_loop("silu_back", silu_back_vjp, "remainder-dropped", "turned"),
 )
@@ -522,7 +521,7 @@ def _gated(op: str, vjp: Vjp, act: Vjp, act_vjp: Vjp) -> tuple[Mutant, ...]:
             label="G",
             killer="typical",
             says="The two gradients are in each other's place.",
-            vjp=swapped(vjp, 0, 1),
+            vjp=mutate.swapped(vjp, 0, 1),
         ),
         Mutant(
             op=op,
@@ -586,7 +585,7 @@ def _gated(op: str, vjp: Vjp, act: Vjp, act_vjp: Vjp) -> tuple[Mutant, ...]:
             label="G",
             killer="typical",
             says="up gets no gradient.",
-            vjp=output(vjp, 1, lambda xp, dup, *primals, **attrs: None),
+            vjp=mutate.output(vjp, 1, mutate.nothing),
         ),
         Mutant(
             op=op,
@@ -594,7 +593,7 @@ def _gated(op: str, vjp: Vjp, act: Vjp, act_vjp: Vjp) -> tuple[Mutant, ...]:
             label="S",
             killer="typical",
             says="dup has the wrong sign.",
-            vjp=negated(vjp, 1),
+            vjp=mutate.negated(vjp, 1),
         ),
         *in_the_loop(op, vjp, "remainder-dropped", "turned", "never-cleared"),
     )
@@ -609,7 +608,7 @@ GEGLU = (
         killer="typical",
         dialects=("gemma", "tanh"),
         says="The gate is the exact gelu whatever form was asked for.",
-        vjp=attribute(geglu_vjp, form="erf"),
+        vjp=mutate.attribute(geglu_vjp, form="erf"),
     ),
     Mutant(
         op="geglu",
@@ -726,13 +725,7 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="A",
             killer="typical",
             says="The second half of the gradient is never written.",
-            vjp=output(
-                vjp,
-                0,
-                lambda xp, dx, x, **attrs: xp.concatenate(
-                    [dx[..., : n(x)], dx[..., n(x) :] * 0], axis=-1
-                ),
-            ),
+            vjp=mutate.output(vjp, 0, mutate.cut(lambda columns: columns // 2)),
         ),
         Mutant(
             op=op,
@@ -740,7 +733,7 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="I",
             killer="typical",
             says="The gate's gradient is written to both halves.",
-            vjp=output(
+            vjp=mutate.output(
                 vjp,
                 0,
                 lambda xp, dx, x, **attrs: xp.concatenate([dx[..., : n(x)]] * 2, axis=-1),
@@ -776,12 +769,7 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
             label="W",
             killer="one-unit",
             says="The last unit of every row gets no gradient.",
-            vjp=cotangent(
-                vjp,
-                lambda xp, ct, *primals, **attrs: xp.concatenate(
-                    [ct[..., :-1], ct[..., -1:] * 0], axis=-1
-                ),
-            ),
+            vjp=mutate.cotangent(vjp, mutate.cut(-1)),
         ),
         *in_the_loop(op, vjp, "half-precision", "cached-by-shape"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,23 +50,6 @@ def _rows_gathered(xp: Any, rows: Any, index: Any, like: Any) -> Any:
     return flat[where]
 
 
-def _rows_kept(vjp: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
-    """The first gradient is added to that of the calls before."""
-
-    def make() -> Callable[..., Any]:
-        buffers: dict[Any, Any] = {}
-
-        def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-            first, *others = vjp(xp, ct, *primals, **attrs)
-            key = (first.shape, str(first.dtype))
-            buffers[key] = buffers.get(key, 0) + first
-            return (buffers[key].copy(), *others)
-
-        return body
-
-    return make
-
-
 # ── encoder ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -95,11 +77,6 @@ def encoder_first_sequence_vjp(xp, ct, wte, wpe, tokens):
 def encoder_mean_of_batch_vjp(xp, ct, wte, wpe, tokens):
     dwte, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
     return dwte, dwpe / (tokens.size // tokens.shape[-1] if tokens.size else 1), None
-
-
-def encoder_last_token_vjp(xp, ct, wte, wpe, tokens):
-    _, dwpe, _ = encoder.vjp(xp, ct, wte, wpe, tokens)
-    return xp.add_rows(ct[..., :-1, :], tokens[..., :-1], wte), dwpe, None
 
 
 ENCODER = (
@@ -151,7 +128,7 @@ ENCODER = (
         label="I",
         killer="one-token",
         says="The loop over tokens stops one too early.",
-        vjp=encoder_last_token_vjp,
+        vjp=mutate.replaced(encoder.vjp, 0, mutate.cotangent(encoder.vjp, mutate.cut(-1, axis=-2))),
     ),
     Mutant(
         op="encoder",
@@ -167,7 +144,7 @@ ENCODER = (
         label="A",
         killer="typical",
         says="The embedding's gradient is added to that of the call before.",
-        make=_rows_kept(encoder.vjp),
+        make=mutate.accumulated(encoder.vjp, 0),
     ),
     Mutant(
         op="encoder",
@@ -263,7 +240,7 @@ INPUT_EMBEDDING = (
         label="A",
         killer="typical",
         says="The gradient is added to that of the call before.",
-        make=_rows_kept(input_embedding.vjp),
+        make=mutate.accumulated(input_embedding.vjp, 0),
     ),
     Mutant(
         op="input_embedding",
@@ -271,7 +248,7 @@ INPUT_EMBEDDING = (
         label="G",
         killer="typical",
         says="The tied embedding gets its gradient from the classifier alone.",
-        vjp=mutate.output(input_embedding.vjp, 0, lambda xp, g, *args, **attrs: None),
+        vjp=mutate.output(input_embedding.vjp, 0, mutate.nothing),
     ),
 )
 
@@ -297,10 +274,6 @@ def get_rows_short_loop_vjp(xp, ct, x, rows):
 
 def get_rows_padding_vjp(xp, ct, x, rows):
     return xp.add_rows(xp.where((rows == 0)[..., None], 0, ct), rows, x), None
-
-
-def get_rows_first_sequence_vjp(xp, ct, x, rows):
-    return get_rows.vjp(xp, ct[0], x, rows[0]) if ct.ndim == 3 else get_rows.vjp(xp, ct, x, rows)
 
 
 GET_ROWS = (
@@ -361,7 +334,7 @@ GET_ROWS = (
         label="B",
         killer="batched",
         says="Only the first batch entry reaches the table.",
-        vjp=get_rows_first_sequence_vjp,
+        vjp=mutate.cotangent(get_rows.vjp, mutate.first_entry(2)),
     ),
     Mutant(
         op="get_rows",
@@ -369,7 +342,7 @@ GET_ROWS = (
         label="A",
         killer="typical",
         says="The gradient is added to that of the call before.",
-        make=_rows_kept(get_rows.vjp),
+        make=mutate.accumulated(get_rows.vjp, 0),
     ),
 )
 
@@ -590,7 +563,7 @@ GATHER = (
         label="A",
         killer="typical",
         says="The gradient is added to that of the call before.",
-        make=_rows_kept(gather.vjp),
+        make=mutate.accumulated(gather.vjp, 0),
     ),
 )
 
@@ -685,7 +658,7 @@ SCATTER_ADD = (
         label="G",
         killer="empty",
         says="x gets no gradient: what it was before the addition is taken for zeros.",
-        vjp=mutate.output(scatter_add.vjp, 0, lambda xp, g, *args, **attrs: xp.zeros_like(g)),
+        vjp=mutate.output(scatter_add.vjp, 0, mutate.zeros),
     ),
     Mutant(
         op="scatter_add",

@@ -7,60 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import Vjp, attribute, cotangent, negated, output, scaled, swapped
-from gradcheck.spec import OpSpec, as_tuple
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases import linear
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _mixed(right: Vjp, wrong: Vjp, index: int) -> Vjp:
-    """Gradient `index` of `wrong`, the others of `right`."""
-
-    def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        gradients = list(right(xp, ct, *primals, **attrs))
-        gradients[index] = wrong(xp, ct, *primals, **attrs)[index]
-        return tuple(gradients)
-
-    return functools.wraps(right)(body)
-
-
-def _of_last(spec: OpSpec, index: int) -> Vjp:
-    """Gradient `index` of a primal that a batch shares, from the last of the batch alone."""
-
-    def keep(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        shared = ct.ndim - 2 > primals[index].ndim - spec.core_ranks[index]
-        return xp.concatenate([xp.zeros_like(ct[:-1]), ct[-1:]], 0) if shared else ct
-
-    return _mixed(spec.vjp, cotangent(spec.vjp, keep), index)
-
-
 def _without_last_row(vjp: Vjp, index: int) -> Vjp:
     """Gradient `index` of all rows of the cotangent but the last of an odd number."""
-
-    def drop(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        even = ct.shape[-2] // 2 * 2
-        return xp.pad(ct[..., :even, :], -2, 0, ct.shape[-2] - even)
-
-    return _mixed(vjp, cotangent(vjp, drop), index)
-
-
-def _never_cleared(vjp: Vjp, index: int) -> Any:
-    """Gradient `index` added to what earlier calls left in its buffer."""
-
-    def make() -> Vjp:
-        kept: list[Any] = []
-
-        def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-            gradients = list(as_tuple(vjp(xp, ct, *primals, **attrs)))
-            gradients[index] = gradients[index] + sum(kept)
-            kept[:] = [gradients[index]]
-            return tuple(gradients)
-
-        return body
-
-    return make
+    even = mutate.cut(lambda rows: rows // 2 * 2, axis=-2)
+    return mutate.replaced(vjp, index, mutate.cotangent(vjp, even))
 
 
 def _in_half(vjp: Vjp) -> Vjp:
@@ -90,11 +48,6 @@ def matmul_weight_transposed_vjp(xp, ct, x, w, b=None):
 def matmul_bias_unreduced_vjp(xp, ct, x, w, b=None):
     dx, dw, *_ = linear.matmul_vjp(xp, ct, x, w, b)
     return (dx, dw) if b is None else (dx, dw, ct)
-
-
-def matmul_upstream_row_vjp(xp, ct, x, w, b=None):
-    first = xp.broadcast_to(ct[..., :1, :], ct.shape)
-    return linear.matmul_vjp(xp, first, x, w, b)
 
 
 def matmul_half_vjp(xp, ct, x, w, b=None):
@@ -194,11 +147,6 @@ def outer_product_transposed_vjp(xp, ct, a, b):
 
 def outer_product_unreduced_vjp(xp, ct, a, b):
     return xp.matmul(b, ct), xp.matmul(a, xp.swapaxes(ct, -1, -2))
-
-
-def outer_product_short_vjp(xp, ct, a, b):
-    da, db = linear.outer_product_vjp(xp, ct, a, b)
-    return da, xp.pad(db[..., :-1, :], -2, 0, min(1, db.shape[-2]))
 
 
 def outer_product_diagonal_vjp(xp, ct, a, b):
@@ -310,11 +258,6 @@ def lora_linear_asleep_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
     return dx, dw, xp.where(a != 0, da, 0.0), db
 
 
-def lora_linear_frozen_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
-    dx, _, da, db = linear.lora_linear_vjp(xp, ct, x, w, a, b, s=s, per=per)
-    return dx, None, da, db
-
-
 def lora_linear_merged_vjp(xp, ct, x, w, a, b, *, s=2.0, per="one"):
     # dx from a weight into which the adapter has been merged twice.
     dx, *rest = linear.lora_linear_vjp(xp, ct, x, w, a, b, s=s, per=per)
@@ -348,7 +291,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="batched",
         says="Each batch overwrites dw.",
-        vjp=_of_last(linear.matmul, 1),
+        vjp=mutate.of_last(linear.matmul, 1),
     ),
     Mutant(
         op="matmul",
@@ -356,7 +299,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="typical",
         says="dx is added to a buffer that is never cleared.",
-        make=_never_cleared(linear.matmul_vjp, 0),
+        make=mutate.accumulated(linear.matmul_vjp, 0),
     ),
     Mutant(
         op="matmul",
@@ -365,7 +308,9 @@ MUTANTS: tuple[Mutant, ...] = (
         killer="typical",
         says="db is the mean over the rows.",
         dialects=("bias",),
-        vjp=scaled(linear.matmul_vjp, 2, lambda xp, x, w, b: 1 / max(x.size // x.shape[-1], 1)),
+        vjp=mutate.scaled(
+            linear.matmul_vjp, 2, lambda xp, x, w, b: 1 / max(x.size // x.shape[-1], 1)
+        ),
     ),
     Mutant(
         op="matmul",
@@ -390,7 +335,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="U",
         killer="typical",
         says="The cotangent's first row stands for all.",
-        vjp=matmul_upstream_row_vjp,
+        vjp=mutate.cotangent(linear.matmul_vjp, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="matmul",
@@ -406,7 +351,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="R",
         killer="typical",
         says="dx is divided by the number of heads, as if y were their mean.",
-        vjp=scaled(linear.multi_head_matmul_vjp, 0, lambda xp, x, w: 1 / x.shape[-2]),
+        vjp=mutate.scaled(linear.multi_head_matmul_vjp, 0, lambda xp, x, w: 1 / x.shape[-2]),
     ),
     Mutant(
         op="multi_head_matmul",
@@ -446,7 +391,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="batched",
         says="Each batch overwrites dw.",
-        vjp=_of_last(linear.multi_head_matmul, 1),
+        vjp=mutate.of_last(linear.multi_head_matmul, 1),
     ),
     Mutant(
         op="multi_head_matmul",
@@ -454,10 +399,10 @@ MUTANTS: tuple[Mutant, ...] = (
         label="I",
         killer="one-head",
         says="The loop over heads stops one short: dw of the last head is 0.",
-        vjp=output(
+        vjp=mutate.output(
             linear.multi_head_matmul_vjp,
             1,
-            lambda xp, g, x, w: xp.pad(g[..., :-1, :, :], -3, 0, 1),
+            mutate.cut(-1, axis=-3),
         ),
     ),
     Mutant(
@@ -466,7 +411,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="square",
         says="The two gradients stand in each other's place.",
-        vjp=swapped(linear.mul_mat_vjp, 0, 1),
+        vjp=mutate.swapped(linear.mul_mat_vjp, 0, 1),
     ),
     Mutant(
         op="mul_mat",
@@ -482,7 +427,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="R",
         killer="repeat-both",
         says="da is the mean over the matrices of b that meet one of a.",
-        vjp=scaled(linear.mul_mat_vjp, 0, _group_size),
+        vjp=mutate.scaled(linear.mul_mat_vjp, 0, _group_size),
     ),
     Mutant(
         op="mul_mat",
@@ -530,7 +475,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="single",
         says="The two gradients stand in each other's place.",
-        vjp=swapped(linear.outer_product_vjp, 0, 1),
+        vjp=mutate.swapped(linear.outer_product_vjp, 0, 1),
     ),
     Mutant(
         op="outer_product",
@@ -538,7 +483,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="R",
         killer="typical",
         says="da is divided by the number of rows.",
-        vjp=scaled(linear.outer_product_vjp, 0, lambda xp, a, b: 1 / max(a.shape[-2], 1)),
+        vjp=mutate.scaled(linear.outer_product_vjp, 0, lambda xp, a, b: 1 / max(a.shape[-2], 1)),
     ),
     Mutant(
         op="outer_product",
@@ -562,7 +507,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="broadcast",
         says="Each batch overwrites the shared operand's gradient.",
-        vjp=_of_last(linear.outer_product, 0),
+        vjp=mutate.of_last(linear.outer_product, 0),
     ),
     Mutant(
         op="outer_product",
@@ -570,7 +515,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="I",
         killer="one-row",
         says="The loop over rows stops one short: db of the last row is 0.",
-        vjp=outer_product_short_vjp,
+        vjp=mutate.output(linear.outer_product_vjp, 1, mutate.cut(-1, axis=-2)),
     ),
     Mutant(
         op="outer_product",
@@ -586,7 +531,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="S",
         killer="typical",
         says="db has the wrong sign.",
-        vjp=negated(linear.outer_product_vjp, 1),
+        vjp=mutate.negated(linear.outer_product_vjp, 1),
     ),
     Mutant(
         op="batched_matmul",
@@ -594,7 +539,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="P",
         killer="transpose-x",
         says="The flag of the first operand is ignored.",
-        vjp=attribute(linear.batched_matmul_vjp, transpose_x=False),
+        vjp=mutate.attribute(linear.batched_matmul_vjp, transpose_x=False),
     ),
     Mutant(
         op="batched_matmul",
@@ -602,7 +547,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="P",
         killer="transpose-y-square",
         says="The flag of the second operand is ignored.",
-        vjp=attribute(linear.batched_matmul_vjp, transpose_y=False),
+        vjp=mutate.attribute(linear.batched_matmul_vjp, transpose_y=False),
     ),
     Mutant(
         op="batched_matmul",
@@ -610,7 +555,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="P",
         killer="transpose-y-square",
         says="Each operand is turned by the other one's flag.",
-        vjp=attribute(
+        vjp=mutate.attribute(
             linear.batched_matmul_vjp,
             transpose_x=lambda transpose_x, transpose_y: transpose_y,
             transpose_y=lambda transpose_x, transpose_y: transpose_x,
@@ -638,7 +583,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="shared-y",
         says="Each batch overwrites the gradient of an operand that all share.",
-        vjp=_of_last(linear.batched_matmul, 1),
+        vjp=mutate.of_last(linear.batched_matmul, 1),
     ),
     Mutant(
         op="batched_matmul",
@@ -654,7 +599,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="R",
         killer="broadcast-both",
         says="dx is the mean over the axes along which x is repeated.",
-        vjp=scaled(linear.batched_matmul_vjp, 0, _stretched),
+        vjp=mutate.scaled(linear.batched_matmul_vjp, 0, _stretched),
     ),
     Mutant(
         op="batched_matmul",
@@ -670,7 +615,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="square",
         says="The gradients of the two factors stand in each other's place.",
-        vjp=swapped(linear.low_rank_linear_vjp, 1, 2),
+        vjp=mutate.swapped(linear.low_rank_linear_vjp, 1, 2),
     ),
     Mutant(
         op="low_rank_linear",
@@ -710,7 +655,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="F",
         killer="typical",
         says="dA is divided by the rank.",
-        vjp=scaled(linear.low_rank_linear_vjp, 1, _rank),
+        vjp=mutate.scaled(linear.low_rank_linear_vjp, 1, _rank),
     ),
     Mutant(
         op="low_rank_linear",
@@ -718,7 +663,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="A",
         killer="batched",
         says="Each batch overwrites dB.",
-        vjp=_of_last(linear.low_rank_linear, 2),
+        vjp=mutate.of_last(linear.low_rank_linear, 2),
     ),
     Mutant(
         op="low_rank_linear",
@@ -758,7 +703,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="F",
         killer="s-0.75",
         says="dB has the factor s once more.",
-        vjp=scaled(linear.lora_linear_vjp, 3, _factor),
+        vjp=mutate.scaled(linear.lora_linear_vjp, 3, _factor),
     ),
     Mutant(
         op="lora_linear",
@@ -766,7 +711,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="P",
         killer="s-0.75",
         says="s is 2, whatever forward was given.",
-        vjp=attribute(linear.lora_linear_vjp, s=2.0),
+        vjp=mutate.attribute(linear.lora_linear_vjp, s=2.0),
     ),
     Mutant(
         op="lora_linear",
@@ -774,7 +719,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="P",
         killer="s-0",
         says="`s or 2.0`: an s of 0 counts as not given.",
-        vjp=attribute(linear.lora_linear_vjp, s=lambda s, per: s or 2.0),
+        vjp=mutate.attribute(linear.lora_linear_vjp, s=lambda s, per: s or 2.0),
     ),
     Mutant(
         op="lora_linear",
@@ -782,7 +727,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="S",
         killer="s-negative",
         says="|s| in place of s.",
-        vjp=attribute(linear.lora_linear_vjp, s=lambda s, per: abs(s)),
+        vjp=mutate.attribute(linear.lora_linear_vjp, s=lambda s, per: abs(s)),
     ),
     Mutant(
         op="lora_linear",
@@ -791,7 +736,7 @@ MUTANTS: tuple[Mutant, ...] = (
         killer="typical",
         says="s is not divided by the rank or its root.",
         dialects=("lora", "rslora"),
-        vjp=attribute(linear.lora_linear_vjp, per="one"),
+        vjp=mutate.attribute(linear.lora_linear_vjp, per="one"),
     ),
     Mutant(
         op="lora_linear",
@@ -800,7 +745,7 @@ MUTANTS: tuple[Mutant, ...] = (
         killer="rank-5",
         says="alpha over the rank where forward takes alpha over its root.",
         dialects=("rslora",),
-        vjp=attribute(linear.lora_linear_vjp, per="rank"),
+        vjp=mutate.attribute(linear.lora_linear_vjp, per="rank"),
     ),
     Mutant(
         op="lora_linear",
@@ -825,7 +770,7 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="typical",
         says="No gradient for W, as if it were always frozen.",
-        vjp=lora_linear_frozen_vjp,
+        vjp=mutate.output(linear.lora_linear_vjp, 1, mutate.nothing),
     ),
     Mutant(
         op="lora_linear",
@@ -833,6 +778,6 @@ MUTANTS: tuple[Mutant, ...] = (
         label="G",
         killer="square",
         says="The gradients of A and B stand in each other's place.",
-        vjp=swapped(linear.lora_linear_vjp, 2, 3),
+        vjp=mutate.swapped(linear.lora_linear_vjp, 2, 3),
     ),
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases.loss import (
     binary_cross_entropy,
     cross_entropy,
@@ -28,14 +29,8 @@ APRENDER = "aprender pull request 2182"
 DIRECTML = "DirectML issue 739"
 PADDLE = "PaddlePaddle pull request 28622"
 
-Vjp = Callable[..., Any]
 
 # ── what is shared ───────────────────────────────────────────────────────────────────────────
-
-
-def first_for_all(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """The first position's cotangent in place of each position's own."""
-    return ct if not ct.size or not ct.ndim else xp.broadcast_to(ct.reshape(-1)[0], ct.shape)
 
 
 def sum_for_mean(reduction: str, **attrs: Any) -> str:
@@ -173,7 +168,7 @@ CROSS_ENTROPY = (
         dialects=("nats",),
         says="The cotangent of the first position is used for all: grad_output[0].",
         modelled_on=APRENDER,
-        vjp=mutate.cotangent(cross_entropy.vjp, first_for_all),
+        vjp=mutate.cotangent(cross_entropy.vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="cross_entropy",
@@ -181,9 +176,7 @@ CROSS_ENTROPY = (
         label="U",
         killer="typical",
         says="The loss is taken to be the end of the graph: the cotangent to be 1.",
-        vjp=mutate.cotangent(
-            cross_entropy.vjp, lambda xp, ct, *primals, **attrs: xp.zeros_like(ct) + 1
-        ),
+        vjp=mutate.cotangent(cross_entropy.vjp, mutate.ones),
     ),
 )
 
@@ -266,7 +259,7 @@ SOFTMAX_CROSS_ENTROPY = (
         dialects=("per-position",),
         says="The cotangent of the first position is used for all: grad_output[0].",
         modelled_on=APRENDER,
-        vjp=mutate.cotangent(softmax_cross_entropy.vjp, first_for_all),
+        vjp=mutate.cotangent(softmax_cross_entropy.vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="softmax_cross_entropy",
@@ -431,7 +424,7 @@ LABEL_SMOOTHING = (
         killer="typical",
         says="The cotangent of the first position is used for all: grad_output[0].",
         modelled_on=APRENDER,
-        vjp=mutate.cotangent(label_smoothing_cross_entropy.vjp, first_for_all),
+        vjp=mutate.cotangent(label_smoothing_cross_entropy.vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="label_smoothing_cross_entropy",
@@ -571,7 +564,7 @@ MASKED_CROSS_ENTROPY = (
         dialects=("none",),
         says="The cotangent of the first position is used for all: grad_output[0].",
         modelled_on=APRENDER,
-        vjp=mutate.cotangent(masked_cross_entropy.vjp, first_for_all),
+        vjp=mutate.cotangent(masked_cross_entropy.vjp, mutate.first_for_all()),
     ),
 )
 
@@ -1304,7 +1297,7 @@ KL_DIVERGENCE = (
         label="U",
         killer="none",
         says="The cotangent of the first element is used for all.",
-        vjp=mutate.cotangent(kl_divergence.vjp, first_for_all),
+        vjp=mutate.cotangent(kl_divergence.vjp, mutate.first_for_all()),
     ),
 )
 

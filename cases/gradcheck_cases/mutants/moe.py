@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases import moe as cases
 from gradcheck_cases.moe import _back, _experts, _routed, _times, _weight
-
-Vjp = Callable[..., Any]
 
 # ── moe ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -130,10 +128,6 @@ def _mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutan
     if "make" not in more:
         more.setdefault("vjp", moe_with(name))
     return Mutant(op="moe", name=name, label=label, killer=killer, says=says, **more)
-
-
-def _zeroed(index: int) -> Vjp:
-    return mutate.output(cases.moe_vjp, index, lambda xp, g, *primals, **attrs: xp.zeros_like(g))
 
 
 SOFTMAX = cases.SOFTMAX
@@ -256,7 +250,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "G",
         "typical",
         "The router gets no gradient: the choice is taken for all that it does.",
-        vjp=_zeroed(1),
+        vjp=mutate.output(cases.moe_vjp, 1, mutate.zeros),
     ),
     _mutant("x-not-by-router", "T", "one-token", "The token's gradient leaves out the router."),
     _mutant(
@@ -343,7 +337,7 @@ MUTANTS: tuple[Mutant, ...] = (
         vjp=mutate.output(
             cases.moe_vjp,
             4,
-            lambda xp, g, *primals, **attrs: xp.reshape(xp.swapaxes(g, -1, -2), g.shape),
+            mutate.relaid,
         ),
     ),
 )

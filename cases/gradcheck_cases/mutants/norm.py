@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, output, primal, scaled, swapped
 from gradcheck_cases.norm import (
     batch_norm_vjp,
     group_norm_vjp,
@@ -145,7 +145,7 @@ RMS_NORM = (
         label="E",
         killer="tiny",
         says="The backward recomputes rms without eps.",
-        vjp=attribute(rms_norm_vjp, eps=0.0),
+        vjp=mutate.attribute(rms_norm_vjp, eps=0.0),
     ),
     Mutant(
         op="rms_norm",
@@ -161,7 +161,7 @@ RMS_NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-5, whatever forward was given.",
-        vjp=attribute(rms_norm_vjp, eps=1e-5),
+        vjp=mutate.attribute(rms_norm_vjp, eps=1e-5),
     ),
     Mutant(
         op="rms_norm",
@@ -178,7 +178,7 @@ RMS_NORM = (
         label="P",
         killer="typical",
         says="dx is multiplied by w where forward multiplied by 1 + w.",
-        vjp=attribute(rms_norm_vjp, unit_offset=False),
+        vjp=mutate.attribute(rms_norm_vjp, unit_offset=False),
         dialects=("unit-offset",),
     ),
     Mutant(
@@ -403,7 +403,7 @@ LAYER_NORM = (
         label="E",
         killer="near-constant",
         says="The backward recomputes sigma without eps.",
-        vjp=attribute(layer_norm_vjp, eps=0.0),
+        vjp=mutate.attribute(layer_norm_vjp, eps=0.0),
     ),
     Mutant(
         op="layer_norm",
@@ -411,7 +411,7 @@ LAYER_NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-5, whatever forward was given.",
-        vjp=attribute(layer_norm_vjp, eps=1e-5),
+        vjp=mutate.attribute(layer_norm_vjp, eps=1e-5),
     ),
     Mutant(
         op="layer_norm",
@@ -419,7 +419,7 @@ LAYER_NORM = (
         label="G",
         killer="typical",
         says="dw and db stand in each other's place.",
-        vjp=swapped(layer_norm_vjp, 1, 2),
+        vjp=mutate.swapped(layer_norm_vjp, 1, 2),
         dialects=("affine",),
     ),
     Mutant(
@@ -428,7 +428,7 @@ LAYER_NORM = (
         label="R",
         killer="typical",
         says="db is the mean over rows.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             layer_norm_vjp,
             2,
             lambda xp, x, w, b, *, eps=1e-5: x.shape[-1] / max(x.size, 1),
@@ -548,7 +548,7 @@ NORM = (
         label="E",
         killer="near-constant",
         says="The backward recomputes sigma without eps.",
-        vjp=attribute(norm_vjp, eps=0.0),
+        vjp=mutate.attribute(norm_vjp, eps=0.0),
     ),
     Mutant(
         op="norm",
@@ -556,7 +556,7 @@ NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-5, whatever forward was given.",
-        vjp=attribute(norm_vjp, eps=1e-5),
+        vjp=mutate.attribute(norm_vjp, eps=1e-5),
     ),
     Mutant(
         op="norm",
@@ -630,11 +630,6 @@ def _back_fixed_scale(xp: Any, u: Any, g: Any, n: Any, r: Any) -> Any:
     return -r * r * (u * gn + g * un)
 
 
-def _back_sign(xp: Any, u: Any, g: Any, n: Any, r: Any) -> Any:
-    ug, un, gn = _back_terms(xp, u, g, n)
-    return r * r * (n * (ug - 3 * un * gn) + u * gn + g * un)
-
-
 def rms_norm_back_no_projection_vjp(xp, ct, g, x, *, eps=1e-6):
     return ct * _rms(xp, x, eps), rms_norm_back_vjp(xp, ct, g, x, eps=eps)[1]
 
@@ -689,7 +684,7 @@ RMS_NORM_BACK = (
         label="S",
         killer="typical",
         says="dx has the other sign.",
-        vjp=_back_variant(_back_sign),
+        vjp=mutate.negated(rms_norm_back_vjp, 1),
     ),
     Mutant(
         op="rms_norm_back",
@@ -697,7 +692,7 @@ RMS_NORM_BACK = (
         label="DD",
         killer="typical",
         says="Only the cotangent's gradient is returned; that of x is zeros.",
-        vjp=output(rms_norm_back_vjp, 1, lambda xp, dx, g, x, **attrs: xp.zeros_like(x)),
+        vjp=mutate.output(rms_norm_back_vjp, 1, mutate.zeros),
     ),
     Mutant(
         op="rms_norm_back",
@@ -713,7 +708,7 @@ RMS_NORM_BACK = (
         label="G",
         killer="typical",
         says="dx comes first, in the order of ggml's arguments.",
-        vjp=swapped(rms_norm_back_vjp, 0, 1),
+        vjp=mutate.swapped(rms_norm_back_vjp, 0, 1),
     ),
     Mutant(
         op="rms_norm_back",
@@ -737,7 +732,7 @@ RMS_NORM_BACK = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-6, whatever forward was given.",
-        vjp=attribute(rms_norm_back_vjp, eps=1e-6),
+        vjp=mutate.attribute(rms_norm_back_vjp, eps=1e-6),
     ),
     Mutant(
         op="rms_norm_back",
@@ -745,7 +740,7 @@ RMS_NORM_BACK = (
         label="E",
         killer="tiny",
         says="rms is recomputed without eps.",
-        vjp=attribute(rms_norm_back_vjp, eps=0.0),
+        vjp=mutate.attribute(rms_norm_back_vjp, eps=0.0),
     ),
 )
 
@@ -812,7 +807,7 @@ GROUP_NORM = (
         label="P",
         killer="typical",
         says="All channels form one group.",
-        vjp=attribute(group_norm_vjp, groups=1),
+        vjp=mutate.attribute(group_norm_vjp, groups=1),
     ),
     Mutant(
         op="group_norm",
@@ -872,7 +867,7 @@ GROUP_NORM = (
         label="R",
         killer="typical",
         says="db is the mean over pixels.",
-        vjp=scaled(group_norm_vjp, 2, lambda xp, x, w, b, **attrs: 1 / x.shape[-1]),
+        vjp=mutate.scaled(group_norm_vjp, 2, lambda xp, x, w, b, **attrs: 1 / x.shape[-1]),
         dialects=("affine",),
     ),
     Mutant(
@@ -881,7 +876,7 @@ GROUP_NORM = (
         label="G",
         killer="typical",
         says="dw and db stand in each other's place.",
-        vjp=swapped(group_norm_vjp, 1, 2),
+        vjp=mutate.swapped(group_norm_vjp, 1, 2),
         dialects=("affine",),
     ),
     Mutant(
@@ -890,7 +885,7 @@ GROUP_NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-5, whatever forward was given.",
-        vjp=attribute(group_norm_vjp, eps=1e-5),
+        vjp=mutate.attribute(group_norm_vjp, eps=1e-5),
     ),
     Mutant(
         op="group_norm",
@@ -898,7 +893,7 @@ GROUP_NORM = (
         label="N",
         killer="constant-group",
         says="sigma is recomputed without eps: 0/0 for a constant group.",
-        vjp=attribute(group_norm_vjp, eps=0.0),
+        vjp=mutate.attribute(group_norm_vjp, eps=0.0),
     ),
     Mutant(
         op="group_norm",
@@ -1006,7 +1001,7 @@ BATCH_NORM = (
         label="R",
         killer="typical",
         says="dw is the mean over items.",
-        vjp=scaled(batch_norm_vjp, 1, lambda xp, x, w, b, **attrs: 1 / len(x)),
+        vjp=mutate.scaled(batch_norm_vjp, 1, lambda xp, x, w, b, **attrs: 1 / len(x)),
         dialects=("affine",),
     ),
     Mutant(
@@ -1015,7 +1010,7 @@ BATCH_NORM = (
         label="B",
         killer="typical",
         says="db is one sum over all channels.",
-        vjp=output(
+        vjp=mutate.output(
             batch_norm_vjp,
             2,
             lambda xp, db, x, w, b, **attrs: xp.broadcast_to(xp.sum(db), db.shape),
@@ -1028,7 +1023,7 @@ BATCH_NORM = (
         label="G",
         killer="typical",
         says="dw and db stand in each other's place.",
-        vjp=swapped(batch_norm_vjp, 1, 2),
+        vjp=mutate.swapped(batch_norm_vjp, 1, 2),
         dialects=("affine",),
     ),
     Mutant(
@@ -1037,7 +1032,7 @@ BATCH_NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-5, whatever forward was given.",
-        vjp=attribute(batch_norm_vjp, eps=1e-5),
+        vjp=mutate.attribute(batch_norm_vjp, eps=1e-5),
     ),
     Mutant(
         op="batch_norm",
@@ -1045,7 +1040,7 @@ BATCH_NORM = (
         label="N",
         killer="constant-channel",
         says="sigma is recomputed without eps: 0/0 for a constant channel.",
-        vjp=attribute(batch_norm_vjp, eps=0.0),
+        vjp=mutate.attribute(batch_norm_vjp, eps=0.0),
     ),
 )
 
@@ -1186,7 +1181,7 @@ L2_NORMALIZE = (
         label="E",
         killer="eps-0.1",
         says="eps stands under the root where it is a lower bound, and the reverse.",
-        vjp=attribute(l2_normalize_vjp, inside=lambda inside, **_: not inside),
+        vjp=mutate.attribute(l2_normalize_vjp, inside=lambda inside, **_: not inside),
     ),
     Mutant(
         op="l2_normalize",
@@ -1194,7 +1189,7 @@ L2_NORMALIZE = (
         label="P",
         killer="inner",
         says="eps is 1e-12, whatever forward was given.",
-        vjp=attribute(l2_normalize_vjp, eps=1e-12),
+        vjp=mutate.attribute(l2_normalize_vjp, eps=1e-12),
     ),
     Mutant(
         op="l2_normalize",
@@ -1272,7 +1267,7 @@ QK_NORM = (
         label="G",
         killer="typical",
         says="The gradients of the two weights stand in each other's place.",
-        vjp=swapped(qk_norm_vjp, 2, 3),
+        vjp=mutate.swapped(qk_norm_vjp, 2, 3),
     ),
     Mutant(
         op="qk_norm",
@@ -1280,7 +1275,7 @@ QK_NORM = (
         label="P",
         killer="typical",
         says="dq is formed with k's weight.",
-        vjp=primal(qk_norm_vjp, 2, lambda xp, q, k, wq, wk, **attrs: wk),
+        vjp=mutate.primal(qk_norm_vjp, 2, lambda xp, q, k, wq, wk, **attrs: wk),
     ),
     Mutant(
         op="qk_norm",
@@ -1336,7 +1331,7 @@ QK_NORM = (
         label="G",
         killer="typical",
         says="The weight of k gets zeros.",
-        vjp=output(qk_norm_vjp, 3, lambda xp, g, q, k, wq, wk, **attrs: xp.zeros_like(wk)),
+        vjp=mutate.output(qk_norm_vjp, 3, mutate.zeros),
     ),
     Mutant(
         op="qk_norm",
@@ -1344,7 +1339,7 @@ QK_NORM = (
         label="P",
         killer="typical",
         says="The gradients are multiplied by w where forward multiplied by 1 + w.",
-        vjp=attribute(qk_norm_vjp, unit_offset=False),
+        vjp=mutate.attribute(qk_norm_vjp, unit_offset=False),
         dialects=("unit-offset",),
     ),
     Mutant(
@@ -1353,7 +1348,7 @@ QK_NORM = (
         label="P",
         killer="eps-0.1",
         says="eps is 1e-6, whatever forward was given.",
-        vjp=attribute(qk_norm_vjp, eps=1e-6),
+        vjp=mutate.attribute(qk_norm_vjp, eps=1e-6),
     ),
     Mutant(
         op="qk_norm",
@@ -1361,7 +1356,7 @@ QK_NORM = (
         label="E",
         killer="tiny",
         says="rms is recomputed without eps.",
-        vjp=attribute(qk_norm_vjp, eps=0.0),
+        vjp=mutate.attribute(qk_norm_vjp, eps=0.0),
     ),
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from gradcheck.draw import Draw
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
 from gradcheck_cases.position import (
     alibi,
@@ -19,8 +19,6 @@ from gradcheck_cases.position import (
     rope,
     rope_back,
 )
-
-Vjp = Callable[..., Any]
 
 # ── rope and rope_back ───────────────────────────────────────────────────────────────────────
 
@@ -126,7 +124,7 @@ def _rope_mutants(spec: OpSpec, again: Vjp) -> tuple[Mutant, ...]:
             killer="typical",
             says="The kernel has no backward: no gradient upstream of it.",
             modelled_on="huggingface/candle #3612",
-            vjp=mutate.output(vjp, 0, lambda xp, g, *args, **attrs: None),
+            vjp=mutate.output(vjp, 0, mutate.nothing),
         ),
         Mutant(
             op=op,
@@ -300,16 +298,8 @@ def alibi_causal_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
     return xp.where(np.tri(x.shape[-2], x.shape[-1], n_past, dtype=bool), ct, 0)
 
 
-def alibi_head_0_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
-    return xp.broadcast_to(ct[..., :1, :, :], ct.shape).copy()
-
-
 def alibi_bias_max_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
     return ct * (bias_max / 8)
-
-
-def alibi_batch_vjp(xp, ct, x, *, n_past=0, n_head=0, bias_max=8.0):
-    return ct if ct.ndim == 3 else xp.concatenate([ct[:1], xp.zeros_like(ct[1:])], axis=0)
 
 
 ALIBI = (
@@ -359,7 +349,7 @@ ALIBI = (
         label="I",
         killer="typical",
         says="Every head reads the cotangent of head 0.",
-        vjp=alibi_head_0_vjp,
+        vjp=mutate.cotangent(alibi.vjp, mutate.first_for_all(-3)),
     ),
     Mutant(
         op="alibi",
@@ -375,7 +365,7 @@ ALIBI = (
         label="B",
         killer="batched",
         says="Only the first batch entry gets a gradient.",
-        vjp=alibi_batch_vjp,
+        vjp=mutate.output(alibi.vjp, 0, mutate.first_entry(3)),
     ),
 )
 
@@ -408,10 +398,6 @@ def diag_mask_first_head_vjp(xp, ct, x, *, n_past=0):
     first = np.zeros(ct.shape[:-2], dtype=bool)
     first.reshape(-1)[:1] = True
     return xp.where(first[..., None, None], masked, ct)
-
-
-def diag_mask_not_copied_vjp(xp, ct, x, *, n_past=0):
-    return xp.zeros_like(ct)
 
 
 def diag_mask_copied_vjp(xp, ct, x, *, n_past=0):
@@ -453,7 +439,7 @@ def _mask_mutants(spec: OpSpec) -> tuple[Mutant, ...]:
             killer="single",
             says="Out of place, the elements that are not masked are never copied.",
             modelled_on="ggml commit log: fix diag_mask to work with non-inplace input",
-            vjp=diag_mask_not_copied_vjp,
+            vjp=mutate.output(spec.vjp, 0, mutate.zeros),
         ),
         Mutant(
             op=op,

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.mutate import Vjp
 from gradcheck_cases import recurrent
 from gradcheck_cases.recurrent import (
     NOTHING,
@@ -40,26 +41,12 @@ from gradcheck_cases.recurrent import (
     _wkv_states,
 )
 
-Vjp = Callable[..., Any]
 BLOCK = 8
 """Steps in a block of the kernels that are modelled."""
 
 
-def _zeroed(vjp: Vjp, index: int) -> Vjp:
-    return mutate.output(vjp, index, lambda xp, g, *primals, **attrs: xp.zeros_like(g))
-
-
 def _last_state_ignored(vjp: Vjp) -> Vjp:
     return mutate.cotangent(vjp, lambda xp, ct, *primals, **attrs: (ct[0], xp.zeros_like(ct[1])))
-
-
-def _relaid(vjp: Vjp, index: int) -> Vjp:
-    """The last two axes of one gradient written in the other order into a buffer of its shape."""
-    return mutate.output(
-        vjp,
-        index,
-        lambda xp, g, *primals, **attrs: xp.reshape(xp.swapaxes(g, -1, -2), g.shape),
-    )
 
 
 def _first_of_batch(vjp: Vjp) -> Vjp:
@@ -69,6 +56,17 @@ def _first_of_batch(vjp: Vjp) -> Vjp:
         return (xp.broadcast_to(ct[0][:1], ct[0].shape), ct[1]) if ct[0].ndim > 2 else ct
 
     return mutate.cotangent(vjp, change)
+
+
+def _mutants_of(op: str, with_fault: Callable[[str], Vjp]) -> Callable[..., Mutant]:
+    """Makes mutants of `op` whose VJP, where none is given, is `with_fault(name)`."""
+
+    def mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
+        if not more.keys() & {"vjp", "make"}:
+            more["vjp"] = with_fault(name)
+        return Mutant(op=op, name=name, label=label, killer=killer, says=says, **more)
+
+    return mutant
 
 
 # ── selective_scan ───────────────────────────────────────────────────────────────────────────
@@ -142,12 +140,7 @@ def selective_scan_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-def _scan_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", selective_scan_with(name))
-    return Mutant(op="selective_scan", name=name, label=label, killer=killer, says=says, **more)
-
-
+_scan_mutant = _mutants_of("selective_scan", selective_scan_with)
 SCAN = recurrent.selective_scan_vjp
 WITH_SKIP = ("stateful", "mamba", "softplus", "exact-hold")
 
@@ -273,7 +266,7 @@ SELECTIVE_SCAN = (
         "zero-state",
         "The given state gets no gradient.",
         dialects=("stateful", "softplus", "exact-hold"),
-        vjp=mutate.output(SCAN, -1, lambda xp, g, *primals, **attrs: xp.zeros_like(g)),
+        vjp=mutate.output(SCAN, -1, mutate.zeros),
     ),
     _scan_mutant(
         "b-c-swapped",
@@ -323,9 +316,8 @@ def wkv_with(fault: str) -> Vjp:
                 y = _wkv_output(xp, states[t - 1], u, k[..., t - 1, :], v[..., t - 1, :])[0]
             q = ct[..., t, :] / z
             through_u = bonus * q * (vt if fault == "denominator-constant" else vt - y)
-            if fault != "u-missing":
-                before = 0 if fault == "u-overwritten" else du
-                du = before + xp.reduce_to(through_u, u)
+            before = 0 if fault == "u-overwritten" else du
+            du = before + xp.reduce_to(through_u, u)
             kept = xp.exp(kt + o)
             own = 0 if fault == "bonus-dropped" else through_u
             dk.append(own + kept * (vt * da + (0 if fault == "numerator-only" else db)))
@@ -379,11 +371,7 @@ def wkv_unshifted_vjp(xp, ct, w, u, k, v, num=None, den=None, *, raw=False):
     return gradients if num is None else (*gradients, xp.reduce_to(da, num), xp.reduce_to(db, den))
 
 
-def _wkv_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", wkv_with(name))
-    return Mutant(op="wkv", name=name, label=label, killer=killer, says=says, **more)
-
-
+_wkv_mutant = _mutants_of("wkv", wkv_with)
 WKV = (
     _wkv_mutant(
         "bonus-dropped",
@@ -391,7 +379,14 @@ WKV = (
         "two-steps",
         "The step's own value and key get no gradient through the bonus.",
     ),
-    _wkv_mutant("u-missing", "G", "two-steps", "The bonus u gets no gradient."),
+    Mutant(
+        op="wkv",
+        name="u-missing",
+        label="G",
+        killer="two-steps",
+        says="The bonus u gets no gradient.",
+        vjp=mutate.output(recurrent.wkv_vjp, 1, mutate.zeros),
+    ),
     _wkv_mutant(
         "u-overwritten",
         "A",
@@ -491,7 +486,7 @@ WKV = (
         "The given state gets no gradient.",
         modelled_on="transformers pull request 23774: RwkvLinearAttention drops it",
         dialects=("stateful",),
-        vjp=_zeroed(_zeroed(recurrent.wkv_vjp, -1), -2),
+        vjp=mutate.output(mutate.output(recurrent.wkv_vjp, -1, mutate.zeros), -2, mutate.zeros),
     ),
     _wkv_mutant(
         "k-v-swapped",
@@ -557,11 +552,7 @@ def wkv6_with(fault: str) -> Vjp:
     return vjp
 
 
-def _wkv6_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", wkv6_with(name))
-    return Mutant(op="wkv6", name=name, label=label, killer=killer, says=says, **more)
-
-
+_wkv6_mutant = _mutants_of("wkv6", wkv6_with)
 WKV6 = (
     _wkv6_mutant(
         "bonus-of-one", "P", "one-step", "The gradients of r and k take the bonus u for 1."
@@ -633,7 +624,7 @@ WKV6 = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful", "log-decay"),
-        vjp=_zeroed(recurrent.wkv6_vjp, 5),
+        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.zeros),
     ),
     _wkv6_mutant(
         "state-relaid",
@@ -641,7 +632,7 @@ WKV6 = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=("stateful", "log-decay"),
-        vjp=_relaid(recurrent.wkv6_vjp, 5),
+        vjp=mutate.output(recurrent.wkv6_vjp, 5, mutate.relaid),
     ),
     _wkv6_mutant(
         "r-k-swapped",
@@ -730,12 +721,7 @@ def linear_attention_with(fault: str, carried: list[Any] | None = None) -> Vjp:
     return vjp
 
 
-def _attention_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", linear_attention_with(name))
-    return Mutant(op="linear_attention", name=name, label=label, killer=killer, says=says, **more)
-
-
+_attention_mutant = _mutants_of("linear_attention", linear_attention_with)
 ATTENTION = recurrent.linear_attention_vjp
 NORMALISED = ("stateful", "elu")
 GIVEN = ("stateful", "identity", "retention")
@@ -840,7 +826,7 @@ LINEAR_ATTENTION = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=GIVEN,
-        vjp=_relaid(ATTENTION, 3),
+        vjp=mutate.output(ATTENTION, 3, mutate.relaid),
     ),
     _attention_mutant(
         "state-missing",
@@ -848,7 +834,7 @@ LINEAR_ATTENTION = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful",),
-        vjp=_zeroed(ATTENTION, 3),
+        vjp=mutate.output(ATTENTION, 3, mutate.zeros),
     ),
     _attention_mutant(
         "z-missing",
@@ -856,7 +842,7 @@ LINEAR_ATTENTION = (
         "typical",
         "The given normaliser gets no gradient.",
         dialects=("stateful",),
-        vjp=_zeroed(ATTENTION, 4),
+        vjp=mutate.output(ATTENTION, 4, mutate.zeros),
     ),
     _attention_mutant(
         "adjoint-not-cleared",
@@ -980,11 +966,7 @@ def _gate_of_first_row(xp: Any, *primals: Any, **attrs: Any) -> Any:
     return xp.broadcast_to(g[:1], g.shape) if g.ndim > 1 else g
 
 
-def _delta_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", gated_delta_rule_with(name))
-    return Mutant(op="gated_delta_rule", name=name, label=label, killer=killer, says=says, **more)
-
-
+_delta_mutant = _mutants_of("gated_delta_rule", gated_delta_rule_with)
 DELTA = recurrent.gated_delta_rule_vjp
 GATED = ("stateful", "stateless", "normalised")
 
@@ -1075,7 +1057,7 @@ GATED_DELTA_RULE = (
         "state-of-zero",
         "The given state gets no gradient.",
         dialects=("stateful", "normalised"),
-        vjp=_zeroed(DELTA, 5),
+        vjp=mutate.output(DELTA, 5, mutate.zeros),
     ),
     _delta_mutant(
         "state-relaid",
@@ -1083,7 +1065,7 @@ GATED_DELTA_RULE = (
         "typical",
         "The gradient of the given state is written as [e, d].",
         dialects=("stateful", "normalised"),
-        vjp=_relaid(DELTA, 5),
+        vjp=mutate.output(DELTA, 5, mutate.relaid),
     ),
     _delta_mutant(
         "beta-clamped",
@@ -1186,11 +1168,7 @@ def lstm_cell_with(fault: str) -> Vjp:
     return vjp
 
 
-def _lstm_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    more.setdefault("vjp", lstm_cell_with(name))
-    return Mutant(op="lstm_cell", name=name, label=label, killer=killer, says=says, **more)
-
-
+_lstm_mutant = _mutants_of("lstm_cell", lstm_cell_with)
 LSTM = recurrent.lstm_cell_vjp
 
 LSTM_CELL = (
@@ -1269,7 +1247,7 @@ LSTM_CELL = (
         "zero-state",
         "The gradient of h through the recurrent weights is zero.",
         modelled_on="AiDotNet, HipLstmKernels.cs: dH = 0 after every step",
-        vjp=_zeroed(LSTM, 1),
+        vjp=mutate.output(LSTM, 1, mutate.zeros),
     ),
     _lstm_mutant(
         "weights-overwritten",
@@ -1290,14 +1268,14 @@ LSTM_CELL = (
         "single",
         "The second bias gets no gradient.",
         dialects=("pytorch", "onnx"),
-        vjp=_zeroed(LSTM, 6),
+        vjp=mutate.output(LSTM, 6, mutate.zeros),
     ),
     _lstm_mutant(
         "weight-relaid",
         "L",
         "typical",
         "The gradient of w_ih is written as [d, g].",
-        vjp=_relaid(LSTM, 3),
+        vjp=mutate.output(LSTM, 3, mutate.relaid),
     ),
 )
 
@@ -1363,12 +1341,7 @@ def gru_cell_with(fault: str, memory: dict[bytes, Any] | None = None) -> Vjp:
     return vjp
 
 
-def _gru_mutant(name: str, label: str, killer: str, says: str, **more: Any) -> Mutant:
-    if "make" not in more:
-        more.setdefault("vjp", gru_cell_with(name))
-    return Mutant(op="gru_cell", name=name, label=label, killer=killer, says=says, **more)
-
-
+_gru_mutant = _mutants_of("gru_cell", gru_cell_with)
 GRU = recurrent.gru_cell_vjp
 TWO_BIASES = ("pytorch", "keras")
 
@@ -1468,7 +1441,7 @@ GRU_CELL = (
         "L",
         "typical",
         "The gradient of w_ih is written as [d, g].",
-        vjp=_relaid(GRU, 2),
+        vjp=mutate.output(GRU, 2, mutate.relaid),
     ),
     _gru_mutant(
         "gates-overwritten",

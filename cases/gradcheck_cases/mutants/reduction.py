@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import attribute, output, scaled
 from gradcheck_cases.reduction import (
     cumprod_vjp,
     cumsum_vjp,
@@ -30,72 +28,13 @@ from gradcheck_cases.reduction import (
 # ── What several of them share ───────────────────────────────────────────────────────────────
 
 
-def never_cleared(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes VJPs that add to a buffer which outlives the call."""
-
-    def make() -> Callable[..., Any]:
-        kept: dict[Any, Any] = {}
-
-        def body(xp: Any, ct: Any, x: Any, **attrs: Any) -> Any:
-            g = vjp(xp, ct, x, **attrs)
-            kept[x.shape] = kept.get(x.shape, 0) + g
-            return kept[x.shape]
-
-        return body
-
-    return make
-
-
-def columns_from(vjp: Callable[..., Any], start: int) -> Callable[..., Any]:
-    """Columns from `start` on get nothing."""
-
-    def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-        return xp.where(np.arange(g.shape[-1]) < start, g, 0.0)
-
-    return output(vjp, 0, change)
-
-
-def without_last_column(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """The loop over columns ends one too early."""
-
-    def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
-        return xp.where(np.arange(g.shape[-1]) < g.shape[-1] - 1, g, 0.0)
-
-    return output(vjp, 0, change)
-
-
-def first_rows_ct(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """For a reduction of the last axis: the first row's cotangent for all rows."""
-
-    @functools.wraps(vjp)
-    def body(xp: Any, ct: Any, x: Any, **attrs: Any) -> Any:
-        return vjp(xp, xp.broadcast_to(ct[..., :1], ct.shape), x, **attrs)
-
-    return body
-
-
 # ── sum ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def sum_upstream_scalar_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    return xp.broadcast_to(xp.sum(xp.reshape(ct, (-1,))[:1]), x.shape)
-
-
-def sum_ones_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    return xp.broadcast_to(xp.asarray(1.0), x.shape)
 
 
 def sum_across_vjp(xp, ct, x, *, axis=None, keepdims=False):
     if axis == 0 and x.shape[0] == x.shape[1]:
         return xp.broadcast_to(ct[:, None], x.shape)
     return sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims)
-
-
-def sum_first_matrix_vjp(xp, ct, x, *, axis=None, keepdims=False):
-    g = sum_vjp(xp, ct, x, axis=axis, keepdims=keepdims)
-    if x.ndim < 3:
-        return g
-    return xp.where(np.arange(len(x))[:, None, None] < 1, g, 0.0)
 
 
 def sum_of_squares_vjp(xp, ct, x, *, axis=None, keepdims=False):
@@ -109,7 +48,7 @@ SUM = (
         label="R",
         killer="typical",
         says="The cotangent is divided by the number of elements.",
-        vjp=scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
+        vjp=mutate.scaled(sum_vjp, 0, lambda xp, x, **attrs: 1 / max(x.size, 1)),
     ),
     Mutant(
         op="sum",
@@ -117,7 +56,7 @@ SUM = (
         label="U",
         killer="last-axis",
         says="The first number of the cotangent is used for every row.",
-        vjp=sum_upstream_scalar_vjp,
+        vjp=mutate.cotangent(sum_vjp, mutate.first_for_all()),
     ),
     Mutant(
         op="sum",
@@ -125,7 +64,7 @@ SUM = (
         label="U",
         killer="typical",
         says="The gradient is all ones: what comes from above is ignored.",
-        vjp=sum_ones_vjp,
+        vjp=mutate.cotangent(sum_vjp, mutate.ones),
     ),
     Mutant(
         op="sum",
@@ -141,7 +80,7 @@ SUM = (
         label="W",
         killer="batched",
         says="Of a tensor of rank 3, only the first matrix gets a gradient.",
-        vjp=sum_first_matrix_vjp,
+        vjp=mutate.output(sum_vjp, 0, mutate.first_entry(2)),
     ),
     Mutant(
         op="sum",
@@ -149,7 +88,7 @@ SUM = (
         label="B",
         killer="kept-axes",
         says="With keepdims the cotangent is summed over the kept axes before it is spread.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             sum_vjp,
             0,
             lambda xp, x, *, axis=None, keepdims=False: x.shape[1] if keepdims else 1,
@@ -169,7 +108,7 @@ SUM = (
         label="I",
         killer="typical",
         says="The loop ends one column too early.",
-        vjp=without_last_column(sum_vjp),
+        vjp=mutate.output(sum_vjp, 0, mutate.cut(-1)),
     ),
     Mutant(
         op="sum",
@@ -177,21 +116,11 @@ SUM = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(sum_vjp),
+        make=mutate.accumulated(sum_vjp),
     ),
 )
 
 # ── sum_rows ─────────────────────────────────────────────────────────────────────────────────
-
-
-def sum_rows_first_vjp(xp, ct, x):
-    return xp.broadcast_to(ct[..., :1, :], x.shape)
-
-
-def sum_rows_transposed_vjp(xp, ct, x):
-    if x.shape[-1] != x.shape[-2]:
-        return sum_rows_vjp(xp, ct, x)
-    return xp.broadcast_to(xp.swapaxes(ct, -1, -2), x.shape)
 
 
 def sum_rows_outermost_vjp(xp, ct, x):
@@ -209,7 +138,7 @@ SUM_ROWS = (
         label="R",
         killer="typical",
         says="The cotangent is divided by the length of the row.",
-        vjp=scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
+        vjp=mutate.scaled(sum_rows_vjp, 0, lambda xp, x: 1 / x.shape[-1]),
     ),
     Mutant(
         op="sum_rows",
@@ -217,7 +146,7 @@ SUM_ROWS = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=sum_rows_first_vjp,
+        vjp=mutate.cotangent(sum_rows_vjp, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="sum_rows",
@@ -233,7 +162,7 @@ SUM_ROWS = (
         label="L",
         killer="square",
         says="The cotangent is spread down the columns where the matrix is square.",
-        vjp=sum_rows_transposed_vjp,
+        vjp=mutate.output(sum_rows_vjp, 0, mutate.transposed),
     ),
     Mutant(
         op="sum_rows",
@@ -249,14 +178,10 @@ SUM_ROWS = (
         label="W",
         killer="width-67",
         says="Columns behind the last whole block of 32 get nothing.",
-        vjp=output(
+        vjp=mutate.output(
             sum_rows_vjp,
             0,
-            lambda xp, g, x: (
-                xp.where(np.arange(x.shape[-1]) < x.shape[-1] // 32 * 32, g, 0.0)
-                if x.shape[-1] >= 32
-                else g
-            ),
+            mutate.cut(lambda columns: columns // 32 * 32 or columns),
         ),
     ),
     Mutant(
@@ -265,7 +190,7 @@ SUM_ROWS = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(sum_rows_vjp),
+        make=mutate.accumulated(sum_rows_vjp),
     ),
 )
 
@@ -283,7 +208,7 @@ MEAN = (
         label="R",
         killer="typical",
         says="The factor 1/n is missing.",
-        vjp=scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
+        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis))),
     ),
     Mutant(
         op="mean",
@@ -291,7 +216,7 @@ MEAN = (
         label="I",
         killer="first-axis",
         says="The length of the last axis is divided by, whatever the axis.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / x.shape[-1]
         ),
     ),
@@ -301,7 +226,7 @@ MEAN = (
         label="F",
         killer="two-axes",
         says="Of two axes, only the length of the last one is divided by.",
-        vjp=scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
+        vjp=mutate.scaled(mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)[:-1])),
     ),
     Mutant(
         op="mean",
@@ -309,7 +234,7 @@ MEAN = (
         label="F",
         killer="typical",
         says="n - 1 is divided by.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp,
             0,
             lambda xp, x, *, axis=-1: (n := math.prod(_lengths(x, axis))) / max(n - 1, 1),
@@ -321,7 +246,7 @@ MEAN = (
         label="R",
         killer="typical",
         says="The number of elements of the whole tensor is divided by.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             mean_vjp, 0, lambda xp, x, *, axis=-1: math.prod(_lengths(x, axis)) / max(x.size, 1)
         ),
     ),
@@ -331,7 +256,7 @@ MEAN = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(mean_vjp),
+        vjp=mutate.cotangent(mean_vjp, mutate.first_for_all(-1)),
     ),
     Mutant(
         op="mean",
@@ -339,7 +264,7 @@ MEAN = (
         label="W",
         killer="width-67",
         says="Columns from 64 on get nothing.",
-        vjp=columns_from(mean_vjp, 64),
+        vjp=mutate.output(mean_vjp, 0, mutate.cut(64)),
     ),
 )
 
@@ -429,7 +354,7 @@ REPEAT = (
         label="R",
         killer="columns",
         says="The mean over the copies is taken, not their sum.",
-        vjp=scaled(
+        vjp=mutate.scaled(
             repeat_vjp,
             0,
             lambda xp, x, *, counts=(1, 1), interleave=False: 1 / math.prod(counts),
@@ -457,7 +382,7 @@ REPEAT = (
         label="I",
         killer="columns",
         says="Tiled copies are read as interleaved ones, and the reverse.",
-        vjp=attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
+        vjp=mutate.attribute(repeat_vjp, interleave=lambda interleave, **_: not interleave),
     ),
     Mutant(
         op="repeat",
@@ -481,7 +406,7 @@ REPEAT = (
         label="P",
         killer="typical",
         says="The counts are read in the reverse order of the axes.",
-        vjp=attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
+        vjp=mutate.attribute(repeat_vjp, counts=lambda counts, **_: counts[::-1]),
     ),
     Mutant(
         op="repeat",
@@ -528,10 +453,6 @@ def max_without_last_vjp(xp, ct, x):
 def max_from_zero_vjp(xp, ct, x):
     found = xp.max(x, axis=-1, keepdims=True) > 0
     return xp.where(found, max_vjp(xp, ct, x), 0.0)
-
-
-def max_first_rows_place_vjp(xp, ct, x):
-    return _at_place(xp, ct, x, xp.argmax(x, axis=-1)[..., :1])
 
 
 def max_magnitude_vjp(xp, ct, x):
@@ -597,7 +518,7 @@ MAX = (
         label="I",
         killer="typical",
         says="The place of the maximum is looked up in the first row for all rows.",
-        vjp=max_first_rows_place_vjp,
+        vjp=mutate.primal(max_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="max",
@@ -717,7 +638,7 @@ PROD = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(prod_vjp),
+        vjp=mutate.cotangent(prod_vjp, mutate.first_for_all(-1)),
     ),
     Mutant(
         op="prod",
@@ -725,7 +646,7 @@ PROD = (
         label="F",
         killer="typical",
         says="An extra factor d, as if the product were a power.",
-        vjp=scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
+        vjp=mutate.scaled(prod_vjp, 0, lambda xp, x: x.shape[-1]),
     ),
 )
 
@@ -840,7 +761,7 @@ LOGSUMEXP = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(logsumexp_vjp),
+        vjp=mutate.cotangent(logsumexp_vjp, mutate.first_for_all(-1)),
     ),
 )
 
@@ -871,7 +792,7 @@ CUMSUM = (
         label="L",
         killer="typical",
         says="The cotangent is summed in the direction of forward: J, not its transpose.",
-        vjp=attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
+        vjp=mutate.attribute(cumsum_vjp, reverse=lambda reverse, **_: not reverse),
     ),
     Mutant(
         op="cumsum",
@@ -879,7 +800,7 @@ CUMSUM = (
         label="P",
         killer="exclusive",
         says="The element itself is counted, whatever was asked for.",
-        vjp=attribute(cumsum_vjp, exclusive=False),
+        vjp=mutate.attribute(cumsum_vjp, exclusive=False),
     ),
     Mutant(
         op="cumsum",
@@ -887,7 +808,7 @@ CUMSUM = (
         label="P",
         killer="reverse",
         says="The direction is that of the default.",
-        vjp=attribute(cumsum_vjp, reverse=False),
+        vjp=mutate.attribute(cumsum_vjp, reverse=False),
     ),
     Mutant(
         op="cumsum",
@@ -895,7 +816,7 @@ CUMSUM = (
         label="I",
         killer="typical",
         says="The sum starts one element too late.",
-        vjp=attribute(cumsum_vjp, exclusive=True),
+        vjp=mutate.attribute(cumsum_vjp, exclusive=True),
     ),
     Mutant(
         op="cumsum",
@@ -927,7 +848,7 @@ CUMSUM = (
         label="A",
         killer="typical",
         says="The gradient is added to a buffer that outlives the call.",
-        make=never_cleared(cumsum_vjp),
+        make=mutate.accumulated(cumsum_vjp),
     ),
 )
 
@@ -1059,11 +980,6 @@ def sort_identity_vjp(xp, ct, x, *, descending=False):
     return ct * 1
 
 
-def sort_first_rows_order_vjp(xp, ct, x, *, descending=False):
-    order = _order(xp, x, descending)
-    return xp.add_along(ct, np.broadcast_to(order[..., :1, :], order.shape), x, axis=-1)
-
-
 def sort_shared_places_vjp(xp, ct, x, *, descending=False):
     key = -x if descending else x
     places = np.sum(key[..., None, :] < key[..., :, None], axis=-1)
@@ -1108,7 +1024,7 @@ SORT = (
         label="I",
         killer="typical",
         says="The places are counted from the other end.",
-        vjp=output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
+        vjp=mutate.output(sort_vjp, 0, lambda xp, g, x, **attrs: xp.flip(g, -1)),
     ),
     Mutant(
         op="sort",
@@ -1116,7 +1032,7 @@ SORT = (
         label="P",
         killer="descending",
         says="The order is ascending, whatever was asked for.",
-        vjp=attribute(sort_vjp, descending=False),
+        vjp=mutate.attribute(sort_vjp, descending=False),
     ),
     Mutant(
         op="sort",
@@ -1124,7 +1040,7 @@ SORT = (
         label="I",
         killer="typical",
         says="The first row's order is used for all rows.",
-        vjp=sort_first_rows_order_vjp,
+        vjp=mutate.primal(sort_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="sort",
@@ -1174,11 +1090,6 @@ def top_k_gathered_vjp(xp, ct, x, *, k=3, largest=True):
 
 def top_k_reversed_vjp(xp, ct, x, *, k=3, largest=True):
     return top_k_vjp(xp, xp.flip(ct, -1), x, k=k, largest=largest)
-
-
-def top_k_first_rows_vjp(xp, ct, x, *, k=3, largest=True):
-    order = _order(xp, x, largest)[..., :k]
-    return xp.add_along(ct, np.broadcast_to(order[..., :1, :], order.shape), x, axis=-1)
 
 
 def top_k_no_row_offset_vjp(xp, ct, x, *, k=3, largest=True):
@@ -1235,7 +1146,7 @@ TOP_K = (
         label="P",
         killer="k-1",
         says="k is 3, whatever was asked for.",
-        vjp=attribute(top_k_vjp, k=3),
+        vjp=mutate.attribute(top_k_vjp, k=3),
     ),
     Mutant(
         op="top_k",
@@ -1243,7 +1154,7 @@ TOP_K = (
         label="P",
         killer="smallest",
         says="The largest get the cotangent where the smallest were asked for.",
-        vjp=attribute(top_k_vjp, largest=True),
+        vjp=mutate.attribute(top_k_vjp, largest=True),
     ),
     Mutant(
         op="top_k",
@@ -1251,7 +1162,7 @@ TOP_K = (
         label="I",
         killer="typical",
         says="The first row's places are used for all rows.",
-        vjp=top_k_first_rows_vjp,
+        vjp=mutate.primal(top_k_vjp, 0, mutate.first_for_all(-2)),
     ),
     Mutant(
         op="top_k",
@@ -1322,7 +1233,7 @@ VARIANCE = (
         label="P",
         killer="ddof-2",
         says="The divisor is d, whatever the correction.",
-        vjp=attribute(variance_vjp, ddof=0),
+        vjp=mutate.attribute(variance_vjp, ddof=0),
     ),
     Mutant(
         op="variance",
@@ -1330,7 +1241,7 @@ VARIANCE = (
         label="P",
         killer="ddof-2",
         says="Any correction other than 0 counts as 1.",
-        vjp=attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
+        vjp=mutate.attribute(variance_vjp, ddof=lambda ddof: min(ddof, 1)),
     ),
     Mutant(
         op="variance",
@@ -1338,7 +1249,7 @@ VARIANCE = (
         label="F",
         killer="typical",
         says="The factor 2 is missing.",
-        vjp=scaled(variance_vjp, 0, 0.5),
+        vjp=mutate.scaled(variance_vjp, 0, 0.5),
     ),
     Mutant(
         op="variance",
@@ -1386,7 +1297,7 @@ VARIANCE = (
         label="U",
         killer="typical",
         says="All rows get the first row's cotangent.",
-        vjp=first_rows_ct(variance_vjp),
+        vjp=mutate.cotangent(variance_vjp, mutate.first_for_all(-1)),
     ),
 )
 

@@ -10,29 +10,13 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
-from gradcheck.power.mutate import Vjp, attribute, cotangent, scaled, swapped
-from gradcheck.spec import Array, OpSpec, as_tuple
+from gradcheck.power.mutate import Vjp
+from gradcheck.spec import Array, OpSpec
 from gradcheck_cases import shape
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _never_cleared(vjp: Vjp, index: int = 0) -> Callable[[], Vjp]:
-    """Gradient `index` added to what earlier calls left in its buffer."""
-
-    def make() -> Vjp:
-        kept: list[Any] = []
-
-        def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-            gradients = list(as_tuple(vjp(xp, ct, *primals, **attrs)))
-            gradients[index] = gradients[index] + sum(kept)
-            kept[:] = [gradients[index]]
-            return tuple(gradients)
-
-        return body
-
-    return make
 
 
 def _averaged(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
@@ -49,7 +33,7 @@ def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
             label="A",
             killer=killer,
             says="The gradient is added to a buffer that is never cleared.",
-            make=_never_cleared(spec.vjp, index),
+            make=mutate.accumulated(spec.vjp, index),
         ),
         Mutant(
             op=spec.name,
@@ -57,7 +41,7 @@ def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
             label="U",
             killer=killer,
             says="The mean of the cotangent stands for all of it.",
-            vjp=cotangent(spec.vjp, _averaged),
+            vjp=mutate.cotangent(spec.vjp, _averaged),
         ),
     )
 
@@ -78,10 +62,6 @@ def dup_threads_vjp(xp, ct, x):
     return ct if ct.size >= 4 else xp.zeros_like(ct)
 
 
-def dup_blocks_vjp(xp, ct, x):
-    return _only(xp, ct, np.arange(ct.size) < ct.size // 4 * 4)
-
-
 def dup_narrow_vjp(xp, ct, x):
     mantissa, exponent = np.frexp(ct)
     return np.ldexp(np.round(mantissa * 16) / 16, exponent).astype(ct.dtype)
@@ -89,10 +69,6 @@ def dup_narrow_vjp(xp, ct, x):
 
 def cpy_destination_too_vjp(xp, ct, a, b):
     return xp.reshape(ct, a.shape), ct
-
-
-def cpy_no_source_vjp(xp, ct, a, b):
-    return xp.zeros_like(a), xp.zeros_like(b)
 
 
 def cpy_left_in_shape_vjp(xp, ct, a, b):
@@ -156,7 +132,7 @@ COPIES = (
         label="W",
         killer="odd-length",
         says="What is left over after the last block of four is not copied.",
-        vjp=dup_blocks_vjp,
+        vjp=mutate.output(shape.dup_vjp, 0, mutate.whole_blocks(4)),
     ),
     Mutant(
         op="dup",
@@ -181,7 +157,7 @@ COPIES = (
         label="G",
         killer="single",
         says="The destination gets the gradient, the source gets zeros.",
-        vjp=swapped(shape.cpy_vjp, 0, 1),
+        vjp=mutate.swapped(shape.cpy_vjp, 0, 1),
     ),
     Mutant(
         op="cpy",
@@ -197,7 +173,7 @@ COPIES = (
         label="G",
         killer="typical",
         says="No gradient reaches the source: the operation counts as one that reads nothing.",
-        vjp=cpy_no_source_vjp,
+        vjp=mutate.output(shape.cpy_vjp, 0, mutate.zeros),
     ),
     Mutant(
         op="cpy",
@@ -478,7 +454,7 @@ REARRANGEMENTS = (
         label="P",
         killer="cycle-3",
         says="Where an axis comes from is taken for where it goes to.",
-        vjp=attribute(shape.permute_vjp, form=_other_form),
+        vjp=mutate.attribute(shape.permute_vjp, form=_other_form),
     ),
     Mutant(
         op="permute",
@@ -511,7 +487,7 @@ REARRANGEMENTS = (
         label="P",
         killer="hypercube",
         says="The axes' order is at its default in backward.",
-        vjp=attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
+        vjp=mutate.attribute(shape.permute_vjp, axes=(0, 1, 2, 3)),
     ),
 )
 
@@ -584,7 +560,7 @@ JOINTS = (
         label="G",
         killer="same-size",
         says="Each operand gets the other one's part.",
-        vjp=swapped(shape.concat_vjp, 0, 1),
+        vjp=mutate.swapped(shape.concat_vjp, 0, 1),
     ),
     Mutant(
         op="concat",
@@ -616,7 +592,7 @@ JOINTS = (
         label="P",
         killer="cube",
         says="The axis is at its default in backward.",
-        vjp=attribute(shape.concat_vjp, axis=-1),
+        vjp=mutate.attribute(shape.concat_vjp, axis=-1),
     ),
     Mutant(
         op="concat",
@@ -665,7 +641,7 @@ JOINTS = (
         label="S",
         killer="below",
         says="A diagonal below the main one is read above it.",
-        vjp=attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
+        vjp=mutate.attribute(shape.diag_vjp, offset=lambda **attrs: abs(attrs["offset"])),
     ),
     Mutant(
         op="diag",
@@ -762,14 +738,6 @@ def _write_on_top(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any
     return xp.where(covered, shape._write(xp, ct, core, places), 1.0)
 
 
-def _write_first_batch(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
-    g = shape._write(xp, ct, core, places)
-    if g.ndim == len(core):
-        return g
-    keep = np.arange(g.shape[0]) == 0
-    return xp.where(keep.reshape(-1, *(1,) * (g.ndim - 1)), g, 0.0)
-
-
 def _as_it_is(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
     return ct
 
@@ -784,7 +752,7 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="typical",
             says="The gradient goes to the front, whatever the offset.",
-            vjp=attribute(spec.vjp, offset=0),
+            vjp=mutate.attribute(spec.vjp, offset=0),
         ),
         Mutant(
             op=spec.name,
@@ -792,7 +760,7 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
             label="F",
             killer="typical",
             says="The offset, in elements, is divided by the size of one.",
-            vjp=attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
+            vjp=mutate.attribute(spec.vjp, offset=lambda offset, **attrs: offset // 4),
         ),
         Mutant(
             op=spec.name,
@@ -884,7 +852,7 @@ VIEWS = (
         label="I",
         killer="batched",
         says="Only the first of a batch gets its gradient.",
-        vjp=_placing(shape.view_1d, _write_first_batch),
+        vjp=mutate.output(shape.view_1d.vjp, 0, mutate.first_entry(2)),
     ),
     *_strided(shape.view_2d, "overlapping"),
     Mutant(
@@ -893,7 +861,7 @@ VIEWS = (
         label="P",
         killer="every-second-row",
         says="The row stride is the operand's own, whatever nb1.",
-        vjp=attribute(shape.view_2d_vjp, nb1=None),
+        vjp=mutate.attribute(shape.view_2d_vjp, nb1=None),
     ),
     Mutant(
         op="view_2d",
@@ -919,7 +887,7 @@ VIEWS = (
         killer="heads-square",
         says="nb1 and nb2 stand in each other's place.",
         modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
+        vjp=mutate.attribute(shape.view_3d_vjp, **_exchanged("nb1", "nb2")),
     ),
     Mutant(
         op="view_3d",
@@ -927,7 +895,7 @@ VIEWS = (
         label="P",
         killer="repeated-slice",
         says="The slice stride is the operand's own, whatever nb2.",
-        vjp=attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
+        vjp=mutate.attribute(shape.view_3d_vjp, nb2=lambda nb2, nb1, **attrs: None),
     ),
     *_strided(shape.view_4d, "windows-2d"),
     Mutant(
@@ -945,7 +913,7 @@ VIEWS = (
         killer="heads-square",
         says="nb1 and nb2 stand in each other's place.",
         modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-        vjp=attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
+        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb1", "nb2")),
     ),
     Mutant(
         op="view_4d",
@@ -953,7 +921,7 @@ VIEWS = (
         label="I",
         killer="outer-first",
         says="nb2 and nb3 stand in each other's place.",
-        vjp=attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
+        vjp=mutate.attribute(shape.view_4d_vjp, **_exchanged("nb2", "nb3")),
     ),
 )
 
@@ -987,20 +955,12 @@ def _window_alone(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return xp.where(covered, ct, 0.0), db
 
 
-def _nothing_left(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
-    return xp.zeros_like(da), db
-
-
 def _unwritten(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return xp.where(covered, da, 1.0), db
 
 
 def _none_of_a(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
     return (None if covered.all() else da), db
-
-
-def _none_of_b(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
-    return da, xp.zeros_like(db)
 
 
 def _end_too_early(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
@@ -1028,7 +988,7 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="typical",
             says="The window lies at the front, whatever the offset.",
-            vjp=attribute(spec.vjp, offset=0),
+            vjp=mutate.attribute(spec.vjp, offset=0),
         ),
         Mutant(
             op=spec.name,
@@ -1037,7 +997,7 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
             killer="typical",
             says="No gradient reaches b.",
             modelled_on="" if spec is shape.acc else cache,
-            vjp=_window(spec, _none_of_b),
+            vjp=mutate.output(spec.vjp, 1, mutate.zeros),
         ),
         Mutant(
             op=spec.name,
@@ -1077,7 +1037,7 @@ def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
             label="G",
             killer=killer,
             says="a gets no gradient at all, as if b replaced it whole.",
-            vjp=_window(spec, _nothing_left),
+            vjp=mutate.output(spec.vjp, 0, mutate.zeros),
         ),
         Mutant(
             op=spec.name,
@@ -1099,7 +1059,7 @@ def _strides(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="every-second-row",
             says="The row stride is a's own, whatever nb1.",
-            vjp=attribute(spec.vjp, nb1=None),
+            vjp=mutate.attribute(spec.vjp, nb1=None),
         ),
         Mutant(
             op=spec.name,
@@ -1122,7 +1082,7 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
             killer="heads",
             says="nb1 and nb2 stand in each other's place.",
             modelled_on="ggml's commit log: add_at's arguments in another order than view's",
-            vjp=attribute(spec.vjp, **_exchanged("nb1", "nb2")),
+            vjp=mutate.attribute(spec.vjp, **_exchanged("nb1", "nb2")),
         ),
         Mutant(
             op=spec.name,
@@ -1130,14 +1090,9 @@ def _outer_strides(spec: OpSpec) -> tuple[Mutant, ...]:
             label="P",
             killer="outer",
             says="The outermost stride is a's own, whatever nb3.",
-            vjp=attribute(spec.vjp, nb3=None),
+            vjp=mutate.attribute(spec.vjp, nb3=None),
         ),
     )
-
-
-def set_1d_last_of_batch_vjp(xp, ct, a, b, *, offset=0):
-    da, db = shape.set_1d_vjp(xp, ct, a, b, offset=offset)
-    return da, (db if b.ndim > 1 or ct.ndim == 2 else ct[-1].reshape(-1)[offset:][: b.size])
 
 
 def set_2d_nb1_of_b_vjp(xp, ct, a, b, *, nb1=None, offset=0):
@@ -1170,7 +1125,7 @@ WINDOWS = (
         label="A",
         killer="shared-b",
         says="Each of a batch overwrites the gradient of a b that all share.",
-        vjp=set_1d_last_of_batch_vjp,
+        vjp=mutate.of_last(shape.set_1d, 1),
     ),
     *_sets(shape.set_2d, "cache"),
     *_strides(shape.set_2d),
@@ -1207,7 +1162,7 @@ WINDOWS = (
         label="F",
         killer="one-element",
         says="b's gradient is doubled.",
-        vjp=scaled(shape.acc_vjp, 1, 2.0),
+        vjp=mutate.scaled(shape.acc_vjp, 1, 2.0),
     ),
 )
 
@@ -1220,10 +1175,6 @@ def pad_front_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", va
 
 def pad_minus_zero_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
     return ct[..., rows[0] : -rows[1], columns[0] : -columns[1]]
-
-
-def pad_inside_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
-    return shape.pad_vjp(xp, ct, x, rows=rows, columns=columns)
 
 
 def pad_last_vjp(xp, ct, x, *, rows=(0, 0), columns=(0, 0), mode="constant", value=0.0):
@@ -1315,11 +1266,6 @@ def flip_batch_too_vjp(xp, ct, x, *, axes=(-1,)):
     return xp.flip(g, 0) if g.ndim > 2 else g
 
 
-def flip_transposed_vjp(xp, ct, x, *, axes=(-1,)):
-    g = shape.flip_vjp(xp, ct, x, axes=axes)
-    return xp.swapaxes(g, -1, -2) if x.shape[-1] == x.shape[-2] else g
-
-
 PIECES = (
     *_common(shape.pad, "typical"),
     Mutant(
@@ -1346,7 +1292,7 @@ PIECES = (
         label="I",
         killer="typical",
         says="What comes before and what comes behind are exchanged.",
-        vjp=attribute(
+        vjp=mutate.attribute(
             shape.pad_vjp,
             rows=lambda rows, **attrs: rows[::-1],
             columns=lambda columns, **attrs: columns[::-1],
@@ -1358,7 +1304,7 @@ PIECES = (
         label="I",
         killer="square",
         says="Rows are taken for columns.",
-        vjp=attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
+        vjp=mutate.attribute(shape.pad_vjp, **_exchanged("rows", "columns")),
     ),
     Mutant(
         op="pad",
@@ -1367,7 +1313,7 @@ PIECES = (
         killer="value",
         says="The gradient is multiplied by the constant.",
         dialects=("constant",),
-        vjp=scaled(shape.pad_vjp, 0, _factor),
+        vjp=mutate.scaled(shape.pad_vjp, 0, _factor),
     ),
     Mutant(
         op="pad",
@@ -1376,7 +1322,7 @@ PIECES = (
         killer="typical",
         says="What comes back from outside is lost, as if the padding were constant.",
         dialects=("reflect", "replicate", "circular"),
-        vjp=pad_inside_vjp,
+        vjp=mutate.attribute(shape.pad_vjp, mode="constant"),
     ),
     Mutant(
         op="pad",
@@ -1412,7 +1358,7 @@ PIECES = (
         killer="typical",
         says="The edge element is repeated, whatever the mode.",
         dialects=("reflect", "circular"),
-        vjp=attribute(shape.pad_vjp, mode="replicate"),
+        vjp=mutate.attribute(shape.pad_vjp, mode="replicate"),
     ),
     *_common(shape.slice_, "typical"),
     Mutant(
@@ -1453,7 +1399,7 @@ PIECES = (
         label="I",
         killer="square",
         says="Rows are taken for columns.",
-        vjp=attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
+        vjp=mutate.attribute(shape.slice_vjp, **_exchanged("rows", "columns")),
     ),
     Mutant(
         op="slice",
@@ -1502,7 +1448,7 @@ PIECES = (
         label="P",
         killer="rows",
         says="The last axis is reversed, whichever was asked for.",
-        vjp=attribute(shape.flip_vjp, axes=(-1,)),
+        vjp=mutate.attribute(shape.flip_vjp, axes=(-1,)),
     ),
     Mutant(
         op="flip",
@@ -1510,7 +1456,7 @@ PIECES = (
         label="P",
         killer="both",
         says="Only the first of several axes is reversed.",
-        vjp=attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
+        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes[:1]),
     ),
     Mutant(
         op="flip",
@@ -1518,7 +1464,7 @@ PIECES = (
         label="P",
         killer="neither",
         says="`axes or all`: no axes count as not given.",
-        vjp=attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
+        vjp=mutate.attribute(shape.flip_vjp, axes=lambda axes: axes or (-2, -1)),
     ),
     Mutant(
         op="flip",
@@ -1542,7 +1488,7 @@ PIECES = (
         label="L",
         killer="square",
         says="A square is transposed as well.",
-        vjp=flip_transposed_vjp,
+        vjp=mutate.output(shape.flip_vjp, 0, mutate.transposed),
     ),
 )
 
@@ -1615,7 +1561,7 @@ def _triangles(
             label="I",
             killer="typical",
             says="The triangle lacks its own diagonal.",
-            vjp=attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
+            vjp=mutate.attribute(spec.vjp, diagonal=lambda diagonal: diagonal + thinner),
         ),
         Mutant(
             op=spec.name,
@@ -1623,7 +1569,7 @@ def _triangles(
             label="P",
             killer="above",
             says="The diagonal is the main one, whichever was asked for.",
-            vjp=attribute(spec.vjp, diagonal=0),
+            vjp=mutate.attribute(spec.vjp, diagonal=0),
         ),
         Mutant(
             op=spec.name,
@@ -1631,7 +1577,7 @@ def _triangles(
             label="S",
             killer="below",
             says="A diagonal below the main one is taken for one above it.",
-            vjp=attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
+            vjp=mutate.attribute(spec.vjp, diagonal=lambda **attrs: abs(attrs["diagonal"])),
         ),
         Mutant(
             op=spec.name,
@@ -1744,7 +1690,7 @@ CHOICES = (
         label="G",
         killer="typical",
         says="Each branch gets the other one's gradient.",
-        vjp=swapped(shape.where_vjp, 1, 2),
+        vjp=mutate.swapped(shape.where_vjp, 1, 2),
     ),
     Mutant(
         op="where",
@@ -1779,7 +1725,7 @@ CHOICES = (
         killer="typical",
         says="The root has no slope: x's gradient is the cotangent.",
         dialects=("guarded-sqrt",),
-        vjp=attribute(shape.where_vjp, guard="none"),
+        vjp=mutate.attribute(shape.where_vjp, guard="none"),
     ),
     Mutant(
         op="where",
@@ -1803,7 +1749,7 @@ CHOICES = (
         label="R",
         killer="broadcast-x",
         says="x's gradient is the mean over the places where x was repeated.",
-        vjp=scaled(shape.where_vjp, 1, _share),
+        vjp=mutate.scaled(shape.where_vjp, 1, _share),
     ),
     Mutant(
         op="where",
