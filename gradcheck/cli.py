@@ -339,15 +339,15 @@ def _power(arguments: argparse.Namespace) -> int:
         power = attack(plan, progress)
     progress.clear()
     written = [_save(path, pages.render(power, form)) for path, form in targets]
-    if not console.show(pages.render(power, "terminal", width=console.width(sys.stdout))):
-        return USAGE
+    text = pages.render(power, "terminal", width=console.width(sys.stdout), short=True)
+    written.append(console.show(text))
     if not power.complete:
         return INTERRUPTED
     if any(found.troubles or found.useless for found in power.scores):
         return INTERNAL
     if not all(written):
         return USAGE
-    if not any(found.trials for found in power.scores):
+    if not any(found.trials or found.alarms for found in power.scores):
         return NOTHING
     return OK if power.sound else GATE
 

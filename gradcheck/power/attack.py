@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound
+from gradcheck.errors import SpecError
 from gradcheck.judge.certificate import SAME
 from gradcheck.judge.impostors import Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
@@ -24,6 +25,8 @@ Array = NDArray[Any]
 Vjp = Callable[..., Any]
 
 REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
+SLIPS: Final = (TypeError, NameError, AttributeError, ImportError)
+"""What a slip in a mutant's own text raises: its rejection would prove nothing of a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,28 @@ class Target:
         return all(finding.verdict is Verdict.PASS for finding in findings)
 
     def mutant(self, mutant: Mutant) -> bool:
-        """Whether the judgement rejects a mutant."""
+        """Whether the judgement rejects a mutant.
+
+        Raises:
+            SpecError: the mutant breaks off where it was to give a wrong answer.
+        """
         fresh, xp = mutant.fresh(), self.xp
-        return self.rejects(lambda ct, *primals, **attrs: fresh(xp, ct, *primals, **attrs))
+        slips: list[Exception] = []
+
+        def vjp(ct: Any, *primals: Array, **attrs: Any) -> Any:
+            try:
+                return fresh(xp, ct, *primals, **attrs)
+            except SLIPS as error:
+                slips.append(error)
+                raise
+
+        rejected = self.rejects(vjp)
+        if slips:
+            raise SpecError(
+                f"mutant {mutant.full_name} raises {type(slips[0]).__name__}: "
+                f"{' '.join(str(slips[0]).split())}; repair it: a mutant gives a wrong answer"
+            )
+        return rejected
 
     def impostor(self, impostor: Impostor | Form, index: int) -> bool | None:
         """Whether it rejects an impostor of the gradient of primal `index`; None: no such thing.
@@ -118,7 +140,8 @@ class Target:
                 wrong = impostor.make(answers, index)
                 right = answers.gradients[index]
                 if wrong is not None and right is not None:
-                    equal = bool(np.all(np.abs(wrong - right) <= same))
+                    near = np.abs(wrong - right) <= same
+                    equal = bool(np.all(near | (wrong == right)))  # inf - inf is no number
                     out.append(None if equal else wrong)
         return out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -9,31 +10,53 @@ import numpy as np
 from gradcheck.arithmetic import mp50
 from gradcheck.draw import Draw
 from gradcheck.power.mutant import Mutant
-from gradcheck.spec import OpSpec, as_tuple
+from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
 
+FAULTS: Final = (Exception, SystemExit)
+"""What a suite may raise; the scoring goes on."""
 TRIALS: Final = 1000
 AGREEMENT: Final = "1e-45"
 """Relative to the largest element: 50 digits, less what a different order of terms may cost."""
 
 
 def difference(mutant: Mutant, spec: OpSpec, trials: int = TRIALS) -> str:
-    """Where the mutant's gradients differ from the operator's to 50 digits; "" for nowhere."""
+    """What speaks against a mutant's being the operator's VJP to 50 digits; "" for nothing.
+
+    Its inputs must differ in values and in shapes: a thousand times the same proves little.
+    """
     assert mutant.inputs is not None
-    xp = mp50()
+    seen: set[bytes] = set()
+    shapes: set[tuple[tuple[int, ...], ...]] = set()
     for trial in range(trials):
         draw = Draw(0, "equivalence", mutant.op, mutant.name, str(trial))
-        drawn, given = mutant.inputs(draw)
-        attrs = {**spec.defaults, **given}
-        primals = [xp.asarray(p) if np.asarray(p).dtype.kind == "f" else p for p in drawn]
-        outputs = as_tuple(spec.forward(xp, *primals, **attrs))
-        parts = tuple(xp.asarray(draw.away(0.0, *np.shape(o))) for o in outputs)
-        ct = parts[0] if len(parts) == 1 else parts
-        right = as_tuple(spec.vjp(xp, ct, *primals, **attrs))
-        wrong = as_tuple(mutant.fresh()(xp, ct, *primals, **attrs))
-        if not _same(xp, right, wrong):
-            shapes = [np.shape(p) for p in drawn]
-            return f"it differs from the right VJP at trial {trial}: shapes {shapes}, {attrs}"
+        try:
+            drawn, given = mutant.inputs(draw)
+            attrs = {**spec.defaults, **given}
+            same = _agree(mutant, spec, draw, drawn, attrs)
+        except FAULTS as error:
+            text = " ".join(str(error).split())
+            return f"trial {trial} raises {type(error).__name__}: {text}"
+        shape = tuple(np.shape(p) for p in drawn)
+        if not same:
+            return f"it differs from the right VJP at trial {trial}: shapes {list(shape)}, {attrs}"
+        seen.add(b"".join(np.asarray(p).tobytes() for p in drawn))
+        shapes.add(shape)
+    if len(seen) == 1 < trials:
+        return "its `inputs` are the same in every trial; draw them"
+    if len(shapes) == 1 < trials:
+        return f"its `inputs` have the shapes {list(*shapes)} in every trial; draw these too"
     return ""
+
+
+def _agree(mutant: Mutant, spec: OpSpec, draw: Draw, drawn: Sequence[Array], attrs: Attrs) -> bool:
+    xp = mp50()
+    primals = [xp.asarray(p) if np.asarray(p).dtype.kind == "f" else p for p in drawn]
+    outputs = as_tuple(spec.forward(xp, *primals, **attrs))
+    parts = tuple(xp.asarray(draw.away(0.0, *np.shape(o))) for o in outputs)
+    ct = parts[0] if len(parts) == 1 else parts
+    right = as_tuple(spec.vjp(xp, ct, *primals, **attrs))
+    wrong = as_tuple(mutant.fresh()(xp, ct, *primals, **attrs))
+    return _same(xp, right, wrong)
 
 
 def _same(xp: Any, right: tuple[Any, ...], wrong: tuple[Any, ...]) -> bool:
@@ -47,7 +70,9 @@ def _same(xp: Any, right: tuple[Any, ...], wrong: tuple[Any, ...]) -> bool:
         if np.shape(a) != np.shape(b):
             return False
         pairs = list(zip(np.ravel(a), np.ravel(b), strict=True))
-        size = max((abs(x) for x, _ in pairs), default=0)
-        if not all(abs(x - y) <= xp.context.mpf(AGREEMENT) * size for x, y in pairs):
+        finite = xp.context.isfinite
+        size = max((abs(x) for x, _ in pairs if finite(x)), default=0)
+        allowed = xp.context.mpf(AGREEMENT) * size
+        if not all(x == y or abs(x - y) <= allowed for x, y in pairs):
             return False
     return True

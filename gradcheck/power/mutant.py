@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gradcheck.arithmetic import FLOATS
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
 from gradcheck.spec import NAME, Array, Attrs
@@ -80,6 +81,12 @@ class Mutant:
             raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
         if (self.vjp is None) == (self.make is None):
             raise SpecError(f"{me}: give it a `vjp`, or a `make` that returns a fresh one")
+        if not callable(self.vjp or self.make):
+            raise SpecError(f"{me}: its `vjp` or `make` cannot be called; give it a function")
+        if self.dtype and self.dtype not in FLOATS:
+            raise SpecError(f"{me}: no dtype {self.dtype!r}; known: {', '.join(FLOATS)}")
+        if self.equivalent and not self.equivalent.strip():
+            raise SpecError(f"{me}: write its proof into `equivalent`, in one sentence")
         if bool(self.equivalent) != (self.inputs is not None):
             raise SpecError(
                 f"{me}: an equivalent mutant needs both its proof in `equivalent` and a "

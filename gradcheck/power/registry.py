@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.power.mutant import Mutant
@@ -22,8 +22,8 @@ def mutants_of(suite: Suite) -> dict[str, list[Mutant]]:
     found: dict[str, list[Mutant]] = {name: [] for name in suite.operators}
     for reference in suite.mutants:
         table = resolve(reference)
-        if not isinstance(table, Iterable) or not all(isinstance(m, Mutant) for m in table):
-            raise LoadError(f"{reference}: make it a sequence of gradcheck.Mutant")
+        if not isinstance(table, Sequence) or not all(isinstance(m, Mutant) for m in table):
+            raise LoadError(f"{reference}: make it a tuple of gradcheck.Mutant")
         for mutant in table:
             if mutant.op not in found:
                 raise SpecError(

@@ -33,7 +33,10 @@ class Attack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """What the attack showed; `complete` is false where it was interrupted."""
+    """What the attack showed.
+
+    `complete` is false where it was interrupted, or lost a process; `troubles` say so.
+    """
 
     version: str
     suite: str
@@ -43,6 +46,7 @@ class Power:
     part: Part
     scores: tuple[Score, ...]
     complete: bool = True
+    troubles: tuple[str, ...] = ()
 
     def trials(self, kind: str) -> list[Trial]:
         """All trials of one kind."""
@@ -54,14 +58,20 @@ class Power:
         return [(s, t) for s in self.scores for t in s.trials if t.survives]
 
     @property
+    def refuted(self) -> list[tuple[Score, Trial]]:
+        """Mutants that were said to be the right VJP after all, and are rejected."""
+        return [(s, t) for s in self.scores for t in s.trials if t.doubt and t.killed]
+
+    @property
     def misnamed(self) -> list[tuple[Score, Trial]]:
         """Mutants that others catch, but not the sample that was to catch them."""
         return [(s, t) for s in self.scores for t in s.trials if t.killed and not t.killed_as_said]
 
     @property
     def sound(self) -> bool:
-        """Whether all wrong answers are rejected and all right ones pass."""
-        return self.complete and all(found.sound for found in self.scores)
+        """Whether all wrong answers, one at least, are rejected and all right ones pass."""
+        tried = any(found.trials for found in self.scores)
+        return self.complete and tried and all(found.sound for found in self.scores)
 
 
 _SUITE: Suite
@@ -70,7 +80,7 @@ _ATTACK: Attack
 
 
 def attack(plan: Attack, progress: Progress | None = None) -> Power:
-    """Attack the operators one after another; interrupted, return what is known.
+    """Attack the operators one after another; cut short, return what is known.
 
     Raises:
         LoadError: the suite, or its table of mutants, cannot be imported.
@@ -80,6 +90,7 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
     mutants_of(suite)  # mistakes are told here, before any process starts
     scores: list[Score] = []
     complete = True
+    troubles: list[str] = []
     try:
         with closing(_scores(plan)) as found:
             for name in plan.ops:
@@ -88,6 +99,9 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
                 scores.append(next(found))
     except KeyboardInterrupt:
         complete = False
+    except pool.Died as error:
+        complete = False
+        troubles.append(f"{error}; run again with -j 1 to see where")
     return Power(
         version=gradcheck.__version__,
         suite=suite.name,
@@ -97,6 +111,7 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
         part=plan.part,
         scores=tuple(scores),
         complete=complete,
+        troubles=tuple(troubles),
     )
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gradcheck.draw import key_of
+from gradcheck.errors import GradcheckError
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import FORMS, Target
-from gradcheck.power.equivalence import difference
+from gradcheck.power.equivalence import FAULTS, difference
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
-
-FAULTS: Final = (Exception, SystemExit)
-"""What a suite may raise; the scoring goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +51,11 @@ class Trial:
 
     @property
     def killed_as_said(self) -> bool:
-        """Whether the sample that was named does catch it."""
-        samples = {case.partition("/")[2] for case in self.killed}
-        return not self.killer or self.killer in samples
+        """Whether the sample that was named catches it, where it could be tried at all."""
+        killed, tried = (
+            {case.partition("/")[2] for case in cases} for cases in (self.killed, self.tried)
+        )
+        return not self.killer or self.killer in killed or self.killer not in tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,8 @@ class Score:
 
     `sizes` is the number of elements of each case's primals, in the order of the cases;
     `alarms` names the cases and dtypes in which the right VJP does not pass; `judged` counts how
-    often it was judged. `useless` names cases that reject nothing.
+    often it was judged. `useless` names cases that reject nothing, `troubles` says what could not
+    be attacked, or with what, and why.
     """
 
     op: str
@@ -84,13 +86,20 @@ class Score:
         return min(trial.killed, key=lambda case: (self.sizes[case], case), default="")
 
     @property
+    def certificates(self) -> dict[str, tuple[int, int]]:
+        """By case: how many wrong answers it rejects, of how many."""
+        killed = Counter(case for trial in self.trials for case in trial.killed)
+        tried = Counter(case for trial in self.trials for case in trial.tried)
+        return {case: (killed[case], tried[case]) for case in self.sizes}
+
+    @property
     def sound(self) -> bool:
         """Whether every wrong answer is rejected, where it was said to be, and no right one."""
         return not (
             self.alarms
             or self.useless
             or self.troubles
-            or any(trial.survives or not trial.killed_as_said for trial in self.trials)
+            or any(t.survives or t.doubt or not t.killed_as_said for t in self.trials)
         )
 
 
@@ -118,51 +127,64 @@ def score(
 ) -> Score:
     """Attack one operator with every impostor and every mutant, in every case and dtype."""
     ledger = _Ledger()
-    sizes, useless, alarms, troubles = {}, [], [], []
-    chosen = [m for m in mutants if part.holds(m.op, m.name)]
+    sizes, useless, alarms, judged = {}, [], [], 0
+    chosen = [m for m in mutants if part.holds(m.op, m.name) and m.dtype in ("", *dtypes)]
     for case in cases:
         name = f"{case.dialect.name}/{case.sample.name}"
         try:
             sizes[name] = sum(p.size for p in case.primals)
             truth = CaseTruth(case)
-            killed_before = ledger.kills
-            numbers = any(truth.primals[i].size for i in truth.floating)
+            accepted = []
             for dtype in dtypes:
                 target = Target(truth, _other_seed(case), dtype)
-                if not target.accepts_the_right_one():
+                judged += 1
+                if target.accepts_the_right_one():
+                    accepted.append(dtype)
+                    _attack(ledger, name, target, chosen, part)
+                else:
                     alarms.append(f"{case.name}/{dtype}")
-                    continue
-                _attack(ledger, name, target, chosen, part)
-            if numbers and ledger.tried_in(name) and ledger.kills == killed_before:
+            if _useless(truth, accepted):
                 useless.append(case.name)
         except FAULTS as error:
-            troubles.append(f"{case.name}: {type(error).__name__}: {' '.join(str(error).split())}")
+            ledger.troubles.setdefault(case.name, f"{case.name}: {_told(error)}")
     return Score(
         op=spec.name,
         family=spec.family,
         sizes=sizes,
         trials=(*ledger.impostors(), *ledger.mutants(spec, chosen)),
-        judged=len(cases) * len(dtypes),
+        judged=judged,
         alarms=tuple(alarms),
         useless=tuple(useless),
-        troubles=tuple(troubles),
+        troubles=tuple(ledger.troubles.values()),
     )
 
 
+def _useless(truth: CaseTruth, dtypes: Sequence[str]) -> bool:
+    """Whether the case rejects no wrong number in any dtype, whatever part is attacked."""
+    found = [
+        truth.certificate(index, dtype)
+        for dtype in dtypes
+        for index in truth.floating
+        if truth.primals[index].size
+    ]
+    return bool(found) and not any(certificate.proves for certificate in found)
+
+
+def _told(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, GradcheckError) else f"{type(error).__name__}: {text}"
+
+
 class _Ledger:
-    """Which case tried and which killed what, in order of appearance."""
+    """Which case tried and which killed what, in order of appearance; and what went wrong."""
 
     def __init__(self) -> None:
-        self.kills = 0
+        self.troubles: dict[str, str] = {}
         self._tried: dict[tuple[str, str], dict[str, bool]] = {}
 
     def note(self, kind: str, what: str, case: str, rejected: bool) -> None:
         row = self._tried.setdefault((kind, what), {})
         row[case] = row.get(case, False) or rejected
-        self.kills += rejected
-
-    def tried_in(self, case: str) -> bool:
-        return any(case in row for row in self._tried.values())
 
     def row(self, kind: str, what: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         row = self._tried.get((kind, what), {})
@@ -222,7 +244,11 @@ def _attack(
             continue
         if mutant.dtype and mutant.dtype != target.dtype:
             continue
-        ledger.note("mutant", mutant.name, name, target.mutant(mutant))
+        try:
+            ledger.note("mutant", mutant.name, name, target.mutant(mutant))
+        except FAULTS as error:  # once per mutant; the others are tried
+            me = mutant.full_name
+            ledger.troubles.setdefault(f"mutant {me}", f"{truth.case.name}, {me}: {_told(error)}")
 
 
 def _other_seed(case: Case) -> Case:

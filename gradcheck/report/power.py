@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 3
-"""Operators whose matrices the terminal shows; a file shows all of them."""
+"""Operators whose matrices a short report shows."""
 LISTED: Final = 40
-"""Survivors that the terminal names."""
+"""Problems that a short report names."""
 
 HEADS: Final = (
     "family", "operators", "mutants killed", "equivalent", "impostors killed", "false alarms",
 )  # fmt: skip
 LEGEND: Final = "● rejected   · passes   (blank) is no different there"
+MARKS: Final = ("x", ".", "-")
+MARKS_SAY: Final = "`x` rejected, `.` passes, `-` is no different there"
 
 
-def render(power: Power, format: str, *, width: int = 100) -> str:
-    """The score in one of `FORMATS`, ending in a newline."""
+def render(power: Power, format: str, *, width: int = 100, short: bool = False) -> str:
+    """The score in one of `FORMATS`, ending in a newline; `short` is for the terminal alone."""
     if format == "json":
         return _json(power)
-    return _markdown(power) if format == "markdown" else _terminal(power, width)
+    return _markdown(power) if format == "markdown" else _terminal(power, width, short)
 
 
 def summary(power: Power) -> str:
@@ -66,7 +68,7 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
     impostors = [t for s in scores for t in s.of("impostor")]
     equivalent = sum(t.proved_equivalent for t in mutants)
     return [
-        name,
+        clean(name),
         f"{len(scores)}",
         f"{sum(bool(t.killed) for t in mutants)} of {len(mutants) - equivalent}",
         f"{equivalent}",
@@ -77,8 +79,9 @@ def _row(name: str, scores: Sequence[Score]) -> list[str]:
 
 def _problems(power: Power) -> Iterator[str]:
     """What is not as it should be, and what to do about it; one line each."""
+    yield from power.troubles
     for found in power.scores:
-        yield from (f"{trouble}" for trouble in found.troubles)
+        yield from found.troubles
         yield from (
             f"{case}: the right VJP does not pass; run it with `gradcheck run`"
             for case in found.alarms
@@ -89,6 +92,11 @@ def _problems(power: Power) -> Iterator[str]:
         )
     for found, trial in power.survivors:
         yield f"{found.op}/{trial.what} survives: {_advice(trial)}"
+    for found, trial in power.refuted:
+        yield (
+            f"{found.op}/{trial.what}: it is said to be equivalent ({trial.equivalent}), but "
+            f"{found.cheapest(trial)} rejects it; name that sample in `killer` instead"
+        )
     for found, trial in power.misnamed:
         yield (
             f"{found.op}/{trial.what}: its killer {trial.killer!r} does not catch it, "
@@ -100,13 +108,11 @@ def _advice(trial: Trial) -> str:
     if trial.equivalent:
         return f"it is said to be equivalent ({trial.equivalent}), but {trial.doubt}"
     if not trial.tried:
-        return "no sample of its dialects exists; add one"
+        return "it could not be tried, for reasons named here; repair these first"
+    says = f"{trial.says.rstrip('. ')}. No sample notices"
     if trial.kind == "impostor":
-        return f"{trial.says} No sample notices; add one whose gradient has such elements"
-    return (
-        f"{trial.says} No sample notices; add one that does, or prove in `equivalent` that it is "
-        "the right VJP"
-    )
+        return f"{says}; add one whose gradient has such elements"
+    return f"{says}; add one that does, or prove in `equivalent` that it is the right VJP"
 
 
 def _matrix(
@@ -135,24 +141,33 @@ def _matrix(
 def _facts(power: Power) -> str:
     part = "" if power.part.of == 1 else f", part {power.part.number} of {power.part.of}"
     return (
-        f"gradcheck {power.version}, suite {power.suite} {power.suite_version}, "
-        f"{', '.join(power.dtypes)}, seed {power.seed}{part}"
+        f"gradcheck {clean(power.version)}, suite {clean(power.suite)} "
+        f"{clean(power.suite_version)}, {', '.join(power.dtypes)}, seed {power.seed}{part}"
     )
 
 
-def _terminal(power: Power, width: int) -> str:
+def _state(power: Power) -> str:
+    if power.sound:
+        return "every wrong answer is rejected"
+    if not power.complete:
+        return "incomplete: the run stopped early"
+    something = any(found.trials or not found.sound for found in power.scores)
+    return "NOT SOUND" if something else "nothing was attacked"
+
+
+def _terminal(power: Power, width: int, short: bool) -> str:
     blocks = [_facts(power)]
-    if len(power.scores) <= SMALL:
+    if not short or len(power.scores) <= SMALL:
         blocks += [_narrow(found, width) for found in power.scores]
     blocks.append(tabulate(_families(power), HEADS, disable_numparse=True, tablefmt="simple"))
     problems = [clean(problem) for problem in _problems(power)]
-    if len(problems) > LISTED:
-        problems[LISTED:] = [f"… and {plural(len(problems) - LISTED, 'more problem')}"]
+    if short and len(problems) > LISTED:
+        more = plural(len(problems) - LISTED, "more problem")
+        problems[LISTED:] = [f"… and {more}; write them all into a file with -o"]
     if problems:
-        lines = (textwrap.fill(p, width, subsequent_indent="  ") for p in problems)
-        blocks.append("\n".join(lines))
-    if not power.complete:
-        blocks.append("incomplete: the run stopped early")
+        blocks.append("\n".join(_filled(problem, width) for problem in problems))
+    if not (power.sound or problems) or not power.complete:
+        blocks.append(_state(power))
     return "\n\n".join([*blocks, summary(power)]) + "\n"
 
 
@@ -164,12 +179,20 @@ def _narrow(found: Score, width: int) -> str:
     numbered = [*heads[:3], "".join(f"{i % 10}" for i in range(1, len(cases) + 1))]
     body = [[*row[:3], "".join(row[3:])] for row in rows]
     table = tabulate(body, numbered, disable_numparse=True, tablefmt="simple")
-    names = [f"  {i:>2}  {case} ({found.sizes[case]})" for i, case in enumerate(cases, 1)]
+    names = [
+        f"  {i:>2}  {case} ({found.sizes[case]}): {rejected} of {tried}"
+        for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
+    ]
     lines = [f"{found.op}: {LEGEND}", table] if rows else [f"{found.op}:"]
     if routine:
         text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
-        lines.append(textwrap.fill(text, width, subsequent_indent="  "))
-    return "\n".join([*lines, "cases (elements)", *names])
+        lines.append(_filled(text, width))
+    return "\n".join([*lines, "cases (elements): wrong answers rejected", *names])
+
+
+def _filled(text: str, width: int) -> str:
+    """Lines that break at blanks: a name is looked for as it is written."""
+    return textwrap.fill(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _told(found: Score) -> tuple[list[Trial], list[Trial]]:
@@ -184,24 +207,39 @@ def _kinds(trials: Sequence[Trial]) -> str:
 
 
 def _markdown(power: Power) -> str:
-    state = "every wrong answer is rejected" if power.sound else "NOT SOUND"
-    lines = [f"**gradcheck power: {state}**", "", escape(_facts(power)), ""]
-    lines += [_table(HEADS, _families(power)), ""]
+    lines = [f"**gradcheck power: {_state(power)}**", "", escape(_facts(power)), ""]
+    rows = [[escape(name), *rest] for name, *rest in _families(power)]
+    lines += [_table(HEADS, rows), ""]
     problems = [f"- {escape(clean(problem))}" for problem in _problems(power)]
     lines += [*problems, ""] if problems else []
-    lines += ["Wrong answers by class of defect:", "", _table(("class", "killed"), _classes(power))]
-    modelled = [
-        [code(f"{s.op}/{t.what}"), t.label, escape(t.modelled_on), code(s.cheapest(t))]
-        for s in power.scores
-        for t in s.of("mutant")
-        if t.modelled_on
-    ]
-    if modelled:
-        heads = ("mutant", "class", "modelled on", "cheapest killer")
-        lines += ["", "Modelled on real bugs:", "", _table(heads, modelled)]
+    for title, heads, cells in _overviews(power):
+        lines += [title, "", _table(heads, cells), ""] if cells else []
+    if power.scores:
+        lines += [f"In matrices, a letter per case: {MARKS_SAY}.", ""]
     for found in power.scores:
-        lines += ["", *_details(found)]
-    return "\n".join(lines) + f"\n\n`{summary(power)}`\n"
+        lines += [*_details(found), ""]
+    return "\n".join([*lines, f"`{summary(power)}`\n"])
+
+
+def _overviews(power: Power) -> Iterator[tuple[str, tuple[str, ...], list[list[str]]]]:
+    """Title, heads and rows of the tables over all operators."""
+    yield "Wrong answers by class of defect:", ("class", "killed"), _classes(power)
+    yield (
+        "Modelled on real bugs:",
+        ("mutant", "class", "modelled on", "cheapest killer"),
+        [
+            [code(f"{s.op}/{t.what}"), t.label, escape(clean(t.modelled_on)), code(s.cheapest(t))]
+            for s in power.scores
+            for t in s.of("mutant")
+            if t.modelled_on
+        ],
+    )
+    says = {t.what.partition(" of ")[0]: t.says for t in power.trials("impostor")}
+    yield (
+        "Impostors, which need no knowledge of the operator:",
+        ("impostor", "in place of a gradient"),
+        [[code(name), escape(_alone(text))] for name, text in says.items()],
+    )
 
 
 def _classes(power: Power) -> list[list[str]]:
@@ -213,6 +251,11 @@ def _classes(power: Power) -> list[list[str]]:
     ]
 
 
+def _alone(says: str) -> str:
+    """What an impostor is, without the name of a primal."""
+    return clean(says.partition(": ")[2].rstrip("."))
+
+
 def _details(found: Score) -> list[str]:
     killed = sum(bool(t.killed) for t in found.trials)
     wrong = sum(not t.proved_equivalent for t in found.trials)
@@ -222,17 +265,23 @@ def _details(found: Score) -> list[str]:
         [
             code(trial.what),
             trial.label,
-            escape(trial.equivalent or trial.says),
+            escape(clean(trial.equivalent or trial.says)) if trial.kind == "mutant" else "",
             code(found.cheapest(trial)) if trial.killed else "–",
-            f"{len(trial.killed)} of {len(trial.tried)}",
+            f"`{''.join(row[3:])}`" if found.sizes else "",
         ]
-        for trial in told
+        for trial, row in zip(told, _matrix(found, told, MARKS)[1], strict=True)
     ]
-    heads = ("wrong answer", "class", "what is wrong", "cheapest killer", "cases")
+    heads = ("wrong answer", "class", "what is wrong", "cheapest killer", "matrix")
     lines = [f"<details><summary>{title}</summary>", ""]
     if routine:
         lines += [f"Impostors that every case rejects: {escape(_kinds(routine))}.", ""]
-    return [*lines, *([_table(heads, rows), ""] if rows else []), "</details>"]
+    lines += [_table(heads, rows), ""] if rows else []
+    cases = [
+        f"{i} {code(case)} ({found.sizes[case]}) {rejected} of {tried}"
+        for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
+    ]
+    lines += [f"Cases (elements), wrong answers rejected: {', '.join(cases)}.", ""] if cases else []
+    return [*lines, "</details>"]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -249,10 +298,15 @@ def _json(power: Power) -> str:
         "seed": power.seed,
         "part": asdict(power.part),
         "complete": power.complete,
+        "troubles": power.troubles,
         "sound": power.sound,
         "operators": [
             {
                 **asdict(found),
+                "certificates": {
+                    case: {"rejected": rejected, "tried": tried}
+                    for case, (rejected, tried) in found.certificates.items()
+                },
                 "trials": [
                     {**asdict(t), "cheapest": found.cheapest(t), "survives": t.survives}
                     for t in found.trials
