@@ -376,6 +376,7 @@ ELU = (
         name="output-plus-alpha",
         label="O",
         killer="saturated",
+        dtype="float32",
         says="alpha exp(x) is recovered as y + alpha, which cancels to 0 in the tail.",
         vjp=_elu_branch(lambda xp, x, alpha: alpha * (xp.exp(x) - 1) + alpha),
     ),

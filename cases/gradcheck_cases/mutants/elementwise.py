@@ -1702,7 +1702,7 @@ POW = (
         killer="exponent-minus-2",
         says="The exponent has lost its sign.",
         dialects=PRODUCTS,
-        vjp=mutate.attribute(pow_.vjp, exponent=abs),
+        vjp=mutate.attribute(pow_.vjp, exponent=lambda exponent, **_: abs(exponent)),
     ),
     Mutant(
         op="pow",

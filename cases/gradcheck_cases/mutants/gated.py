@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.draw import Draw
 from gradcheck.power import mutate
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
@@ -29,9 +30,10 @@ from gradcheck_cases.mutants.activation import MINUS_SEVEN, in_the_loop
 TANH_FORMS = ("tanh", "gemma")
 
 
-def _argument(xp: Any, x: Any) -> tuple[Any, Any, Any]:
-    """What the tanh form takes tanh of, and √(2/π) and 0.044715."""
-    k, cube = xp.sqrt_of(2 / xp.pi), xp.const("0.044715")
+def _argument(xp: Any, x: Any, root: str = "") -> tuple[Any, Any, Any]:
+    """What the tanh form takes tanh of, and √(2/π), or `root`, and 0.044715."""
+    k = xp.const(root) if root else xp.sqrt_of(2 / xp.pi)
+    cube = xp.const("0.044715")
     return k * (x + cube * x * x * x), k, cube
 
 
@@ -48,7 +50,7 @@ def _by_parts(change: Callable[..., Any]) -> Vjp:
 
 
 def gelu_cosh_vjp(xp, ct, x, *, form="tanh", root=""):
-    a, k, cube = _argument(xp, x)
+    a, k, cube = _argument(xp, x, root)
     cosh = (xp.exp(a) + xp.exp(-a)) / 2
     sech2 = 1 / (cosh * cosh)
     return ct * ((1 + xp.tanh(a)) / 2 + x * sech2 * k * (1 + 3 * cube * x * x) / 2)
@@ -99,17 +101,24 @@ def gelu_cdf_vjp(xp, ct, x, *, form="tanh", root=""):
     return ct * xp.where(x == 0, 0.5, gelu_forward(xp, safe, form=form, root=root) / safe)
 
 
+def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    rows, columns = (int(n) for n in draw.integers(2, 6, 2))
+    root = "" if draw.integers(0, 2) else f"0.79{int(draw.integers(0, 10**9))}"
+    return (draw.uniform(-2.0, 2.0, rows, columns),), {"form": "tanh", "root": root}
+
+
 GELU = (
     Mutant(
         op="gelu",
         name="cosh-form",
         label="O",
         killer="",
-        dialects=("tanh",),
+        dialects=TANH_FORMS,
         says="sech² is 1/cosh², whose square overflows in float32 for arguments above 44.",
         modelled_on="llmgo geluBackward",
-        equivalent="sech² = 1 - tanh², and where cosh² overflows 1/inf = 0 is what sech² rounds to",
-        inputs=lambda draw: ((draw.uniform(-1.0, 1.0, 50),), {"form": "tanh", "root": ""}),
+        equivalent="sech² = 1 - tanh², and where cosh² overflows 1/inf = 0 is what sech² rounds "
+        "to.",
+        inputs=_elsewhere,
         vjp=gelu_cosh_vjp,
     ),
     Mutant(

@@ -249,8 +249,15 @@ def rope_half_before_vjp(
 
 
 def _elsewhere(draw: Draw) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    attrs = {"base": 100.0, "offset": 7, "n_dims": 6, "half_split": True, "skip_past": False}
-    return (draw.normal(3, 2, 8),), attrs
+    rows, heads, pairs, rotated, offset, skips = (int(n) for n in draw.integers(1, 7, 6))
+    attrs = {
+        "base": float(draw.uniform(2.0, 500.0)),
+        "offset": 10 + offset,
+        "n_dims": 2 * min(rotated, pairs),
+        "half_split": True,
+        "skip_past": skips > 3,
+    }
+    return (draw.normal(rows, heads, 2 * pairs),), attrs
 
 
 ROTATE_BEFORE = Mutant(

@@ -1367,7 +1367,7 @@ L2_NORM = (
         op="l2_norm",
         name="eps-added",
         label="E",
-        killer="typical",
+        killer="beside-zero",
         says="1e-6 is added to the norm.",
         vjp=l2_norm_eps_added_vjp,
     ),
