@@ -140,7 +140,7 @@ def accumulated(vjp: Vjp, index: int | None = None) -> Callable[[], Vjp]:
         def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
             gradients = list(as_tuple(vjp(xp, ct, *primals, **attrs)))
             for i in range(len(gradients)) if index is None else (index,):
-                gradients[i] = add(i, gradients[i])
+                gradients[i] = None if gradients[i] is None else add(i, gradients[i])
             return gradients[0] if len(gradients) == 1 else tuple(gradients)
 
         return _wrapped(vjp, body)

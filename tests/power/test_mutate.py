@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+from gradcheck.arithmetic import F64, FLOATS
 from gradcheck.power import mutate
 from gradcheck.power.registry import check
 
@@ -99,3 +100,149 @@ def test_what_is_mutated_takes_what_the_original_takes(vjp):
 
 def test_the_registry_takes_it_for_the_operators_own(make):
     check(make.mutant(mutate.negated(make.double, 0)), make.op())
+
+
+# ── whole gradients ──────────────────────────────────────────────────────────────────────────
+
+
+def other(xp, ct, x, w):
+    return ct + 0, ct + 1
+
+
+@pytest.mark.parametrize(
+    ("mutated", "wanted"),
+    [
+        (mutate.replaced(two, 0, other), [[1, -2], [3, -10]]),
+        (mutate.replaced(two, 1, other), [[7, -22], [2, -1]]),
+    ],
+)
+def test_a_gradient_may_be_another_vjps(mutated, wanted):
+    assert called(mutated, CT, X, W) == wanted
+
+
+def test_a_single_gradient_replaced_stays_bare():
+    replaced = mutate.replaced(one, 0, lambda xp, ct, x, *, alpha, beta: ct * 100)
+    assert replaced(np, CT, X, alpha=2.0, beta=3.0).tolist() == [100, -200]
+
+
+def gain(xp, x, w):
+    return x * w
+
+
+def gain_vjp(xp, ct, x, w):
+    return ct * w, xp.reduce_to(ct * x, w)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "dw"),
+    [
+        ([[1, 2], [3, 4], [5, 6]], [1, 1], [50, 60]),  # of the last row alone, not [90, 120]
+        ([5, 6], [1, 1], [50, 60]),
+        ([[1, 2], [5, 6]], [[1, 1], [1, 1]], [[10, 20], [50, 60]]),  # nothing is shared
+    ],
+)
+def test_of_a_batch_that_shares_a_primal_the_last_entry_is_kept(make, x, w, dw):
+    spec = make.op("gain", gain, gain_vjp, "(n),(n)->(n)")
+    x, w = np.array(x, dtype=float), np.array(w, dtype=float)
+    dx, found = mutate.of_last(spec, 1)(F64, np.full(x.shape, 10.0), x, w)
+    assert found.tolist() == dw
+    assert dx.tolist() == np.full(x.shape, 10.0).tolist()
+
+
+def test_a_gradient_written_over_the_cotangent_is_right_and_a_write():
+    ct = CT.copy()
+    dx, dw = mutate.overwriting(two)(np, ct, X, W)
+    assert (dx.tolist(), dw.tolist(), ct.tolist()) == ([7, -22], [3, -10], [7, -22])
+    with pytest.raises(ValueError, match="read-only"):
+        called(mutate.overwriting(two), CT, X, W)
+
+
+# ── with a memory ────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_gradient_grows_from_call_to_call_and_the_other_does_not():
+    vjp = mutate.accumulated(two, 1)()
+    assert [called(vjp, CT, X, W) for _ in range(3)] == [
+        [[7, -22], [3, -10]],
+        [[7, -22], [6, -20]],
+        [[7, -22], [9, -30]],
+    ]
+
+
+def test_each_gradient_has_a_buffer_of_its_own_and_each_shape_too():
+    vjp = mutate.accumulated(two)()
+    long = [np.ones(3)] * 3
+    assert called(vjp, CT, X, W) == [[7, -22], [3, -10]]
+    assert called(vjp, *long) == [[1, 1, 1], [1, 1, 1]]
+    assert called(vjp, CT, X, W) == [[14, -44], [6, -20]]
+    assert called(mutate.accumulated(two)(), CT, X, W) == [[7, -22], [3, -10]]
+
+
+def test_an_index_has_no_buffer():
+    vjp = mutate.accumulated(indexed)()
+    assert [called(vjp, CT, X, I) for _ in range(2)] == [[[-2, 1], None], [[-4, 2], None]]
+
+
+def test_a_buffer_is_not_the_array_that_was_returned():
+    vjp = mutate.accumulated(one)()
+    first = vjp(np, CT, X, alpha=1.0, beta=0.0)
+    kept = first.copy()
+    vjp(np, CT, X, alpha=1.0, beta=0.0)
+    assert np.array_equal(first, kept)
+
+
+def test_a_stale_gradient_is_the_first_of_its_shape():
+    vjp = mutate.stale(two, 1)()
+    assert called(vjp, CT, X, W) == [[7, -22], [3, -10]]
+    assert called(vjp, -CT, X, W) == [[-7, 22], [3, -10]]
+    assert called(vjp, *([np.ones(3)] * 3)) == [[1, 1, 1], [1, 1, 1]]
+    assert called(mutate.stale(two, 1)(), -CT, X, W) == [[-7, 22], [-3, 10]]
+
+
+# ── changes ──────────────────────────────────────────────────────────────────────────────────
+
+G = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+SQUARE = np.array([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "g", "wanted"),
+    [
+        (mutate.nothing, G, None),
+        (mutate.zeros, SQUARE, [[0, 0], [0, 0]]),
+        (mutate.ones, SQUARE, [[1, 1], [1, 1]]),
+        (mutate.half, np.array([1.0, 1 + 2.0**-12, 1e6, -1e-9]), [1, 1, np.inf, 0]),
+        (mutate.transposed, SQUARE, [[1, 3], [2, 4]]),
+        (mutate.transposed, G, G.tolist()),
+        (mutate.transposed, CT, CT.tolist()),
+        (mutate.relaid, G, [[1, 4, 2], [5, 3, 6]]),
+        (mutate.first_entry(1), G, [[1, 2, 3], [0, 0, 0]]),
+        (mutate.first_entry(2), G, G.tolist()),
+        (mutate.cut(2), G, [[1, 2, 0], [4, 5, 0]]),
+        (mutate.cut(-1), G, [[1, 2, 0], [4, 5, 0]]),
+        (mutate.cut(1, axis=0), G, [[1, 2, 3], [0, 0, 0]]),
+        (mutate.cut(-1, axis=-2), G, [[1, 2, 3], [0, 0, 0]]),
+        (mutate.cut(lambda n: n // 2), G, [[1, 0, 0], [4, 0, 0]]),
+        (mutate.cut(0), G, [[0, 0, 0], [0, 0, 0]]),
+        (mutate.cut(9), G, G.tolist()),
+        (mutate.whole_blocks(4), G, [[1, 2, 3], [4, 0, 0]]),
+        (mutate.whole_blocks(6), G, G.tolist()),
+        (mutate.whole_blocks(2), np.array(3.0), 0),
+        (mutate.first_for_all(), G, [[1, 1, 1], [1, 1, 1]]),
+        (mutate.first_for_all(0), G, [[1, 2, 3], [1, 2, 3]]),
+        (mutate.first_for_all(-1), G, [[1, 1, 1], [4, 4, 4]]),
+        (mutate.first_for_all(0), np.zeros((0, 2)), []),
+        (mutate.flushed(3.0), -G, [[0, 0, -3], [-4, -5, -6]]),
+    ],
+)
+def test_a_change_gives_the_same_in_every_arithmetic_and_leaves_its_argument(change, g, wanted):
+    for xp in FLOATS.values():
+        before = xp.asarray(g)
+        before.flags.writeable = False
+        out = change(xp, before, X, eps=1)
+        if wanted is None:
+            assert out is None
+            continue
+        assert out.tolist() == wanted
+        assert out.dtype == before.dtype
+        assert out.shape == g.shape
