@@ -57,7 +57,10 @@ class Impersonated:
         """
         answers, right = self._answers(), truth.settled()
         estimate = truth.differences.estimate
-        bar = np.where(np.isfinite(estimate.bar), estimate.bar, 0.0)
+        known = np.isfinite(estimate.bar)
+        if truth.kinks is not None:
+            known = known & ~truth.kinks.interval.which  # a jump has a bar that hides everything
+        bar = np.where(known, estimate.bar, 0.0)
         same = SAME * np.max(largest_scale(estimate), initial=0.0) + BARS * bar
         names: list[str] = []
         stack: list[Float] = []
