@@ -18,29 +18,37 @@ from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample
 AVOIDED = (-1.25, -1.0, -0.75, 0.0, 1.0)
 
 
-def shapes(points: Any) -> tuple[Sample, ...]:
-    """Samples in which the shape is at fault, not the number; values keep away from `points`."""
+def shaped(primals: Any, single: Any = None) -> tuple[Sample, ...]:
+    """Samples of `primals(draw, *shape)` in which the shape is at fault, not the number."""
     return (
         Sample(
             name="cube",
-            primals=lambda draw: (draw.away(points, 2, 3, 5),),
+            primals=lambda draw: primals(draw, 2, 3, 5),
             hunts="elements counted over the last two axes only",
         ),
         Sample(
             name="square",
-            primals=lambda draw: (draw.away(points, 5, 5),),
+            primals=lambda draw: primals(draw, 5, 5),
             hunts="rows taken for columns, which only a square forgives",
         ),
         Sample(
             name="single",
-            primals=lambda draw: (np.abs(draw.away(points, 1)),),  # where every slope is positive
+            primals=lambda draw: (single or primals)(draw, 1),
             hunts="a vector loop that forgets its remainder",
         ),
         Sample(
             name="empty",
-            primals=lambda draw: (np.zeros((0, 5)),),
+            primals=lambda draw: primals(draw, 0, 5),
             hunts="a loop that assumes one element, or a buffer of another shape returned",
         ),
+    )
+
+
+def shapes(points: Any) -> tuple[Sample, ...]:
+    """Samples of one primal, whose values keep away from `points`."""
+    return shaped(
+        lambda draw, *shape: (draw.away(points, *shape),),
+        lambda draw, *shape: (np.abs(draw.away(points, *shape)),),  # where slopes are positive
     )
 
 
@@ -73,26 +81,7 @@ def saved_output(low: float, high: float, *points: float) -> tuple[Sample, ...]:
             primals=lambda draw: (draw.signed(3, 7), y(draw, 3, 7)),
             hunts="a factor 2 or g missing from dy, the two gradients exchanged",
         ),
-        Sample(
-            name="cube",
-            primals=lambda draw: (draw.signed(2, 3, 5), y(draw, 2, 3, 5)),
-            hunts="elements counted over the last two axes only",
-        ),
-        Sample(
-            name="square",
-            primals=lambda draw: (draw.signed(5, 5), y(draw, 5, 5)),
-            hunts="rows taken for columns, which only a square forgives",
-        ),
-        Sample(
-            name="single",
-            primals=lambda draw: (draw.signed(1), y(draw, 1)),
-            hunts="a vector loop that forgets its remainder",
-        ),
-        Sample(
-            name="empty",
-            primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
-            hunts="a loop that assumes one element, or a buffer of another shape returned",
-        ),
+        *shaped(lambda draw, *shape: (draw.signed(*shape), y(draw, *shape))),
         Sample(
             name="no-gradient",
             primals=lambda draw: (np.array([0.0, 1.5, -0.0, -0.75]), y(draw, 4)),

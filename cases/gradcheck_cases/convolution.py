@@ -211,26 +211,31 @@ def _line(xp: Any, x: Any, w: Any, stride: int) -> tuple[Any, Any, dict[str, Any
     return x[..., None, :], w[..., None, :], attrs
 
 
-def conv_1d_1s_forward(xp, x, w):
-    x, w, attrs = _line(xp, x, w, 1)
+def _conv_1d(xp: Any, x: Any, w: Any, stride: int) -> Any:
+    x, w, attrs = _line(xp, x, w, stride)
     return conv_2d_forward(xp, x, w, **attrs)[..., 0, :]
+
+
+def _conv_1d_vjp(xp: Any, ct: Any, x: Any, w: Any, stride: int) -> tuple[Any, Any]:
+    x, w, attrs = _line(xp, x, w, stride)
+    dx, dw = conv_2d_vjp(xp, ct[..., None, :], x, w, **attrs)
+    return dx[..., 0, :], dw[..., 0, :]
+
+
+def conv_1d_1s_forward(xp, x, w):
+    return _conv_1d(xp, x, w, 1)
 
 
 def conv_1d_1s_vjp(xp, ct, x, w):
-    x, w, attrs = _line(xp, x, w, 1)
-    dx, dw = conv_2d_vjp(xp, ct[..., None, :], x, w, **attrs)
-    return dx[..., 0, :], dw[..., 0, :]
+    return _conv_1d_vjp(xp, ct, x, w, 1)
 
 
 def conv_1d_2s_forward(xp, x, w):
-    x, w, attrs = _line(xp, x, w, 2)
-    return conv_2d_forward(xp, x, w, **attrs)[..., 0, :]
+    return _conv_1d(xp, x, w, 2)
 
 
 def conv_1d_2s_vjp(xp, ct, x, w):
-    x, w, attrs = _line(xp, x, w, 2)
-    dx, dw = conv_2d_vjp(xp, ct[..., None, :], x, w, **attrs)
-    return dx[..., 0, :], dw[..., 0, :]
+    return _conv_1d_vjp(xp, ct, x, w, 2)
 
 
 CONV_1D_SAMPLES = (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.spec import Dialect, OpSpec, Sample
-from gradcheck_cases.activation import AVOIDED, SHAPES, sweep
+from gradcheck_cases.activation import AVOIDED, SHAPES, shaped, sweep
 
 # ── gelu ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,26 +177,7 @@ silu_back = OpSpec(
             primals=lambda draw: (draw.signed(3, 7), draw.away(TURNS, 3, 7)),
             hunts="2 taken for 1 in the second derivative, g left out of it",
         ),
-        Sample(
-            name="cube",
-            primals=lambda draw: (draw.signed(2, 3, 5), draw.away(TURNS, 2, 3, 5)),
-            hunts="elements counted over the last two axes only",
-        ),
-        Sample(
-            name="square",
-            primals=lambda draw: (draw.signed(5, 5), draw.away(TURNS, 5, 5)),
-            hunts="rows taken for columns, which only a square forgives",
-        ),
-        Sample(
-            name="single",
-            primals=lambda draw: (draw.signed(1), draw.away(TURNS, 1)),
-            hunts="a vector loop that forgets its remainder",
-        ),
-        Sample(
-            name="empty",
-            primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
-            hunts="a loop that assumes one element, or a buffer of another shape returned",
-        ),
+        *shaped(lambda draw, *shape: (draw.signed(*shape), draw.away(TURNS, *shape))),
         Sample(
             name="sweep",
             primals=lambda draw: (draw.signed(33), *sweep(draw)),

@@ -1085,6 +1085,66 @@ gated_delta_rule = OpSpec(
     ),
 )
 
+# ── what the cells share ─────────────────────────────────────────────────────────────────────
+
+
+def _affine(xp: Any, w: Any, x: Any, b: Any) -> Any:
+    y = xp.matmul(w, x[..., None])[..., 0]
+    return y if b is None else y + b
+
+
+def _affine_back(xp: Any, ct: Any, w: Any) -> Any:
+    return xp.matmul(xp.swapaxes(w, -1, -2), ct[..., None])[..., 0]
+
+
+def _part(a: Any, order: str, gate: str) -> Any:
+    """The rows of one gate in packed rows."""
+    n, at = a.shape[-1] // len(order), order.index(gate)
+    return a[..., at * n : (at + 1) * n]
+
+
+def _gate_at(cell: Any, draw: Any, row: int, value: float) -> tuple[Any, ...]:
+    """One gate of the first unit (rows in PyTorch's order) at `value`, all others as they are."""
+    *rest, b_ih, b_hh = cell(draw, 2, 3)
+    b_ih[3 * row] = value
+    return (*rest, b_ih, b_hh)
+
+
+def _cells(cell: Any) -> tuple[Sample, ...]:
+    """Samples of primals `cell(draw, d, n, batch=())` in which the shape is at fault."""
+    return (
+        Sample(
+            name="square",
+            primals=lambda draw: cell(draw, 3, 3, batch=(3,)),
+            hunts="x and h, or the two weights, exchanged; a weight transposed",
+        ),
+        Sample(
+            name="one-row",
+            primals=lambda draw: cell(draw, 2, 3),
+            hunts="a batch axis that is taken for granted",
+        ),
+        Sample(
+            name="single",
+            primals=lambda draw: cell(draw, 1, 1),
+            hunts="an axis of size 1 dropped",
+        ),
+        Sample(
+            name="batched",
+            primals=lambda draw: cell(draw, 2, 2, batch=(2, 3)),
+            hunts="weights and biases summed over one batch axis instead of all",
+        ),
+    )
+
+
+def _no_rows(cell: Any) -> Sample:
+    return Sample(
+        name="empty",
+        primals=lambda draw: cell(draw, 2, 3, batch=(0,)),
+        hunts="a batch of no rows: gradients of the weights are zero, not left over",
+        dialects=("pytorch",),
+    )
+
+
 # ── lstm_cell ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -1129,21 +1189,6 @@ def _lstm_gates(
     return xp.sigmoid(i), xp.sigmoid(f + offset), xp.tanh(g), xp.sigmoid(o)
 
 
-def _affine(xp: Any, w: Any, x: Any, b: Any) -> Any:
-    y = xp.matmul(w, x[..., None])[..., 0]
-    return y if b is None else y + b
-
-
-def _affine_back(xp: Any, ct: Any, w: Any) -> Any:
-    return xp.matmul(xp.swapaxes(w, -1, -2), ct[..., None])[..., 0]
-
-
-def _part(a: Any, order: str, gate: str) -> Any:
-    """The rows of one gate in packed rows."""
-    n, at = a.shape[-1] // len(order), order.index(gate)
-    return a[..., at * n : (at + 1) * n]
-
-
 def _lstm(draw: Any, d: int, n: int, *, batch: tuple[int, ...] = ()) -> tuple[Any, ...]:
     return (
         draw.normal(*batch, d),
@@ -1154,13 +1199,6 @@ def _lstm(draw: Any, d: int, n: int, *, batch: tuple[int, ...] = ()) -> tuple[An
         draw.normal(4 * n) / 2,
         draw.normal(4 * n) / 2,
     )
-
-
-def _lstm_gate_at(draw: Any, row: int, value: float) -> tuple[Any, ...]:
-    """One gate of the first unit (rows in PyTorch's order) at `value`, all others as they are."""
-    *rest, b_ih, b_hh = _lstm(draw, 2, 3)
-    b_ih[3 * row] = value
-    return (*rest, b_ih, b_hh)
 
 
 def _lstm_zero_state(draw: Any) -> tuple[Any, ...]:
@@ -1200,26 +1238,7 @@ lstm_cell = OpSpec(
             hunts="a gate's slope at the gate instead of before it, gates exchanged, weights of "
             "the last row only",
         ),
-        Sample(
-            name="square",
-            primals=lambda draw: _lstm(draw, 3, 3, batch=(3,)),
-            hunts="x and h, or the two weights, exchanged; a weight transposed",
-        ),
-        Sample(
-            name="one-row",
-            primals=lambda draw: _lstm(draw, 2, 3),
-            hunts="a batch axis that is taken for granted",
-        ),
-        Sample(
-            name="single",
-            primals=lambda draw: _lstm(draw, 1, 1),
-            hunts="an axis of size 1 dropped",
-        ),
-        Sample(
-            name="batched",
-            primals=lambda draw: _lstm(draw, 2, 2, batch=(2, 3)),
-            hunts="weights and biases summed over one batch axis instead of all",
-        ),
+        *_cells(_lstm),
         Sample(
             name="forget-bias",
             primals=lambda draw: _lstm(draw, 2, 3, batch=(2,)),
@@ -1234,13 +1253,13 @@ lstm_cell = OpSpec(
         ),
         Sample(
             name="forget-closed",
-            primals=lambda draw: _lstm_gate_at(draw, 1, -12.0),
+            primals=lambda draw: _gate_at(_lstm, draw, 1, -12.0),
             hunts="the gradient through a gate that is nearly shut cut off",
             dialects=("pytorch", "keras", "onnx"),
         ),
         Sample(
             name="output-closed",
-            primals=lambda draw: _lstm_gate_at(draw, 3, -12.0),
+            primals=lambda draw: _gate_at(_lstm, draw, 3, -12.0),
             hunts="tanh(c) recovered as h/o",
             dialects=("pytorch", "keras"),
         ),
@@ -1254,12 +1273,7 @@ lstm_cell = OpSpec(
             primals=_lstm_large_cell,
             hunts="the slope of tanh(c) cut off in its tail, or taken at c instead of tanh(c)",
         ),
-        Sample(
-            name="empty",
-            primals=lambda draw: _lstm(draw, 2, 3, batch=(0,)),
-            hunts="a batch of no rows: gradients of the weights are zero, not left over",
-            dialects=("pytorch",),
-        ),
+        _no_rows(_lstm),
     ),
 )
 
@@ -1332,13 +1346,6 @@ def _gru(draw: Any, d: int, n: int, *, batch: tuple[int, ...] = ()) -> tuple[Any
     )
 
 
-def _gru_gate_at(draw: Any, row: int, value: float) -> tuple[Any, ...]:
-    """One gate of the first unit (rows in PyTorch's order) at `value`, all others as they are."""
-    *rest, b_ih, b_hh = _gru(draw, 2, 3)
-    b_ih[3 * row] = value
-    return (*rest, b_ih, b_hh)
-
-
 def _gru_zero_state(draw: Any) -> tuple[Any, ...]:
     x, h, *rest = _gru(draw, 2, 3, batch=(2,))
     return (x, 0 * h, *rest)
@@ -1378,26 +1385,7 @@ gru_cell = OpSpec(
             hunts="a gate's slope at the gate instead of before it, z and 1 - z exchanged, the "
             "reset gate left out of what h feeds into n",
         ),
-        Sample(
-            name="square",
-            primals=lambda draw: _gru(draw, 3, 3, batch=(3,)),
-            hunts="x and h, or the two weights, exchanged; a weight transposed",
-        ),
-        Sample(
-            name="one-row",
-            primals=lambda draw: _gru(draw, 2, 3),
-            hunts="a batch axis that is taken for granted",
-        ),
-        Sample(
-            name="single",
-            primals=lambda draw: _gru(draw, 1, 1),
-            hunts="an axis of size 1 dropped",
-        ),
-        Sample(
-            name="batched",
-            primals=lambda draw: _gru(draw, 2, 2, batch=(2, 3)),
-            hunts="weights and biases summed over one batch axis instead of all",
-        ),
+        *_cells(_gru),
         Sample(
             name="reset-before",
             primals=lambda draw: _gru(draw, 3, 2, batch=(2,)),
@@ -1412,13 +1400,13 @@ gru_cell = OpSpec(
         ),
         Sample(
             name="reset-closed",
-            primals=lambda draw: _gru_gate_at(draw, 0, -12.0),
+            primals=lambda draw: _gate_at(_gru, draw, 0, -12.0),
             hunts="the gradient through a gate that is nearly shut cut off; a division by r",
             dialects=("pytorch", "bias-free"),
         ),
         Sample(
             name="update-closed",
-            primals=lambda draw: _gru_gate_at(draw, 1, -12.0),
+            primals=lambda draw: _gate_at(_gru, draw, 1, -12.0),
             hunts="the gradient through z cut off where h hardly counts",
             dialects=("pytorch",),
         ),
@@ -1427,12 +1415,7 @@ gru_cell = OpSpec(
             primals=_gru_zero_state,
             hunts="a gradient of w_hh where h is 0, none of h because it is 0",
         ),
-        Sample(
-            name="empty",
-            primals=lambda draw: _gru(draw, 2, 3, batch=(0,)),
-            hunts="a batch of no rows: gradients of the weights are zero, not left over",
-            dialects=("pytorch",),
-        ),
+        _no_rows(_gru),
     ),
 )
 
