@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck.draw import Draw
 from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample
 
 # ── samples of several operators ─────────────────────────────────────────────────────────────
@@ -59,35 +60,46 @@ REPEATED = (
 BROADCAST = Dialect(name="broadcast", says="ggml, NumPy: an operand is repeated along an axis")
 SAME_SHAPE = Dialect(name="same-shape", says="ggml: two operands of one shape")
 
-# Here the shape is at fault, not the number; every smooth operator of one primal meets these.
-SHAPES = (
-    Sample(
-        name="square",
-        primals=lambda draw: (draw.normal(4, 4),),
-        hunts="rows taken for columns, which only a square forgives",
-    ),
-    Sample(
-        name="cube",
-        primals=lambda draw: (draw.normal(2, 3, 5),),
-        hunts="elements counted over the last two axes only",
-    ),
-    Sample(
-        name="single",
-        primals=lambda draw: (draw.signed(1),),
-        hunts="a vector loop that forgets its remainder",
-    ),
-    Sample(
-        name="empty",
-        primals=lambda draw: (np.zeros((0, 5)),),
-        hunts="a size of 0 refused, or divided by",
-    ),
-)
+
+def _shapes(values: Any, single: Any, *more: Sample) -> tuple[Sample, ...]:
+    """Samples of `values(draw, *shape)` in which the shape is at fault, not the number; `more`."""
+    return (
+        Sample(
+            name="square",
+            primals=lambda draw: (values(draw, 4, 4),),
+            hunts="rows taken for columns, which only a square forgives",
+        ),
+        Sample(
+            name="cube",
+            primals=lambda draw: (values(draw, 2, 3, 5),),
+            hunts="elements counted over the last two axes only",
+        ),
+        Sample(
+            name="single",
+            primals=lambda draw: (single(draw, 1),),
+            hunts="a vector loop that forgets its remainder",
+        ),
+        *more,
+        Sample(
+            name="empty",
+            primals=lambda draw: (values(draw, 0, 5),),
+            hunts="a size of 0 refused, or divided by",
+        ),
+    )
 
 
-def _same(name: str, x: Any, y: Any, hunts: str, dialect: str = "same-shape") -> Sample:
-    """A sample of two operands of one shape."""
+SHAPES = _shapes(Draw.normal, Draw.signed)  # every smooth operator of one primal meets these
+
+
+def _same(
+    name: str, shape: tuple[int, ...], hunts: str, y: Any = Draw.normal, dialect: str = "same-shape"
+) -> Sample:
+    """A sample of two operands of one shape, normal numbers and `y(draw, *shape)`."""
     return Sample(
-        name=name, primals=lambda draw: (x(draw), y(draw)), hunts=hunts, dialects=(dialect,)
+        name=name,
+        primals=lambda draw: (draw.normal(*shape), y(draw, *shape)),
+        hunts=hunts,
+        dialects=(dialect,),
     )
 
 
@@ -114,36 +126,23 @@ add = OpSpec(
         BROADCAST,
     ),
     samples=(
-        Sample(
-            name="typical",
-            primals=lambda draw: (draw.normal(3, 5), draw.normal(3, 5)),
-            hunts="a cotangent that reaches one operand only, or half of it each",
-            dialects=("residual",),
+        _same(
+            "typical",
+            (3, 5),
+            "a cotangent that reaches one operand only, or half of it each",
+            dialect="residual",
         ),
-        Sample(
-            name="cube",
-            primals=lambda draw: (draw.normal(2, 3, 5), draw.normal(2, 3, 5)),
-            hunts="elements counted over the last two axes only",
-            dialects=("residual",),
+        _same(
+            "cube", (2, 3, 5), "elements counted over the last two axes only", dialect="residual"
         ),
-        Sample(
-            name="single",
-            primals=lambda draw: (draw.normal(1), draw.normal(1)),
-            hunts="a vector loop that forgets its remainder",
-            dialects=("residual",),
-        ),
+        _same("single", (1,), "a vector loop that forgets its remainder", dialect="residual"),
         Sample(
             name="unequal-size",
             primals=lambda draw: (draw.normal(3, 5, scale=1024.0), draw.normal(3, 5)),
             hunts="a cotangent that is scaled by the operand",
             dialects=("residual",),
         ),
-        Sample(
-            name="empty",
-            primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
-            hunts="a size of 0 refused, or divided by",
-            dialects=("residual",),
-        ),
+        _same("empty", (0, 5), "a size of 0 refused, or divided by", dialect="residual"),
         *REPEATED,
     ),
 )
@@ -168,35 +167,15 @@ sub = OpSpec(
     source="ggml_sub; Apple's vDSP_vsub, which takes the subtrahend first",
     dialects=(SAME_SHAPE, BROADCAST),
     samples=(
-        _same(
-            "typical",
-            lambda draw: draw.normal(3, 5),
-            lambda draw: draw.normal(3, 5),
-            "the minus forgotten, or given to x (operands swapped)",
-        ),
-        _same(
-            "square",
-            lambda draw: draw.normal(4, 4),
-            lambda draw: draw.normal(4, 4),
-            "dy transposed, which only a square forgives",
-        ),
-        _same(
-            "cube",
-            lambda draw: draw.normal(2, 3, 5),
-            lambda draw: draw.normal(2, 3, 5),
-            "elements counted over the last two axes only",
-        ),
-        _same(
-            "single",
-            lambda draw: draw.normal(1),
-            lambda draw: draw.normal(1),
-            "a vector loop that forgets its remainder",
-        ),
-        _same(
-            "near-equal",
-            lambda draw: draw.near(256.0, 3, 5),
-            lambda draw: draw.near(256.0, 3, 5),
-            "a gradient computed from the difference, of which little is left",
+        _same("typical", (3, 5), "the minus forgotten, or given to x (operands swapped)"),
+        _same("square", (4, 4), "dy transposed, which only a square forgives"),
+        _same("cube", (2, 3, 5), "elements counted over the last two axes only"),
+        _same("single", (1,), "a vector loop that forgets its remainder"),
+        Sample(
+            name="near-equal",
+            primals=lambda draw: (draw.near(256.0, 3, 5), draw.near(256.0, 3, 5)),
+            hunts="a gradient computed from the difference, of which little is left",
+            dialects=("same-shape",),
         ),
         *REPEATED,
     ),
@@ -229,41 +208,24 @@ mul = OpSpec(
     source="ggml_mul",
     dialects=(SAME_SHAPE, BROADCAST),
     samples=(
-        _same(
-            "typical",
-            lambda draw: draw.normal(3, 5),
-            lambda draw: draw.normal(3, 5),
-            "the operands' gradients swapped, or the other factor left out",
-        ),
-        _same(
-            "square",
-            lambda draw: draw.normal(4, 4),
-            lambda draw: draw.normal(4, 4),
-            "a factor transposed, which only a square forgives",
-        ),
-        _same(
-            "cube",
-            lambda draw: draw.normal(2, 3, 5),
-            lambda draw: draw.normal(2, 3, 5),
-            "elements counted over the last two axes only",
-        ),
-        _same(
-            "single",
-            lambda draw: draw.normal(1),
-            lambda draw: draw.normal(1),
-            "a vector loop that forgets its remainder",
-        ),
+        _same("typical", (3, 5), "the operands' gradients swapped, or the other factor left out"),
+        _same("square", (4, 4), "a factor transposed, which only a square forgives"),
+        _same("cube", (2, 3, 5), "elements counted over the last two axes only"),
+        _same("single", (1,), "a vector loop that forgets its remainder"),
         Sample(
             name="zeros",
             primals=_with_zeros,
             hunts="the other factor recovered as z/x: 0/0",
             dialects=("same-shape",),
         ),
-        _same(
-            "unequal-size",
-            lambda draw: draw.normal(3, 5, scale=2.0**40),
-            lambda draw: draw.normal(3, 5, scale=2.0**-40),
-            "x and y confused where their product looks harmless",
+        Sample(
+            name="unequal-size",
+            primals=lambda draw: (
+                draw.normal(3, 5, scale=2.0**40),
+                draw.normal(3, 5, scale=2.0**-40),
+            ),
+            hunts="x and y confused where their product looks harmless",
+            dialects=("same-shape",),
         ),
         *REPEATED,
     ),
@@ -291,39 +253,26 @@ div = OpSpec(
     samples=(
         _same(
             "typical",
-            lambda draw: draw.normal(3, 5),
-            lambda draw: draw.signed(3, 5),
+            (3, 5),
             "the minus or the second 1/y of dy left out, operands swapped",
+            y=Draw.signed,
         ),
         _same(
-            "square",
-            lambda draw: draw.normal(4, 4),
-            lambda draw: draw.signed(4, 4),
-            "an operand transposed, which only a square forgives",
+            "square", (4, 4), "an operand transposed, which only a square forgives", y=Draw.signed
         ),
-        _same(
-            "cube",
-            lambda draw: draw.normal(2, 3, 5),
-            lambda draw: draw.signed(2, 3, 5),
-            "elements counted over the last two axes only",
+        _same("cube", (2, 3, 5), "elements counted over the last two axes only", y=Draw.signed),
+        _same("single", (1,), "a vector loop that forgets its remainder", y=Draw.signed),
+        Sample(
+            name="near-zero",
+            primals=lambda draw: (draw.normal(3, 5), draw.signed(3, 5) * 2.0**-20),
+            hunts="an eps put under the fraction bar: 1/(y + eps)",
+            dialects=("same-shape",),
         ),
-        _same(
-            "single",
-            lambda draw: draw.normal(1),
-            lambda draw: draw.signed(1),
-            "a vector loop that forgets its remainder",
-        ),
-        _same(
-            "near-zero",
-            lambda draw: draw.normal(3, 5),
-            lambda draw: draw.signed(3, 5) * 2.0**-20,
-            "an eps put under the fraction bar: 1/(y + eps)",
-        ),
-        _same(
-            "huge",
-            lambda draw: draw.signed(3, 5) * 2.0**65,
-            lambda draw: draw.signed(3, 5) * 2.0**65,
-            "y*y, which float32 cannot hold: dy = 0",
+        Sample(
+            name="huge",
+            primals=lambda draw: (draw.signed(3, 5) * 2.0**65, draw.signed(3, 5) * 2.0**65),
+            hunts="y*y, which float32 cannot hold: dy = 0",
+            dialects=("same-shape",),
         ),
         Sample(
             name="zero-numerator",
@@ -336,6 +285,30 @@ div = OpSpec(
 )
 
 # ── add1 ─────────────────────────────────────────────────────────────────────────────────────
+
+# Samples of a tensor and one number, whose gradient is a sum over the whole tensor.
+SUMMED = (
+    Sample(
+        name="cube",
+        primals=lambda draw: (draw.normal(2, 3, 5), draw.signed()),
+        hunts="ds summed over one axis, or over the first matrix only",
+    ),
+    Sample(
+        name="one-element-tensor",
+        primals=lambda draw: (draw.normal(3, 7), draw.signed(1)),
+        hunts="ds without the axis of size 1 that ggml's scalars have",
+    ),
+)
+LONG = Sample(
+    name="long",
+    primals=lambda draw: (draw.normal(131), draw.signed()),
+    hunts="a sum in several accumulators that drops one, or the remainder of its vectors",
+)
+NO_ROWS = Sample(
+    name="empty",
+    primals=lambda draw: (np.zeros((0, 5)), draw.signed()),
+    hunts="a mean of nothing, 0/0, where the sum is 0",
+)
 
 
 def add1_forward(xp, x, s):
@@ -364,36 +337,19 @@ add1 = OpSpec(
             primals=lambda draw: (draw.normal(4, 4), draw.signed()),
             hunts="a trace in place of the sum",
         ),
-        Sample(
-            name="cube",
-            primals=lambda draw: (draw.normal(2, 3, 5), draw.signed()),
-            hunts="ds summed over one axis, or over the first matrix only",
-        ),
-        Sample(
-            name="one-element-tensor",
-            primals=lambda draw: (draw.normal(3, 7), draw.signed(1)),
-            hunts="ds without the axis of size 1 that ggml's scalars have",
-        ),
+        *SUMMED,
         Sample(
             name="single",
             primals=lambda draw: (draw.normal(1), draw.signed()),
             hunts="dx and ds exchanged: here they agree but for their shapes",
         ),
-        Sample(
-            name="long",
-            primals=lambda draw: (draw.normal(131), draw.signed()),
-            hunts="a sum in several accumulators that drops one, or the remainder of its vectors",
-        ),
+        LONG,
         Sample(
             name="far-apart",
             primals=lambda draw: (draw.normal(3, 5), draw.signed() * 1024.0),
             hunts="a cotangent that is scaled by an operand",
         ),
-        Sample(
-            name="empty",
-            primals=lambda draw: (np.zeros((0, 5)), draw.signed()),
-            hunts="a mean of nothing, 0/0, where the sum is 0",
-        ),
+        NO_ROWS,
     ),
 )
 
@@ -426,26 +382,13 @@ scale = OpSpec(
             primals=lambda draw: (draw.normal(4, 4), draw.signed()),
             hunts="a trace, or a product of transposes, in place of the sum",
         ),
-        Sample(
-            name="cube",
-            primals=lambda draw: (draw.normal(2, 3, 5), draw.signed()),
-            hunts="ds summed over one axis, or over the first matrix only",
-        ),
-        Sample(
-            name="one-element-tensor",
-            primals=lambda draw: (draw.normal(3, 7), draw.signed(1)),
-            hunts="ds without the axis of size 1 that ggml's scalars have",
-        ),
+        *SUMMED,
         Sample(
             name="single",
             primals=lambda draw: (draw.signed(1), draw.signed()),
             hunts="dx and ds exchanged",
         ),
-        Sample(
-            name="long",
-            primals=lambda draw: (draw.normal(131), draw.signed()),
-            hunts="a sum in several accumulators that drops one, or the remainder of its vectors",
-        ),
+        LONG,
         Sample(
             name="zero-scalar",
             primals=lambda draw: (draw.normal(3, 5), np.array(0.0)),
@@ -456,11 +399,7 @@ scale = OpSpec(
             primals=lambda draw: (draw.normal(3, 5), draw.signed() * 2.0**-20),
             hunts="y in place of x in ds",
         ),
-        Sample(
-            name="empty",
-            primals=lambda draw: (np.zeros((0, 5)), draw.signed()),
-            hunts="a mean of nothing, 0/0, where the sum is 0",
-        ),
+        NO_ROWS,
     ),
 )
 
@@ -613,34 +552,12 @@ def _above_zero(xp: Any, x: Any, **attrs: Any) -> Any:
     return xp.abs(x)
 
 
-def _quarter_up(*shape: int) -> Any:
-    """A generator of values in [1/4, 2]: positive, and away from 0."""
-    return lambda draw: (draw.uniform(0.25, 2.0, *shape),)
+def _quarter_up(draw: Any, *shape: int) -> Any:
+    """Values in [1/4, 2]: positive, and away from 0."""
+    return draw.uniform(0.25, 2.0, *shape)
 
 
-# What SHAPES holds, where an operator is defined above 0 only.
-POSITIVE_SHAPES = (
-    Sample(
-        name="square",
-        primals=_quarter_up(4, 4),
-        hunts="rows taken for columns, which only a square forgives",
-    ),
-    Sample(
-        name="cube",
-        primals=_quarter_up(2, 3, 5),
-        hunts="elements counted over the last two axes only",
-    ),
-    Sample(
-        name="single",
-        primals=_quarter_up(1),
-        hunts="a vector loop that forgets its remainder",
-    ),
-    Sample(
-        name="empty",
-        primals=lambda draw: (np.zeros((0, 5)),),
-        hunts="a size of 0 refused, or divided by",
-    ),
-)
+POSITIVE_SHAPES = _shapes(_quarter_up, _quarter_up)  # where an operator is defined above 0 only
 
 
 def _down_to_zero(draw: Any) -> tuple[Any, ...]:
@@ -670,7 +587,7 @@ sqrt = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=_quarter_up(3, 7),
+            primals=lambda draw: (_quarter_up(draw, 3, 7),),
             hunts="1/2 left out, x in place of its root",
         ),
         *POSITIVE_SHAPES,
@@ -718,7 +635,7 @@ log = OpSpec(
     samples=(
         Sample(
             name="typical",
-            primals=_quarter_up(3, 7),
+            primals=lambda draw: (_quarter_up(draw, 3, 7),),
             hunts="1/y, or the logarithm itself, in place of 1/x; another base",
         ),
         *POSITIVE_SHAPES,
@@ -748,32 +665,14 @@ def _distance_from_zero(xp: Any, x: Any, **attrs: Any) -> Any:
     return xp.abs(x)
 
 
-# What SHAPES holds, for the operators that are not smooth at 0.
-CORNER_SHAPES = (
-    Sample(
-        name="square",
-        primals=lambda draw: (draw.away(0.0, 4, 4),),
-        hunts="rows taken for columns, which only a square forgives",
-    ),
-    Sample(
-        name="cube",
-        primals=lambda draw: (draw.away(0.0, 2, 3, 5),),
-        hunts="elements counted over the last two axes only",
-    ),
-    Sample(
-        name="single",
-        primals=lambda draw: (-draw.positive(1),),
-        hunts="a vector loop that forgets its remainder",
-    ),
+# For the operators that are not smooth at 0.
+CORNER_SHAPES = _shapes(
+    lambda draw, *shape: draw.away(0.0, *shape),
+    lambda draw, *shape: -draw.positive(*shape),
     Sample(
         name="wide",
         primals=lambda draw: (draw.away(0.0, 3, 5, scale=1024.0),),
         hunts="a slope that falls off, as of a smooth stand-in",
-    ),
-    Sample(
-        name="empty",
-        primals=lambda draw: (np.zeros((0, 5)),),
-        hunts="a size of 0 refused, or divided by",
     ),
 )
 BESIDE = 2.0**-126  # float32's smallest normal number
