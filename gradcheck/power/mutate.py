@@ -181,6 +181,16 @@ def half(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
         return np.asarray(g).astype(np.float16).astype(g.dtype)
 
 
+def rounded(bits: int) -> Change:
+    """Rounded to a number of bits, as in a narrower type of the same range."""
+
+    def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
+        mantissa, exponent = np.frexp(g)
+        return np.ldexp(np.round(mantissa * 2**bits) / 2**bits, exponent).astype(g.dtype)
+
+    return change
+
+
 def transposed(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
     """The last two axes are exchanged where they are equally long, and nothing complains."""
     return xp.swapaxes(g, -1, -2) if g.ndim > 1 and g.shape[-1] == g.shape[-2] else g

@@ -87,8 +87,7 @@ def _short_sum(xp: Any, g: Any, like: Any) -> Any:
     """Summed to one number, rounded to the 8 bits of bfloat16 after every addition."""
     total = 0.0
     for value in xp.reshape(g, (-1,)):
-        mantissa, exponent = np.frexp(total + value)
-        total = np.ldexp(np.round(mantissa * 256) / 256, exponent)
+        total = mutate.rounded(8)(xp, total + value)
     return np.full(like.shape, total, dtype=g.dtype)
 
 

@@ -25,9 +25,8 @@ def _in_half(vjp: Vjp) -> Vjp:
     """All operands and gradients in float16."""
 
     def body(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        halves = [p.astype(np.float16).astype(p.dtype) for p in primals]
-        gradients = vjp(xp, ct, *halves, **attrs)
-        return tuple(g.astype(np.float16).astype(g.dtype) for g in gradients)
+        gradients = vjp(xp, ct, *(mutate.half(xp, p) for p in primals), **attrs)
+        return tuple(mutate.half(xp, g) for g in gradients)
 
     return functools.wraps(vjp)(body)
 

@@ -32,8 +32,7 @@ def _rms(xp: Any, x: Any, eps: float) -> Any:
     return 1 / xp.sqrt(_mean(xp, x * x) + eps)
 
 
-def _first_row(xp: Any, r: Any) -> Any:
-    return xp.broadcast_to(r[..., :1, :], r.shape)
+_first_row = mutate.first_for_all(-2)
 
 
 def _rows_before(xp: Any, r: Any) -> Any:

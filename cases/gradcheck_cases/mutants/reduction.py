@@ -1217,7 +1217,7 @@ def variance_global_mean_vjp(xp, ct, x, *, ddof=0):
 
 
 def variance_half_mean_vjp(xp, ct, x, *, ddof=0):
-    mean = xp.mean(x, axis=-1, keepdims=True).astype(np.float16).astype(x.dtype)
+    mean = mutate.half(xp, xp.mean(x, axis=-1, keepdims=True))
     return ct[..., None] * 2 * (x - mean) / (x.shape[-1] - ddof)
 
 
