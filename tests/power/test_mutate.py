@@ -246,3 +246,12 @@ def test_a_change_gives_the_same_in_every_arithmetic_and_leaves_its_argument(cha
         assert out.tolist() == wanted
         assert out.dtype == before.dtype
         assert out.shape == g.shape
+
+
+def test_rounded_keeps_so_many_bits_and_the_dtype():
+    x = np.array([1.0, 1 + 2.0**-12, 3.0, -(2.0**100)])
+    for dtype in ("float32", "float64"):
+        rounded = mutate.rounded(11)(F64, x.astype(dtype))
+        assert rounded.tolist() == [1.0, 1.0, 3.0, -(2.0**100)]
+        assert rounded.dtype == dtype
+    assert mutate.rounded(13)(F64, x).tolist() == x.tolist()
