@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("op", "only operators that match (repeat)"),
         ("dialect", "only dialects that match (repeat)"),
         ("sample", "only samples that match (repeat)"),
-        ("dtype", "only this dtype: float64, float32 (repeat)"),
+        ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
         ("suite", "a suite of your own, MODULE:NAME (repeat)"),
     ):
         group.addoption(f"--gradcheck-{flag}", action="append", default=[], help=what)

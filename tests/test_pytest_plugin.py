@@ -184,7 +184,7 @@ def test_a_case_at_fault_fails(pytest_):
     [
         ([*MIXED, *only("rleu")], "unknown operator 'rleu': did you mean 'relu'?"),
         ([*SUITE, "--gradcheck-impl", "refrence"], "did you mean 'reference'?"),
-        ([*MIXED, "--gradcheck-dtype", "float16"], "float16 is not supported yet"),
+        ([*MIXED, "--gradcheck-dtype", "bflaot16"], "did you mean 'bfloat16'?"),
         ([*SUITE, "--gradcheck-impl", "absent:X"], "importing absent raised ModuleNotFoundError"),
         ([*SUITE, "--gradcheck-impl", "kernels:NUMBER"], "kernels:NUMBER is a int"),
         ([*MIXED, *only("sigmoid")], "nothing to check: no implementation has any of the cases"),
