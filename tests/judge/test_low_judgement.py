@@ -1,0 +1,138 @@
+"""float16 and bfloat16: right kernels pass, wrong ones and truncating ones do not."""
+
+import numpy as np
+import pytest
+
+from gradcheck.arithmetic import F32, dtype_named
+from gradcheck.binding import Bound
+from gradcheck.binding.reference import Reference
+from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
+from gradcheck.spec import OpSpec, Sample
+from gradcheck.suite import Case
+
+LOW = ["float16", "bfloat16"]
+
+
+def gate_forward(xp, x, w):
+    return xp.tanh(x) * w
+
+
+def gate_vjp(xp, ct, x, w):
+    y = xp.tanh(x)
+    return ct * w * (1 - y * y), ct * y
+
+
+def case(primals):
+    spec = OpSpec(
+        name="gate", signature="(),()->()", forward=gate_forward, vjp=gate_vjp, formula="x",
+        source="y", samples=(Sample(name="s", primals=primals, hunts="anything"),),
+    )  # fmt: skip
+    return Case(spec, spec.dialects[0], spec.samples[0], 0, "tests")
+
+
+CASE = case(lambda draw: (draw.signed(5, 7), draw.signed(5, 7)))
+
+
+def judged(dtype, change, truth=None):
+    """What is said of the reference's gradients after `change(dx, dw)`, computed in float32."""
+    kind = dtype_named(dtype)
+
+    class Kernel:
+        name = "kernel"
+
+        def bind(self, case, _):
+            def vjp(ct, x, w):
+                wide = (a.astype(np.float32) for a in (ct, x, w))
+                return change(*gate_vjp(F32, *wide), kind)
+
+            return Bound(vjp=vjp, forward=None, attrs=case.attrs)
+
+    truth = truth or CaseTruth.in_low(CASE, "", dtype)
+    return {f.name: f for f in judge_case(truth, Kernel(), dtype)}
+
+
+def rounded(dx, dw, kind):
+    return dx.astype(kind), dw.astype(kind)
+
+
+def truncated(dx, dw, kind):
+    """Toward zero: what is left after the bits are cut off."""
+    out = []
+    for g in (dx, dw):
+        near = g.astype(kind)
+        bits = near.view(np.uint16) - (np.abs(near.astype(np.float32)) > np.abs(g))
+        out.append(bits.astype(np.uint16).view(kind))
+    return tuple(out)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_float32_inside_and_one_rounding_pass_and_so_does_the_reference(dtype):
+    assert {f.verdict for f in judged(dtype, rounded).values()} == {"pass"}
+    truth = CaseTruth.in_low(CASE, "", dtype)
+    assert {f.verdict for f in judge_case(truth, Reference(), dtype)} == {"pass"}
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_truncation_is_a_bias_that_no_bound_sees(dtype):
+    found = judged(dtype, truncated)
+    assert {f.verdict for f in found.values()} == {"fail"}
+    assert "it is truncated, not rounded" in found["x"].reason
+    assert found["x"].failed == 0
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda dx, dw, kind: rounded(1.25 * dx, dw, kind),
+        lambda dx, dw, kind: rounded(-dx, dw, kind),
+        lambda dx, dw, kind: rounded(0 * dx, dw, kind),
+        lambda dx, dw, kind: rounded(dw, dx, kind),
+        lambda dx, dw, kind: rounded(dx * np.nan, dw, kind),
+        lambda dx, dw, kind: (dx, dw.astype(kind)),  # left in float32
+    ],
+    ids=["25% off", "sign", "zeros", "swapped", "nan", "float32"],
+)
+def test_wrong_gradients_are_rejected(dtype, wrong):
+    found = judged(dtype, wrong)["x"]
+    assert found.verdict == "fail"
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_five_percent_never_pass(dtype):
+    off = lambda dx, dw, kind: rounded(1.05 * dx, dw, kind)  # noqa: E731
+    # In bfloat16 a kernel that rounds after every operation may lose as much: inconclusive.
+    wanted = {"float16": "fail", "bfloat16": "inconclusive"}
+    assert judged(dtype, off)["x"].verdict == wanted[dtype]
+
+
+def test_what_bfloat16_cannot_see_stands_in_the_certificate():
+    certificate = CaseTruth.in_low(CASE, "", "bfloat16").certificate(0, "bfloat16")
+    assert {"one-percent", "one-element"} <= set(certificate.blind)
+    assert {"zeros", "negated", "double", "half"} <= set(certificate.rejected)
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_truth_is_that_of_the_rounded_primals(dtype):
+    coarse = case(lambda draw: (draw.signed(4) + 2.0**-20, draw.signed(4) * 300 + 1 / 128))
+    truth = CaseTruth.in_low(coarse, "", dtype)
+    kind = dtype_named(dtype)
+    for primal, drawn in zip(truth.primals, coarse.primals, strict=True):
+        assert np.array_equal(primal, drawn.astype(kind).astype(np.float64))
+    assert not np.array_equal(truth.primals[1], coarse.primals[1])
+    assert {f.verdict for f in judged(dtype, rounded, truth).values()} == {"pass"}
+    assert truth.truth(0).differences.estimate.settled.all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "says"),
+    [
+        ("float16", 1e6, "does not hold the primals"),
+        ("float16", 2.0**-30, "does not hold the primals"),
+        ("bfloat16", 2.0**-120, "does not hold the results"),
+    ],
+)
+def test_a_case_that_a_dtype_does_not_hold_is_left_out_with_a_reason(dtype, value, says):
+    unsuited = case(lambda draw: (np.full(3, value), np.full(3, value)))
+    with pytest.raises(Unsuitable, match=says):
+        CaseTruth.in_low(unsuited, "", dtype)
