@@ -161,13 +161,16 @@ class CaseTruth:
         Raises:
             Unsuitable: the dtype does not hold its primals or its results, or the operator is
                 not defined at the rounded primals.
+            SpecError: the case contradicts its spec before anything is rounded.
         """
         if lost(case.primals, tuple(rounded(p, low) for p in case.primals)):
             raise Unsuitable(f"{low} does not hold the primals of some samples")
         try:
             truth = cls(case, convention, low)
             values = [flatten(truth.outputs), *(g for g in truth._certain or () if g is not None)]
-        except (SpecError, ArithmeticError):
+        except (SpecError, ArithmeticError) as error:
+            if isinstance(error, SpecError):
+                cls(case, convention)  # at fault without rounding too, it says so itself
             reason = f"rounded to {low}, the primals of some samples are out of the domain"
             raise Unsuitable(reason) from None
         if any(unfit(v, low) for v in values):
@@ -329,9 +332,12 @@ def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Fin
     off = bias(got, truth.truth(index).settled(), truth.low)
     if off is None:
         return finding
-    where = "toward zero: it is truncated, not rounded" if off < 0 else "away from zero"
-    reason = f"every element is in its bound, but they are off by {off:.2g} ulp on average, {where}"
-    return replace(finding, verdict=Verdict.FAIL, reason=reason)
+    where = "toward zero: they are truncated" if off < 0 else "away from zero: rounded up"
+    reason = (
+        f"every element is in its bound, but they lean by {off:.2g} ulp {where}, or all of them "
+        "share a factor that was rounded"
+    )
+    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
 def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
@@ -345,10 +351,10 @@ def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list
     certificates = [f.certificate for f in out if f.certificate is not None]
     if not certificates or any(c.proves for c in certificates):
         return out
-    if truth.low:
+    if truth.low and all(f.verdict is Verdict.PASS for f in out):
         reason = f"{dtype} is too coarse to reject anything in some samples"
         return [Finding(name="vjp", verdict=Verdict.SKIP, reason=reason)]
-    return [*out, _worthless(certificates)]
+    return out if truth.low else [*out, _worthless(certificates)]
 
 
 def _worthless(certificates: Sequence[Certificate]) -> Finding:
