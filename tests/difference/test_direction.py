@@ -59,11 +59,14 @@ def measured(name, mean, spread, seed, dtype="float64"):
     return errors, [first.bar[0], second.bar[0]], sizes
 
 
-@pytest.mark.parametrize(("mean", "spread"), [(0, 1), (0, 10), (0, 1e-3), (1000, 3)])
-@pytest.mark.parametrize("name", FUNCTIONS)
+INPUTS = [(0, 1), (0, 10), (0, 1e-3), (1000, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "spread"),
+    [(n, *i) for n in FUNCTIONS for i in INPUTS if not (n == "exp" and i[0])],  # it overflows
+)
 def test_the_truth_lies_within_the_bars_and_they_are_short(name, mean, spread):
-    if name == "exp" and mean:
-        pytest.skip("it overflows")
     short = []
     for seed in range(SEEDS):
         errors, bars, sizes = measured(name, mean, spread, seed)
