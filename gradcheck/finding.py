@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from gradcheck.verdict import Verdict
+
+
+class Part(StrEnum):
+    """What a finding is about."""
+
+    GRADIENT = "gradient"
+    """The gradient of a primal or of a parameter; of an operator, also forward's value."""
+    VALUE = "value"
+    """A model's loss."""
+    STAGE = "stage"
+    """One stage's VJP at the reference's cotangent."""
+    UPDATE = "update"
+    """What an update rule leaves behind: a parameter, or its own state."""
+    TRAINING = "training"
+    """How a model's loss falls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +29,8 @@ class Miss:
 
     `error` is |got − want|, `bound` what was allowed, `error_bar` how uncertain `want` is;
     `ulp` is the error in units of the last place of `want` (None where want is 0).
-    `cotangent` names the cotangent under which it was seen.
+    `cotangent` names the cotangent under which it was seen; `tensor` the gradient that the element
+    belongs to, where the finding's name does not say it (a stage has several).
     """
 
     index: tuple[int, ...]
@@ -24,6 +41,7 @@ class Miss:
     error_bar: float
     ulp: float | None
     cotangent: str
+    tensor: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +66,44 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taylor:
+    """The remainder of a gradient along one direction d: what is left of forward's change.
+
+    r(h) = φ(h) − φ(−h) − 2h⟨g, d⟩ at each of `steps` h (in units of d), `remainders` are r(h)/2h:
+    intercept + O(h²) + noise/h. `intercept` ± `error_bar`, fitted, is the error of ⟨g, d⟩ in its
+    own units; `slopes` are log₂(|r(h)|/|r(h/2)|) between neighbours: 3 where the gradient is right,
+    1 where it is wrong. `linear` says that all remainders are noise. Source: Taylor's theorem.
+    """
+
+    steps: tuple[float, ...]
+    remainders: tuple[float, ...]
+    slopes: tuple[float, ...]
+    intercept: float
+    error_bar: float
+    linear: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """Which stages of a model may be at fault.
+
+    `exact`: each of `stages` gave a wrong gradient for the reference's cotangent. Otherwise they
+    are the suspects, in the program's order: one of them, if `assumption` holds. `bounds` names the
+    gradient up to which everything behind was right, and the first wrong one. `of` counts the
+    program's stages, `round` how many named stages were replaced by the reference before. `names`
+    says, where it is known, what exactly is wrong.
+    """
+
+    exact: bool
+    stages: tuple[str, ...]
+    of: int
+    assumption: str
+    bounds: tuple[str, str] = ("", "")
+    round: int = 1
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The judgement of one gradient output, or of forward's value.
 
@@ -58,7 +114,8 @@ class Finding:
     `smallest_visible_error` is relative, in the blindest resolved element. `oracle` says whether
     50-digit arithmetic settled an element. `conventions` says, per declared kink with elements on
     it, whose convention the gradient follows there; `certificate` what the same comparison would
-    have rejected.
+    have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
+    are there for those that ask for them, and for models that fail.
     """
 
     name: str
@@ -73,6 +130,10 @@ class Finding:
     conventions: tuple[str, ...] = ()
     certificate: Certificate | None = None
     worst: tuple[Miss, ...] = ()
+    part: Part = Part.GRADIENT
+    evaluations: int = 0
+    taylor: Taylor | None = None
+    blames: tuple[Blame, ...] = ()
 
     @property
     def top(self) -> Miss | None:

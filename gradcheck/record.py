@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from gradcheck.finding import Certificate, Miss
+from gradcheck.finding import Blame, Certificate, Miss, Part, Taylor
 from gradcheck.verdict import Verdict, worst
 
 __all__ = [
+    "Blame",
     "Cell",
     "Certificate",
     "Footer",
     "Header",
     "Miss",
+    "Part",
     "Record",
     "Row",
     "Run",
+    "Taylor",
     "rows",
     "run_dict",
 ]
@@ -58,7 +61,9 @@ class Record:
     that the check could have seen in its blindest resolved element. `oracle` says whether
     50-digit arithmetic settled any element. `conventions` says whose choice was found on kinks,
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
-    line; `hunts` is what the sample is there to find.
+    line; `hunts` is what the sample is there to find. A model's record has its name as `op`, its
+    size as `sample`, and a parameter or a stage as `output`; `part` says which. `evaluations`,
+    `taylor` and `blames` are the finding's.
     """
 
     name: str
@@ -83,6 +88,10 @@ class Record:
     conventions: tuple[str, ...] = ()
     certificate: Certificate | None = None
     worst: tuple[Miss, ...] = ()
+    part: Part = Part.GRADIENT
+    evaluations: int = 0
+    taylor: Taylor | None = None
+    blames: tuple[Blame, ...] = ()
 
     @property
     def expectation(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 import gradcheck
 from gradcheck import pool
-from gradcheck.binding import Binding
+from gradcheck.binding import Binding, Implementation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
@@ -106,7 +106,7 @@ def _judged(plan: Plan, bindings: Sequence[Binding]) -> Generator[Iterable[Recor
 
 
 _PLAN: Plan
-_BINDINGS: Sequence[Binding]
+_BINDINGS: Sequence[Implementation]
 
 
 def _begin_there(plan: Plan) -> None:
@@ -124,8 +124,8 @@ def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
     return list(_judge(_PLAN, case, _BINDINGS))
 
 
-def _load_all(plan: Plan) -> tuple[list[Binding], list[str]]:
-    bindings: list[Binding] = []
+def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
+    bindings: list[Implementation] = []
     troubles: list[str] = []
     first: LoadError | None = None
     for word in plan.implementations:
@@ -224,6 +224,10 @@ def _record(
         conventions=finding.conventions,
         certificate=finding.certificate,
         worst=finding.worst,
+        part=finding.part,
+        evaluations=finding.evaluations,
+        taylor=finding.taylor,
+        blames=finding.blames,
     )
 
 

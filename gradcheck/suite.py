@@ -15,6 +15,7 @@ import numpy as np
 
 from gradcheck.draw import Draw
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
+from gradcheck.model import ModelCase, ModelSpec
 from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
 
 ENTRY_POINTS = "gradcheck.suites"
@@ -112,13 +113,14 @@ def _held_by_float32(array: Array) -> bool:
 
 
 class Suite:
-    """Operators in the order in which they are shown; names are unique.
+    """Operators and models in the order in which they are shown; names are unique.
 
-    `peers` names tables of the same operators in other people's code: the word that `--impl`
-    takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of `Mutant`s.
+    `peers` names tables of the same operators and models in other people's code: the word that
+    `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
+    `Mutant`s.
 
     Raises:
-        SpecError: two operators share a name.
+        SpecError: two of them share a name.
     """
 
     def __init__(
@@ -128,8 +130,9 @@ class Suite:
         operators: Sequence[OpSpec],
         peers: Mapping[str, str] = MappingProxyType({}),
         mutants: str = "",
+        models: Sequence[ModelSpec] = (),
     ) -> None:
-        """Register `operators`."""
+        """Register `operators` and `models`."""
         self.name = name
         self.version = version
         self.peers: dict[str, tuple[str, ...]] = {
@@ -137,7 +140,7 @@ class Suite:
         }
         self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
         self.operators: dict[str, OpSpec] = {}
-        self.home: dict[str, str] = {}  # operator → the suite that seeds its samples
+        self.home: dict[str, str] = {}  # operator or model → the suite that seeds its samples
         for spec in operators:
             if spec.name in self.operators:
                 raise SpecError(
@@ -146,6 +149,12 @@ class Suite:
                 )
             self.operators[spec.name] = spec
             self.home[spec.name] = name
+        self.models: dict[str, ModelSpec] = {}
+        for model in models:
+            if model.name in self.home:
+                raise SpecError(f"suite {name!r}: two specs are called {model.name!r}; rename one")
+            self.models[model.name] = model
+            self.home[model.name] = name
 
     @classmethod
     def joined(cls, suites: Sequence[Suite]) -> Suite:
@@ -158,6 +167,7 @@ class Suite:
             "+".join(suite.name for suite in suites),
             "+".join(suite.version for suite in suites),
             [spec for suite in suites for spec in suite],
+            models=[model for suite in suites for model in suite.models.values()],
         )
         for suite in suites:
             whole.home.update(suite.home)
@@ -175,11 +185,7 @@ class Suite:
         for glob in globs:
             if not any(fnmatchcase(name, glob) for name in self.operators):
                 raise UnknownNameError("operator", glob, self.operators)
-        return [
-            spec
-            for name, spec in self.operators.items()
-            if not globs or any(fnmatchcase(name, glob) for glob in globs)
-        ]
+        return [spec for name, spec in self.operators.items() if _matches(name, globs)]
 
     def cases(
         self,
@@ -205,10 +211,42 @@ class Suite:
             Case(spec, dialect, sample, seed, self.home[spec.name])
             for spec in specs
             for dialect in spec.dialects
-            if not dialects or any(fnmatchcase(dialect.name, g) for g in dialects)
+            if _matches(dialect.name, dialects)
             for sample in spec.samples
             if not sample.dialects or dialect.name in sample.dialects
-            if not samples or any(fnmatchcase(sample.name, g) for g in samples)
+            if _matches(sample.name, samples)
+        ]
+
+    def model_cases(
+        self,
+        models: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        sizes: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[ModelCase]:
+        """Cases of the models, dialects and sizes that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the models selected.
+        """
+        for glob in models:
+            if not any(fnmatchcase(name, glob) for name in self.models):
+                raise UnknownNameError("model", glob, self.models)
+        specs = [s for s in self.models.values() if _matches(s.name, models)]
+        for kind, globs, known in (
+            ("dialect", dialects, {d.name for s in specs for d in s.dialects}),
+            ("size", sizes, {p.name for s in specs for p in s.sizes}),
+        ):
+            for glob in globs:
+                if not any(fnmatchcase(name, glob) for name in known):
+                    raise UnknownNameError(kind, glob, known)
+        return [
+            ModelCase(spec, dialect, size, seed, self.home[spec.name])
+            for spec in specs
+            for dialect in spec.dialects
+            if _matches(dialect.name, dialects)
+            for size in spec.sizes
+            if _matches(size.name, sizes)
         ]
 
     def __iter__(self) -> Iterator[OpSpec]:
@@ -218,6 +256,10 @@ class Suite:
     def __len__(self) -> int:
         """Number of operators."""
         return len(self.operators)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)
 
 
 def resolve(reference: str) -> Any:

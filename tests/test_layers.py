@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "errors selection arithmetic rounding draw spec suite",
+    "errors selection arithmetic rounding draw spec model suite",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.direction",
     "verdict finding",
@@ -36,8 +36,8 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("arithmetic", "rounding", "draw", "spec", "suite", "difference", "contract",
-              "binding", "judge", "power", "run", "library"),
+    "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "suite", "difference",
+              "contract", "binding", "judge", "power", "run", "library"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.torch",),
@@ -110,7 +110,7 @@ def test_dependencies_stay_where_they_belong(name):
 
 @pytest.mark.parametrize("name", CASE_MODULES)
 def test_a_case_file_sees_specs_alone(name):
-    allowed = {"gradcheck.arithmetic", "gradcheck.draw", "gradcheck.spec", "gradcheck.suite"}
+    allowed = {f"gradcheck.{m}" for m in ("arithmetic", "draw", "spec", "model", "suite")}
     if ".mutants" in name:
         allowed |= {"gradcheck.power.mutant", "gradcheck.power.mutate"}
     peers = {"torch"} if ".peers.torch" in name else set()

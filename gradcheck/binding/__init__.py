@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gradcheck.model import ModelCase, Stage, StageVjp
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
@@ -23,6 +24,22 @@ class Bound:
     attrs: Attrs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundModel:
+    """An implementation of one model's backward pass: the whole of it, or its stages, or both.
+
+    `gradients(params, inputs)` takes arrays by name and returns a mapping from names to gradients;
+    a list of arrays counts as their sum (the buffers of a tied weight). Beside parameters it may
+    name other values of the program: their cotangents. `loss(params, inputs)` returns a number.
+    `stage(stage)` is the implementation of one stage's VJP, or None; it takes `(stage, cts,
+    values)` and returns one gradient per value that the stage reads.
+    """
+
+    gradients: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] | None = None
+    loss: Callable[[Mapping[str, Any], Mapping[str, Any]], Any] | None = None
+    stage: Callable[[Stage], StageVjp | None] = lambda _: None
+
+
 class Binding(Protocol):
     """An implementation that can be asked for each case of a suite."""
 
@@ -36,3 +53,22 @@ class Binding(Protocol):
         Raises:
             Unsupported: it declares that it lacks the operator or an attribute's value.
         """
+
+
+class ModelBinding(Protocol):
+    """An implementation that can be asked for each model of a suite."""
+
+    @property
+    def name(self) -> str:
+        """What `--impl` calls it."""
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """The implementation of a model, or None if it says nothing about it.
+
+        Raises:
+            Unsupported: it declares that it lacks the model, or a dimension's value.
+        """
+
+
+class Implementation(Binding, ModelBinding, Protocol):
+    """What `--impl` names: it can be asked for operators and for models."""

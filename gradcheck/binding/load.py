@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gradcheck.binding import Binding
+from gradcheck.binding import Implementation
 from gradcheck.errors import GradcheckError, LoadError, UnknownNameError
 from gradcheck.suite import Suite
 
 WORDS = ("reference", "torch")
 
 
-def load(word: str, suite: Suite) -> Binding:
+def load(word: str, suite: Suite) -> Implementation:
     """The binding that `--impl word` names.
 
     Raises:
@@ -24,7 +24,7 @@ def load(word: str, suite: Suite) -> Binding:
         raise LoadError(f"--impl {word}: loading raised {type(error).__name__}: {error}") from error
 
 
-def _binding(word: str, suite: Suite) -> Binding:
+def _binding(word: str, suite: Suite) -> Implementation:
     if word == "reference":
         from gradcheck.binding.reference import Reference
 

@@ -10,8 +10,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradcheck.binding import Bound
+from gradcheck.binding import Bound, BoundModel
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.model import ModelCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
 
@@ -64,6 +65,10 @@ class Python:
             forward=None if forward is None else _value_only(forward, case, fixed),
             attrs=_accepted(vjp, "vjp", case, fixed),
         )
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """Nothing yet."""
+        return None
 
 
 def _method(entry: Any, name: str) -> Callable[..., Any] | None:

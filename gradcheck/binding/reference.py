@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F32, FLOATS, dtype_named
-from gradcheck.binding import Bound
+from gradcheck.binding import Bound, BoundModel
+from gradcheck.errors import Unsupported
+from gradcheck.model import ModelCase, Stage, StageVjp, Values
 from gradcheck.suite import Case
 
 
@@ -30,6 +32,23 @@ class Reference:
             return spec.vjp(xp, ct, *primals, **attrs)
 
         return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel:
+        """The fold of the stages' own VJPs in the arithmetic of `dtype`."""
+        if dtype not in FLOATS:
+            raise Unsupported("models are judged in float64 and float32")
+        xp, program = FLOATS[dtype], case.program
+
+        def vjp(stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
+            return stage.vjp(xp, cts, values)
+
+        def one(_: Stage) -> StageVjp:
+            return vjp
+
+        def loss(params: Values, inputs: Values) -> Any:
+            return program.forward(xp, {**params, **inputs})[program.loss]
+
+        return BoundModel(loss=loss, stage=one)
 
 
 def _low(case: Case, dtype: np.dtype[Any]) -> Bound:

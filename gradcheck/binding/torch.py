@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import dtype_named
-from gradcheck.binding import Bound
+from gradcheck.binding import Bound, BoundModel
 from gradcheck.errors import LoadError
+from gradcheck.model import ModelCase
 from gradcheck.suite import Case, resolve
 
 
@@ -67,6 +68,10 @@ class Torch:
             return gradients if len(gradients) > 1 else gradients[0]
 
         return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """Nothing yet."""
+        return None
 
     def _tensor(self, array: Any) -> Any:
         if array.dtype.name == "bfloat16":  # PyTorch does not know NumPy's

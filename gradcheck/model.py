@@ -1,0 +1,432 @@
+"""What a model is: a straight-line program of named stages, each one operator, as frozen data.
+
+A program reads and writes named values: parameters and inputs first, then one stage after the
+other, each value written once, the last one a scalar loss. Its backward pass is the reverse fold
+over the stages; nothing of it is written by hand for any model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.arithmetic import F64, Arithmetic
+from gradcheck.draw import Draw
+from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.spec import DEFAULT, NAME, Array, Attrs, Dialect, OpSpec, as_tuple
+
+Drawn = Callable[[Draw], Array]
+Values = Mapping[str, Array]
+StageVjp = Callable[["Stage", tuple[Array, ...], Values], tuple[Any, ...]]
+"""`(stage, cts, values)` → one gradient per value that the stage reads; None: there is none."""
+
+MARGIN: Final = 2.0**-10
+"""Distance that every value of a smooth size keeps from every kink, in units of the value."""
+ATTEMPTS: Final = 200
+"""Draws after which a size that never keeps its distance is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One line of a program: `writes = op(*reads, **attrs)`.
+
+    `reads` are names of values in the order of the operator's primals (optional ones at the end
+    may be left out), `writes` is one name, or one per output. `attrs` replace the operator's
+    defaults.
+    """
+
+    name: str
+    op: OpSpec
+    reads: tuple[str, ...]
+    writes: str | tuple[str, ...]
+    attrs: Attrs = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        me = f"stage {self.name!r}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        least = len(self.op.primals) - len(self.op.optional)
+        if not least <= len(self.reads) <= len(self.op.primals):
+            raise SpecError(
+                f"{me} reads {list(self.reads)}, but {self.op.name} takes {list(self.op.primals)}"
+            )
+        for attr in self.attrs:
+            if attr not in self.op.defaults:
+                raise SpecError(
+                    f"{me}: attribute {attr!r} is not one of {self.op.name}'s; "
+                    f"known: {sorted(self.op.defaults) or 'none'}"
+                )
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the values that it writes."""
+        return (self.writes,) if isinstance(self.writes, str) else self.writes
+
+    @property
+    def primals(self) -> tuple[str, ...]:
+        """The operator's own names of what it reads."""
+        return self.op.primals[: len(self.reads)]
+
+    @property
+    def all_attrs(self) -> Attrs:
+        """Every attribute: the operator's defaults, then the stage's own."""
+        return {**self.op.defaults, **self.attrs}
+
+    def forward(self, xp: Arithmetic, values: Values) -> tuple[Array, ...]:
+        """Its outputs, from the values it reads."""
+        out = self.op.forward(xp, *(values[name] for name in self.reads), **self.attrs)
+        return tuple(np.asarray(o) if isinstance(o, np.generic) else o for o in as_tuple(out))
+
+    def vjp(self, xp: Arithmetic, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
+        """The operator's own VJP: one gradient per value read, None for an index."""
+        bare = cts[0] if len(cts) == 1 else cts
+        primals = (values[name] for name in self.reads)
+        return as_tuple(self.op.vjp(xp, bare, *primals, **self.attrs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A model at given dimensions: parameters and inputs, stages, and the name of the loss.
+
+    `params` and `inputs` map names to how they are drawn: float64 values that float32 holds
+    exactly, or integers. Gradients are judged with respect to parameters; inputs are data, and
+    never perturbed.
+
+    Raises:
+        SpecError: a name is read before it is written, written twice, or never used.
+    """
+
+    params: Mapping[str, Drawn]
+    inputs: Mapping[str, Drawn]
+    stages: tuple[Stage, ...]
+    loss: str
+
+    def __post_init__(self) -> None:
+        given = [*self.params, *self.inputs]
+        known = set(given)
+        if len(known) < len(given):
+            raise SpecError("a parameter and an input share a name; rename one")
+        names: set[str] = set()
+        used: set[str] = set()
+        for stage in self.stages:
+            if stage.name in names:
+                raise SpecError(f"two stages are called {stage.name!r}; rename one")
+            names.add(stage.name)
+            for name in stage.reads:
+                if name not in known:
+                    raise SpecError(f"stage {stage.name!r} reads {name!r} before it is written")
+            used.update(stage.reads)
+            for name in stage.outputs:
+                if name in known:
+                    raise SpecError(f"stage {stage.name!r} writes {name!r} a second time")
+                known.add(name)
+        for name in given:
+            if name not in used:
+                raise SpecError(f"no stage reads {name!r}; use it or take it out")
+        if not self.stages or self.loss not in self.stages[-1].outputs:
+            raise SpecError(f"the last stage must write the loss {self.loss!r}")
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[Stage, ...]]:
+        """The stages that read each value; a parameter with several is tied."""
+        found: dict[str, list[Stage]] = {}
+        for stage in self.stages:
+            for name in dict.fromkeys(stage.reads):
+                found.setdefault(name, []).append(stage)
+        return {name: tuple(stages) for name, stages in found.items()}
+
+    @cached_property
+    def tied(self) -> frozenset[str]:
+        """Parameters that are read more than once: their gradient is a sum."""
+        reads = [name for stage in self.stages for name in stage.reads]
+        return frozenset(name for name in self.params if reads.count(name) > 1)
+
+    def stage(self, name: str) -> Stage:
+        """The stage called `name`.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise UnknownNameError("stage", name, [s.name for s in self.stages])
+
+    def forward(self, xp: Arithmetic, given: Values) -> dict[str, Array]:
+        """Every value by name, from the parameters and inputs in the arithmetic `xp`."""
+        values = dict(given)
+        for stage in self.stages:
+            values.update(zip(stage.outputs, stage.forward(xp, values), strict=True))
+        return values
+
+    def backward(
+        self,
+        xp: Arithmetic,
+        values: Values,
+        ct: Array,
+        vjp: StageVjp | None = None,
+        start: Mapping[str, Array] | None = None,
+    ) -> dict[str, Array]:
+        """The cotangent of every value that the loss depends on: the reverse fold of the stages.
+
+        `ct` is the loss's cotangent (a 0-d array in `xp`), `vjp` replaces the operators' own VJPs.
+        `start` replaces `ct` by cotangents of other values, all others starting at zero; so the
+        share of one value in all gradients is found (the fold is linear).
+        """
+        cts: dict[str, Array] = {self.loss: ct} if start is None else dict(start)
+        for stage in reversed(self.stages):
+            if not any(name in cts for name in stage.outputs):
+                continue
+            whole = tuple(
+                cts[name] if name in cts else xp.zeros_like(values[name]) for name in stage.outputs
+            )
+            found = stage.vjp(xp, whole, values) if vjp is None else vjp(stage, whole, values)
+            for name, gradient in zip(stage.reads, found, strict=True):
+                if gradient is not None:
+                    cts[name] = cts[name] + gradient if name in cts else gradient
+        return cts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """One named set of dimensions of a model, and what it hunts.
+
+    Values keep their distance from kinks. `at_kink` marks a size where some may sit exactly on
+    one (equal pixels in a pooling window), provided that the loss has a derivative all the same.
+    """
+
+    name: str
+    hunts: str
+    attrs: Attrs = field(default_factory=dict)
+    at_kink: bool = False
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"size {self.name!r}: use lower-case letters, digits, '_', '-', '.'")
+        if not self.hunts.strip():
+            raise SpecError(f"size {self.name!r}: say in `hunts` which defect it would expose")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model: `build(**dimensions)` returns its program; dimensions are keywords with defaults.
+
+    `dialects` are variants (another loss, say) as in an operator; `sizes` are the dimensions at
+    which it is judged, the first one the smallest.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    name: str
+    build: Callable[..., Program]
+    sizes: tuple[Size, ...]
+    says: str
+    source: str
+    dialects: tuple[Dialect, ...] = DEFAULT
+
+    def __post_init__(self) -> None:
+        me = f"model {self.name!r}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        for text, what in ((self.says, "says"), (self.source, "source")):
+            if not text.strip():
+                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        if not self.sizes:
+            raise SpecError(f"{me} has no sizes: add at least one Size")
+        for kind, names in (
+            ("size", [s.name for s in self.sizes]),
+            ("dialect", [d.name for d in self.dialects]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise SpecError(f"{me}: two {kind}s are called {name!r}; rename one")
+        attrs = [(s.name, s.attrs) for s in self.sizes]
+        for name, given in (*attrs, *((d.name, d.attrs) for d in self.dialects)):
+            for attr in given:
+                if attr not in self.defaults:
+                    raise SpecError(
+                        f"{me}, {name!r}: {attr!r} is not a keyword of build; "
+                        f"known: {sorted(self.defaults) or 'none'}"
+                    )
+
+    @cached_property
+    def defaults(self) -> Attrs:
+        """Dimensions and their default values."""
+        parameters = inspect.signature(self.build).parameters.values()
+        for p in parameters:
+            if p.kind is not p.KEYWORD_ONLY or p.default is p.empty:
+                raise SpecError(
+                    f"model {self.name!r}: make {p.name!r} of build keyword-only, with a default"
+                )
+        return {p.name: p.default for p in parameters}
+
+    def dialect(self, name: str) -> Dialect:
+        """The dialect called `name`.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        for dialect in self.dialects:
+            if dialect.name == name:
+                return dialect
+        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """One point to judge a model at: model, dialect and size, with the values of everything given.
+
+    Parameters and inputs are float64 (values that float32 holds exactly) or int64, and read-only.
+    A number depends on the names of the model, the size and the tensor, and on the seed alone.
+    """
+
+    spec: ModelSpec
+    dialect: Dialect
+    size: Size
+    seed: int
+    suite: str
+
+    @property
+    def name(self) -> str:
+        """`model/dialect/size`."""
+        return f"{self.spec.name}/{self.dialect.name}/{self.size.name}"
+
+    @cached_property
+    def attrs(self) -> Attrs:
+        """Dimensions: the model's defaults, then the dialect's, then the size's."""
+        return {**self.spec.defaults, **self.dialect.attrs, **self.size.attrs}
+
+    @cached_property
+    def program(self) -> Program:
+        """The program at these dimensions."""
+        return self.spec.build(**self.attrs)
+
+    def draw(self, *role: object) -> Draw:
+        """A generator for one role, the same for every dialect."""
+        return Draw(self.seed, self.suite, self.spec.name, self.size.name, *role)
+
+    @cached_property
+    def given(self) -> dict[str, Array]:
+        """Parameters and inputs by name.
+
+        The first of up to 200 draws at which every stage keeps its distance from its operator's
+        kinks (or sits exactly on them, if the size says so).
+
+        Raises:
+            SpecError: float32 does not hold a value, or no draw keeps its distance.
+        """
+        near = ""
+        for attempt in range(ATTEMPTS):
+            given = self._drawn(attempt)
+            near = self._too_near(given)
+            if not near:
+                for array in given.values():
+                    array.flags.writeable = False
+                return given
+        raise SpecError(
+            f"{self.name}: in {ATTEMPTS} draws some value always came close to a kink, the last "
+            f"time at stage {near!r}; make the size smaller, or mark it at_kink"
+        )
+
+    @property
+    def params(self) -> dict[str, Array]:
+        """Parameters by name."""
+        return {name: self.given[name] for name in self.program.params}
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """Inputs by name."""
+        return {name: self.given[name] for name in self.program.inputs}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Four characters that change when the case's meaning does: values, stages, attributes."""
+        digest = hashlib.blake2b(digest_size=8)
+        for name, array in self.given.items():
+            digest.update(f"{name}{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        for stage in self.program.stages:
+            attrs = sorted(stage.all_attrs.items())
+            digest.update(f"{stage.name}{stage.op.name}{stage.reads}{stage.outputs}".encode())
+            digest.update(repr(attrs).encode())
+        return digest.hexdigest()[:4]
+
+    def _drawn(self, attempt: int) -> dict[str, Array]:
+        given = {}
+        retry = (attempt,) if attempt else ()
+        for role, tensors in (("param", self.program.params), ("input", self.program.inputs)):
+            for name, drawn in tensors.items():
+                array = np.array(drawn(self.draw(role, name, *retry)))
+                if array.dtype.kind in "iu":
+                    array = array.astype(np.int64)
+                else:
+                    with np.errstate(over="ignore"):
+                        held = np.array_equal(array, array.astype(np.float32))
+                    if not held:
+                        raise SpecError(
+                            f"{self.name}: float32 does not hold the values of {name!r}; draw "
+                            "them with `draw`, or round them to a dyadic grid"
+                        )
+                    array = array.astype(np.float64)
+                given[name] = array
+        return given
+
+    def _too_near(self, given: Values) -> str:
+        """The first stage one of whose values lies closer to a kink than `MARGIN`."""
+        kinked = [stage for stage in self.program.stages if stage.op.kinks]
+        if not kinked:
+            return ""
+        with np.errstate(all="ignore"):
+            values = self.program.forward(F64, given)
+            for stage, gap in _gaps(kinked, values):
+                fine = gap >= MARGIN
+                if self.size.at_kink:
+                    fine |= gap == 0
+                if not fine.all():
+                    return stage.name
+        return ""
+
+
+def _gaps(stages: list[Stage], values: Values) -> Iterator[tuple[Stage, Array]]:
+    for stage in stages:
+        primals = [values[name] for name in stage.reads]
+        for kink in stage.op.kinks:
+            yield stage, np.abs(kink.gap(F64, *primals, **stage.all_attrs))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A program as one operator: parameters in, loss out; the inputs are closed over.
+
+    What certifies an operator certifies a model with it: `forward(xp, *params)` and
+    `vjp(xp, ct, *params)` are those of a spec.
+    """
+
+    program: Program
+    inputs: Values
+
+    def forward(self, xp: Any, *params: Array) -> Array:
+        """The loss."""
+        return self.program.forward(xp, self._given(xp, params))[self.program.loss]
+
+    def vjp(self, xp: Any, ct: Array, *params: Array) -> tuple[Array, ...]:
+        """The gradient of every parameter: zero for one that the loss does not depend on."""
+        given = self._given(xp, params)
+        cts = self.program.backward(xp, self.program.forward(xp, given), ct)
+        return tuple(
+            cts[name] if name in cts else xp.zeros_like(given[name]) for name in self.program.params
+        )
+
+    def _given(self, xp: Any, params: tuple[Array, ...]) -> dict[str, Array]:
+        inputs = {
+            name: xp.asarray(value) if value.dtype.kind == "f" else value
+            for name, value in self.inputs.items()
+        }
+        return {**dict(zip(self.program.params, params, strict=True)), **inputs}
