@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -46,6 +47,25 @@ class Operator(Protocol):
     @property
     def vjp(self) -> Callable[..., Any]:
         """`vjp(xp, ct, *primals, **attrs)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A VJP against the 50-digit difference along one direction r, in units of the slope.
+
+    `product` is ⟨g, r⟩, `slope` the central difference, `error` their distance, `allowed` 1e-30 of
+    Σ |g·r| and what rounding leaves of a zero.
+    """
+
+    product: float
+    slope: float
+    error: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether they agree."""
+        return self.error <= self.allowed
 
 
 class Oracle:
@@ -149,30 +169,52 @@ class Oracle:
         self.primals, self.still, self.close = here, still, close
         return out
 
+    def probes(self, index: int, exact: Sequence[Any]) -> list[Agreement]:
+        """Gradients of primal `index` in 50 digits, one per cotangent, along one direction of it.
+
+        Raises:
+            ValueError: a gradient does not have the primal's shape.
+        """
+        direction = self._direction(np.random.Generator(np.random.Philox(key=key_of(index))), index)
+        slopes = self._slopes({index: direction})
+        pairs = zip(exact, slopes, strict=True)
+        return [self._agreement({index: direction}, {index: g}, slope) for g, slope in pairs]
+
     def _certified(self, exact: Sequence[tuple[Any, ...]]) -> bool:
         rng = np.random.Generator(np.random.Philox(key=key_of("oracle")))
-        directions = {}
-        for i in self.floating:
-            shape = self.primals[i].shape
-            r = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
-            for fixed in (self.still[i], self.close[i]):
-                r = r if fixed is None else np.where(fixed, 0.0, r)
-            directions[i] = r
-        for gradients, (slope, size) in zip(exact, self._slopes(directions), strict=True):
+        directions = {i: self._direction(rng, i) for i in self.floating}
+        for gradients, slope in zip(exact, self._slopes(directions), strict=True):
             if len(gradients) != len(self.primals):
                 return False
-            products: list[Any] = []
-            for i, direction in directions.items():
-                if gradients[i] is None or np.shape(gradients[i]) != self.primals[i].shape:
-                    return False
-                products.extend(np.ravel(gradients[i] * self.xp.asarray(direction)))
-            allowed = (
-                self.xp.const(AGREEMENT) * sum(map(abs, products)) + self.xp.const(FLOOR) * size
-            )
-            ok = abs(sum(products) - slope) <= allowed
-            if not ok:
+            try:
+                found = self._agreement(directions, dict(enumerate(gradients)), slope)
+            except ValueError:
+                return False
+            if not found.ok:
                 return False
         return self._certified_close(exact)
+
+    def _direction(self, rng: np.random.Generator, index: int) -> Float:
+        """Sign × magnitude in [1/2, 3/2] for every element that may move."""
+        shape = self.primals[index].shape
+        r = rng.choice([-1.0, 1.0], shape) * rng.uniform(0.5, 1.5, shape)
+        for fixed in (self.still[index], self.close[index]):
+            r = r if fixed is None else np.where(fixed, 0.0, r)
+        return r
+
+    def _agreement(
+        self, directions: dict[int, Float], gradients: dict[int, Any], slope: tuple[Any, Any]
+    ) -> Agreement:
+        products: list[Any] = []
+        for i, direction in directions.items():
+            if gradients[i] is None or np.shape(gradients[i]) != self.primals[i].shape:
+                raise ValueError(f"the gradient of primal {i} has another shape")
+            products.extend(np.ravel(gradients[i] * self.xp.asarray(direction)))
+        product, size = sum(products), sum(map(abs, products))
+        allowed = self.xp.const(AGREEMENT) * size + self.xp.const(FLOOR) * slope[1]
+        return Agreement(
+            float(product), float(slope[0]), float(abs(product - slope[0])), float(allowed)
+        )
 
     def _certified_close(self, exact: Sequence[tuple[Any, ...]]) -> bool:
         """The elements beside a kink, one by one."""
