@@ -19,6 +19,7 @@ from gradcheck_cases import (
     reduction,
     shape,
 )
+from gradcheck_cases.models import MODELS
 
 FAMILIES = (
     indexing,
@@ -44,6 +45,7 @@ SUITE = Suite(
     [spec for family in FAMILIES for spec in family.OPERATORS],
     peers={"torch": "gradcheck_cases.peers.torch:OPERATORS"},
     mutants="gradcheck_cases.mutants:MUTANTS",
+    models=MODELS,
 )
 
 __all__ = ["SUITE"]

@@ -1,0 +1,8 @@
+"""Whole models: one module each, a program of the suite's operators."""
+
+from __future__ import annotations
+
+from gradcheck_cases.models import gpt2
+
+MODELS = (gpt2.GPT2,)
+"""In the order in which reports show them."""
