@@ -79,8 +79,16 @@ class Stage:
         return {**self.op.defaults, **self.attrs}
 
     def forward(self, xp: Arithmetic, values: Values) -> tuple[Array, ...]:
-        """Its outputs, from the values it reads."""
-        out = self.op.forward(xp, *(values[name] for name in self.reads), **self.attrs)
+        """Its outputs, from the values it reads.
+
+        Raises:
+            SpecError: the operator raised at these values; the message names the stage.
+        """
+        try:
+            out = self.op.forward(xp, *(values[name] for name in self.reads), **self.attrs)
+        except Exception as error:
+            text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise SpecError(f"stage {self.name!r} ({self.op.name}) raised {text}") from error
         return tuple(np.asarray(o) if isinstance(o, np.generic) else o for o in as_tuple(out))
 
     def vjp(self, xp: Arithmetic, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from gradcheck.binding import Binding
+    from gradcheck.binding import Implementation
     from gradcheck.run import Plan
     from gradcheck.suite import Case
 
@@ -25,7 +25,7 @@ class Check:
 
     plan: Plan
     case: Case
-    binding: Binding
+    binding: Implementation
 
 
 CHECKS: Final = pytest.StashKey[list[Check]]()

@@ -1,4 +1,7 @@
-"""The only loop: every case, every implementation, every dtype; nothing already known is lost."""
+"""The only loop: every case, every implementation, every dtype; nothing already known is lost.
+
+A case is an operator's or a model's; both end in findings, and a finding becomes a record.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ import numpy as np
 
 import gradcheck
 from gradcheck import pool
-from gradcheck.binding import Binding, Implementation
+from gradcheck.binding import Implementation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.finding import Finding
+from gradcheck.judge.model import judge_model
+from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.model import ModelCase, Size
 from gradcheck.record import Header, Record, Run
 from gradcheck.selection import LOW
+from gradcheck.spec import Sample
 from gradcheck.suite import Case, Suite, load_suite
 from gradcheck.verdict import Verdict
 
@@ -34,6 +41,9 @@ FAULTS: Final = (Exception, SystemExit)
 class Plan:
     """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
 
+    `cases` are operators', `models` models'; `model_dtypes` may hold "mp50", under which the
+    suite's own fold of a model is held against 50-digit differences.
+
     `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
     whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
@@ -47,6 +57,13 @@ class Plan:
     suites: Sequence[str] = ()
     convention: str = ""
     jobs: int = 1
+    models: Sequence[ModelCase] = ()
+    model_dtypes: Sequence[str] = ()
+
+    @property
+    def everything(self) -> list[Case | ModelCase]:
+        """Operators first, then models."""
+        return [*self.cases, *self.models]
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -65,9 +82,9 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
     digest = hashlib.blake2b(digest_size=4)
     try:
         with closing(_judged(plan, bindings)) as judged:
-            for done, case in enumerate(plan.cases):
+            for done, case in enumerate(plan.everything):
                 if progress is not None:
-                    progress(done, len(plan.cases), case.name)
+                    progress(done, len(plan.everything), case.name)
                 results.extend(next(judged))
                 digest.update(f"{case.name}#{results[-1].hash}".encode() if results else b"")
     except KeyboardInterrupt:
@@ -81,7 +98,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
         suite_version=plan.suite.version,
         cases=digest.hexdigest(),
         implementations=tuple(plan.implementations),
-        dtypes=tuple(plan.dtypes),
+        dtypes=tuple(_dtypes(plan)),
         seed=plan.seed,
         numpy=np.__version__,
     )
@@ -89,19 +106,25 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
     return Run(header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles))
 
 
-def judge(plan: Plan, case: Case, binding: Binding) -> list[Record]:
+def judge(plan: Plan, case: Case | ModelCase, binding: Implementation) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own."""
     return list(_judge(plan, case, [binding]))
 
 
-def _judged(plan: Plan, bindings: Sequence[Binding]) -> Generator[Iterable[Record]]:
+def _dtypes(plan: Plan) -> list[str]:
+    """Every dtype in which something is judged."""
+    some = plan.dtypes if plan.cases or not plan.models else ()
+    return list(dict.fromkeys([*(plan.model_dtypes if plan.models else ()), *some]))
+
+
+def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterable[Record]]:
     """The records of each case, in order; from other processes, if several jobs are asked for."""
     if plan.jobs == 1:
-        for case in plan.cases:
+        for case in plan.everything:
             yield _judge(plan, case, bindings)  # lazy: what is known is kept on Ctrl-C
         return
-    remote = replace(plan, suite=NOWHERE, cases=())
-    names = [(c.spec.name, c.dialect.name, c.sample.name, c.seed) for c in plan.cases]
+    remote = replace(plan, suite=NOWHERE, cases=(), models=())
+    names = [(c.spec.name, c.dialect.name, _point(c).name, c.seed) for c in plan.everything]
     yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
 
 
@@ -116,12 +139,24 @@ def _begin_there(plan: Plan) -> None:
 
 
 def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
-    op, dialect, sample, seed = names
+    return list(_judge(_PLAN, _case(*names), _BINDINGS))
+
+
+def _case(name: str, dialect: str, point: str, seed: int) -> Case | ModelCase:
+    """The case of the loaded suite that these names mean."""
     suite = _PLAN.suite
-    spec = suite.operators[op]
-    found = next(s for s in spec.samples if s.name == sample)
-    case = Case(spec, spec.dialect(dialect), found, seed, suite.home[op])
-    return list(_judge(_PLAN, case, _BINDINGS))
+    if name in suite.operators:
+        spec = suite.operators[name]
+        sample = next(s for s in spec.samples if s.name == point)
+        return Case(spec, spec.dialect(dialect), sample, seed, suite.home[name])
+    model = suite.models[name]
+    size = next(s for s in model.sizes if s.name == point)
+    return ModelCase(model, model.dialect(dialect), size, seed, suite.home[name])
+
+
+def _point(case: Case | ModelCase) -> Sample | Size:
+    """Where a case is judged: an operator's sample, a model's size."""
+    return case.sample if isinstance(case, Case) else case.size
 
 
 def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
@@ -139,18 +174,47 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     return bindings, troubles
 
 
-def _judge(plan: Plan, case: Case, bindings: Sequence[Binding]) -> Iterator[Record]:
+def _judge(
+    plan: Plan, case: Case | ModelCase, bindings: Sequence[Implementation]
+) -> Iterator[Record]:
     fingerprint = ""
+    ask: Callable[[Implementation, str], Sequence[Finding]]
     try:
         fingerprint = case.fingerprint
-        truths = _truths(plan, case)
-        trouble = ""
+        ask = _model(case) if isinstance(case, ModelCase) else _operator(plan, case)
     except FAULTS as error:  # a case at fault is a verdict
-        truths, trouble = {}, _describe(error)
+        ask = _invalid(error)
+    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
     for binding in bindings:
-        for dtype in plan.dtypes:
-            for finding in _findings(truths.get(dtype), trouble, binding, dtype):
+        for dtype in dtypes:
+            try:
+                findings = ask(binding, dtype)
+            except FAULTS as error:
+                findings = _invalid(error)(binding, dtype)
+            for finding in findings:
                 yield _record(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def _invalid(error: BaseException) -> Callable[[Implementation, str], Sequence[Finding]]:
+    finding = Finding(name="vjp", verdict=Verdict.INVALID, reason=_describe(error))
+    return lambda binding, dtype: [finding]
+
+
+def _model(case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
+    truth = ModelTruth(case)
+    return lambda binding, dtype: judge_model(truth, binding, dtype).findings
+
+
+def _operator(plan: Plan, case: Case) -> Callable[[Implementation, str], Sequence[Finding]]:
+    truths = _truths(plan, case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        truth = truths[dtype]
+        if isinstance(truth, Finding):
+            return [truth]
+        return certified(truth, judge_case(truth, binding, dtype), dtype)
+
+    return ask
 
 
 def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
@@ -168,19 +232,6 @@ def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
     return truths
 
 
-def _findings(
-    truth: CaseTruth | Finding | None, trouble: str, binding: Binding, dtype: str
-) -> list[Finding]:
-    if isinstance(truth, Finding):
-        return [truth]
-    if truth is not None:
-        try:
-            return certified(truth, judge_case(truth, binding, dtype), dtype)
-        except FAULTS as error:
-            trouble = _describe(error)
-    return [Finding(name="vjp", verdict=Verdict.INVALID, reason=trouble)]
-
-
 def _describe(error: BaseException) -> str:
     if isinstance(error, GradcheckError):
         return str(error)
@@ -188,13 +239,20 @@ def _describe(error: BaseException) -> str:
 
 
 def _record(
-    plan: Plan, case: Case, fingerprint: str, implementation: str, dtype: str, finding: Finding
+    plan: Plan,
+    case: Case | ModelCase,
+    fingerprint: str,
+    implementation: str,
+    dtype: str,
+    finding: Finding,
 ) -> Record:
     words = ["gradcheck", "run"]
     for reference in plan.suites:
         words += _flag("--suite", reference)
-    words += ["--op", case.spec.name, "--dialect", case.dialect.name]
-    words += ["--sample", case.sample.name, "--dtype", dtype]
+    point = _point(case)
+    kind = "--op" if isinstance(case, Case) else "--model"
+    words += [kind, case.spec.name, "--dialect", case.dialect.name]
+    words += ["--sample", point.name, "--dtype", dtype]
     if implementation != "reference":
         words += _flag("--impl", implementation)
     if plan.convention:
@@ -207,13 +265,13 @@ def _record(
         implementation=implementation,
         op=case.spec.name,
         dialect=case.dialect.name,
-        sample=case.sample.name,
+        sample=point.name,
         dtype=dtype,
         output=finding.name,
         verdict=finding.verdict,
         seed=plan.seed,
         repro=shlex.join(words),
-        hunts=case.sample.hunts,
+        hunts=point.hunts,
         reason=finding.reason,
         compared=finding.compared,
         failed=finding.failed,

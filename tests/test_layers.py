@@ -23,6 +23,7 @@ LAYERS = (
     "binding binding.reference binding.python binding.torch binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.operator",
+    "judge.ask_model judge.propagated judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
     "power.run",

@@ -13,7 +13,7 @@ the units of the gradient and still allows the cancellation of a sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -268,6 +268,26 @@ def compare(
         certified & ~failed,
         failed,
     )
+
+
+def against(
+    got: Float,
+    estimate: Estimate,
+    rules: Rules,
+    rounding: Callable[[], Float],
+    name: str,
+    shape: tuple[int, ...],
+    cotangents: tuple[str, ...],
+) -> Finding:
+    """The verdict on `got` [q, n] against a truth that is certain.
+
+    `rounding()` [q, n], in units of the gradient, widens the bound where something would not pass
+    without it.
+    """
+    found = compare(got, estimate, rules)
+    if found.pending.any():
+        found = compare(got, estimate, rules, extra=rounding())
+    return found.finding(name, shape, cotangents)
 
 
 def largest_scale(estimate: Estimate) -> Float:

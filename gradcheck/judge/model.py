@@ -1,0 +1,248 @@
+"""One model against the truth: its loss, the gradient of every parameter, every stage's VJP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import FLOATS, Arithmetic
+from gradcheck.binding import BoundModel, ModelBinding
+from gradcheck.contract.returned import Broken
+from gradcheck.errors import Unsupported
+from gradcheck.finding import Finding, Miss, Part
+from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
+from gradcheck.judge.compare import RULES, Rules, against
+from gradcheck.judge.model_truth import SAFETY, Known, ModelTruth
+from gradcheck.judge.stage import StageTruth, judge_stage
+from gradcheck.model import Stage, Values
+from gradcheck.spec import Array
+from gradcheck.verdict import Verdict
+
+Float = NDArray[np.float64]
+Gradients = Mapping[str, "Float | Finding"]
+"""Per parameter (or other value) its gradient as rows [q, n], or what is wrong with it."""
+
+CERTIFICATE: Final = "mp50"
+"""The dtype under which a model's own fold is held against 50-digit differences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelJudgement:
+    """What was found: findings in the order in which reports show them, and what blame needs.
+
+    `bound` is what was judged (None: nothing), `gradients` what it gave for each name.
+    """
+
+    findings: tuple[Finding, ...]
+    bound: BoundModel | None = None
+    gradients: Gradients | None = None
+
+    def of(self, part: Part) -> dict[str, Finding]:
+        """The findings about one part, by name."""
+        return {f.name: f for f in self.findings if f.part is part}
+
+
+def judge_model(truth: ModelTruth, binding: ModelBinding, dtype: str) -> ModelJudgement:
+    """What `binding` makes of the model in `dtype`: the loss, then parameters, then stages."""
+    if dtype == CERTIFICATE:
+        return ModelJudgement(findings=tuple(_certificate(truth, binding)))
+    try:
+        bound = binding.bind_model(truth.case, dtype)
+    except Unsupported as reason:
+        return _alone(Verdict.UNSUPPORTED, str(reason))
+    if bound is None:
+        silent = f"{binding.name} says nothing about {truth.case.spec.name}"
+        return _alone(Verdict.UNBOUND, silent)
+    findings = [] if bound.loss is None else [_judge_loss(truth, bound, dtype)]
+    cts = cotangents(truth, bound)
+    try:
+        gradients: Gradients = gradients_of(truth, bound, dtype)
+    except Broken as error:
+        return ModelJudgement(findings=(*findings, error.finding), bound=bound)
+    for name in [*truth.floating, *(n for n in gradients if n not in truth.params)]:
+        found = _judge_gradient(truth.gradient(name), name, gradients[name], cts, RULES[dtype])
+        findings.append(_fair(truth, found))
+    if truth.exact:
+        findings += [
+            judge_stage(truth, stage, vjp, dtype)
+            for stage in truth.program.stages
+            if (vjp := bound.stage(stage)) is not None
+        ]
+    return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
+
+
+def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:
+    """The loss's cotangents [q]: 1 where nobody asks for another, and a random one."""
+    if bound.gradients is not None:
+        return np.ones(1)
+    return np.array([1.0, float(truth.case.draw("cotangent").signed())])
+
+
+def gradients_of(
+    truth: ModelTruth, bound: BoundModel, dtype: str, replaced: frozenset[str] = frozenset()
+) -> Gradients:
+    """What `bound` gives: from its whole backward, or folded from its stages.
+
+    Stages that are not bound, that are named in `replaced`, or that raise, are the reference's.
+
+    Raises:
+        Broken: its whole backward broke its contract.
+    """
+    kind = FLOATS[dtype].dtype
+    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
+    if bound.gradients is not None:
+        params = {name: typed[name] for name in truth.params}
+        inputs = {name: typed[name] for name in truth.case.inputs}
+        asked: Gradients = ask_gradients(bound.gradients, truth.case, params, inputs)
+        return asked
+    xp = FLOATS[dtype]
+    with np.errstate(all="ignore"):
+        values = truth.program.forward(xp, typed)
+        folds = [_fold(truth, bound, xp, values, ct, replaced) for ct in cotangents(truth, bound)]
+    out: dict[str, Float | Finding] = {}
+    for name in truth.floating:
+        rows = [fold[name] for fold in folds]
+        fault = next((row for row in rows if isinstance(row, Finding)), None)
+        out[name] = fault or np.stack([np.ravel(row).astype(np.float64) for row in rows])
+    return out
+
+
+def _fold(
+    truth: ModelTruth,
+    bound: BoundModel,
+    xp: Arithmetic,
+    values: Values,
+    ct: float,
+    replaced: frozenset[str],
+) -> dict[str, Any]:
+    """The gradient of every parameter, folded; a Finding where a stage does not give its share."""
+    faults: dict[str, Finding] = {}
+
+    def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
+        reference = stage.vjp(xp, cts, values)
+        own = None if stage.name in replaced else bound.stage(stage)
+        if own is None:
+            return reference
+        try:
+            found = ask_stage(own, stage, cts, values)
+        except Broken:  # the stage's own row says so; what lies behind it is judged all the same
+            return reference
+        shares = []
+        for name, share, right in zip(stage.reads, found, reference, strict=True):
+            if isinstance(share, Finding):
+                faults.setdefault(name, replace(share, name=name))
+            shares.append(right if isinstance(share, Finding) else share)
+        return tuple(shares)
+
+    found = truth.program.backward(xp, values, xp.asarray(ct), vjp)
+    zeros = {n: xp.zeros_like(values[n]) for n in truth.floating if n not in found}
+    return {**found, **zeros, **{n: f for n, f in faults.items() if n in truth.params}}
+
+
+def _judge_gradient(
+    known: Known, name: str, got: Float | Finding, cts: Float, rules: Rules
+) -> Finding:
+    if isinstance(got, Finding):
+        return got
+    if got.shape[1] == 0:
+        reason = "it has no elements: only its shape and its dtype were checked"
+        return Finding(name=name, verdict=Verdict.PASS, reason=reason)
+    names = ("one", "random")[: len(cts)]
+
+    def rounding() -> Float:
+        return SAFETY * rules.u * np.abs(cts[:, None]) * known.rounding()
+
+    return against(got, known.estimate(cts), rules, rounding, name, known.shape, names)
+
+
+def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
+    """Whether the implementation computes the same loss at all."""
+    kind = FLOATS[dtype].dtype
+    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
+    params = {name: typed[name] for name in truth.params}
+    inputs = {name: typed[name] for name in truth.case.inputs}
+    assert bound.loss is not None
+    try:
+        value = ask_loss(bound.loss, params, inputs)
+    except Broken as error:
+        return replace(error.finding, name="loss", part=Part.VALUE)
+    got = np.array([[value]])
+    known, rules = truth.loss, RULES[dtype]
+
+    def rounding() -> Float:
+        return SAFETY * rules.u * known.rounding()[None]
+
+    found = against(got, known.estimate(np.ones(1)), rules, rounding, "loss", (), ("",))
+    reason = found.reason
+    if found.verdict is Verdict.FAIL and np.isfinite(value):
+        reason = f"it computes something else than {truth.case.spec.name}: {reason}"
+    return replace(found, part=Part.VALUE, reason=reason)
+
+
+def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
+    """The suite's own fold against 50-digit differences: per parameter, and per stage."""
+    if binding.name != "reference":
+        reason = "50 digits certify the suite's own reverse pass only"
+        return [Finding(name="gradients", verdict=Verdict.UNSUPPORTED, reason=reason)]
+    if not truth.exact:
+        reason = "too many parameters for 50 digits: float64 is certified by differences"
+        return [Finding(name="gradients", verdict=Verdict.SKIP, reason=reason)]
+    findings = []
+    for name in truth.floating:
+        found = truth.agreement(name)
+        miss = Miss(
+            index=(),
+            got=found.product,
+            want=found.slope,
+            error=found.error,
+            bound=found.allowed,
+            error_bar=0.0,
+            ulp=None,
+            cotangent="one",
+        )
+        verdict = Verdict.PASS if found.ok else Verdict.FAIL
+        reason = "" if found.ok else "along one direction it is not the slope of the loss"
+        findings.append(
+            Finding(
+                name=name,
+                verdict=verdict,
+                reason=reason,
+                compared=1,
+                failed=int(not found.ok),
+                oracle=True,
+                worst=(miss,),
+            )
+        )
+    for stage in truth.program.stages:
+        ok = StageTruth(truth, stage).gradients is not None
+        reason = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
+        verdict = Verdict.PASS if ok else Verdict.FAIL
+        findings.append(
+            Finding(
+                name=stage.name,
+                verdict=verdict,
+                reason=reason,
+                compared=1,
+                failed=int(not ok),
+                part=Part.STAGE,
+                oracle=True,
+            )
+        )
+    return findings
+
+
+def _fair(truth: ModelTruth, finding: Finding) -> Finding:
+    """Nobody is blamed where our own gradients are not certified."""
+    blamed = finding.verdict in (Verdict.FAIL, Verdict.PASS) and finding.compared > 0
+    if not (blamed and truth.exact and not truth.certified):
+        return finding
+    reason = "50-digit differences disagree with the suite's own fold: --dtype mp50 shows where"
+    return replace(finding, verdict=Verdict.INVALID, reason=reason)
+
+
+def _alone(verdict: Verdict, reason: str) -> ModelJudgement:
+    return ModelJudgement(findings=(Finding(name="gradients", verdict=verdict, reason=reason),))

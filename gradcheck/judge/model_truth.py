@@ -1,0 +1,155 @@
+"""What is true of a model at one point: its loss and the gradient of every parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64, Arithmetic, mp50
+from gradcheck.difference.oracle import Agreement, Oracle
+from gradcheck.difference.truth import Estimate, certain
+from gradcheck.errors import SpecError
+from gradcheck.judge.propagated import Propagated
+from gradcheck.model import ModelCase, Whole
+from gradcheck.spec import Array
+
+Float = NDArray[np.float64]
+
+EXACT: Final = 5_000
+"""Parameters up to which 50 digits are affordable; above, the truth is the float64 fold."""
+SAFETY: Final = 4.0
+"""Other texts of the same formulas round differently: allow so many times the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A true gradient [n] (or value), its error bar, and what rounding may cost it in units of u.
+
+    `rounding()` [n] is asked only where a judgement depends on it.
+    """
+
+    value: Float
+    bar: Float
+    shape: tuple[int, ...]
+    rounding: Callable[[], Float]
+
+    def estimate(self, cts: Float) -> Estimate:
+        """The gradient for each loss cotangent of `cts` [q], as rows [q, n]."""
+        return certain(cts[:, None] * self.value, np.abs(cts[:, None]) * self.bar)
+
+
+class ModelTruth:
+    """The true loss and gradients of one model case, made once for all implementations.
+
+    A small model is folded in 50-digit arithmetic and certified by 50-digit differences of its
+    loss. A large one is folded in float64, with the rounding that it collects as its error bar.
+
+    Raises:
+        SpecError: the program contradicts itself, or its loss is no finite number.
+    """
+
+    def __init__(self, case: ModelCase) -> None:
+        """Evaluate the program forward, once in float64."""
+        self.case = case
+        self.program = case.program
+        self.params = case.params
+        self.exact = sum(p.size for p in self.params.values()) <= EXACT
+        with np.errstate(all="ignore"):
+            self.values64 = self.program.forward(F64, case.given)
+        loss = self.values64[self.program.loss]
+        if loss.shape != ():
+            raise SpecError(f"{case.name}: the loss has shape {loss.shape}; reduce it to a scalar")
+        if not np.isfinite(loss):
+            raise SpecError(f"{case.name}: the loss is {loss} at this size's values")
+
+    @property
+    def floating(self) -> list[str]:
+        """Parameters that have gradients."""
+        return [name for name, p in self.params.items() if p.dtype.kind == "f"]
+
+    @cached_property
+    def values(self) -> Mapping[str, Array]:
+        """Every value of the program, in the arithmetic of the truth."""
+        if not self.exact:
+            return self.values64
+        xp = self._xp
+        return self.program.forward(xp, {n: _in(xp, v) for n, v in self.case.given.items()})
+
+    @cached_property
+    def cts(self) -> Mapping[str, Array]:
+        """The cotangent of every value that the loss depends on, in the arithmetic of the truth."""
+        with np.errstate(all="ignore"):
+            return self.program.backward(self._xp, self.values, self._xp.asarray(1.0))
+
+    def gradient(self, name: str) -> Known:
+        """What is known of the gradient of one parameter, or the cotangent of another value."""
+        found = self.cts.get(name)
+        shape = self.values64[name].shape
+        value = np.zeros(shape) if found is None else self._float64(found)
+        flat = value.reshape(-1)
+        if self.exact:
+            bar = np.abs(flat) * np.finfo(np.float64).eps
+        else:
+            bar = SAFETY * np.finfo(np.float64).eps / 2 * self._rounding(name)
+        return Known(flat, bar, shape, lambda: self._rounding(name))
+
+    @cached_property
+    def loss(self) -> Known:
+        """What is known of the loss, [1]."""
+        name = self.program.loss
+        value = self._float64(self.values[name]).reshape(1)
+        bar = np.abs(value) * np.finfo(np.float64).eps
+        return Known(value, bar, (), lambda: self._propagated.values[name])
+
+    @cached_property
+    def certified(self) -> bool:
+        """Whether a 50-digit difference of the loss agrees with the fold (a small model's only)."""
+        return self._oracle.certifies([tuple(self._exact(name) for name in self.params)])
+
+    def agreement(self, name: str) -> Agreement:
+        """The fold against a 50-digit difference along one direction of one parameter."""
+        if name not in self._agreements:
+            index = list(self.params).index(name)
+            self._agreements[name] = self._oracle.probes(index, [self._exact(name)])[0]
+        return self._agreements[name]
+
+    @cached_property
+    def _agreements(self) -> dict[str, Agreement]:
+        return {}
+
+    @cached_property
+    def _oracle(self) -> Oracle:
+        whole = Whole(self.program, self.case.inputs)
+        params = list(self.params.values())
+        return Oracle(whole, params, {}, [(np.array(1.0),)], [None] * len(params))
+
+    def _exact(self, name: str) -> Any:
+        """The gradient of one parameter in the arithmetic of the truth."""
+        return self.cts.get(name, self._xp.zeros_like(self.values[name]))
+
+    @property
+    def _xp(self) -> Arithmetic:
+        return mp50() if self.exact else F64
+
+    def _float64(self, values: Any) -> Float:
+        return mp50().to_float64(values) if self.exact else np.asarray(values, dtype=np.float64)
+
+    def _rounding(self, name: str) -> Float:
+        """What rounding may cost one gradient, [n], in units of u."""
+        cost = self._propagated.cts.get(name)
+        return np.zeros(self.values64[name].size) if cost is None else cost
+
+    @cached_property
+    def _propagated(self) -> Propagated:
+        with np.errstate(all="ignore"):
+            return Propagated(self.program, self.case.given)
+
+
+def _in(xp: Any, value: Array) -> Any:
+    """A value in another arithmetic; indices as they are."""
+    return xp.asarray(value) if value.dtype.kind == "f" else value
