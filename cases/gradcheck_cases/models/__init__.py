@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcheck_cases.models import gpt2
+from gradcheck_cases.models import gemma, gpt2, llama
 
-MODELS = (gpt2.GPT2,)
+MODELS = (gemma.GEMMA, llama.LLAMA, gpt2.GPT2)
 """In the order in which reports show them."""
