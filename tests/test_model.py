@@ -38,7 +38,10 @@ def build(*, n=5, d=3, h=4):
     )
 
 
-def spec(builder=build, sizes=(Size(name="tiny", hunts="anything"),), **fields):
+TINY = (Size(name="tiny", hunts="anything"),)
+
+
+def spec(builder=build, sizes=TINY, **fields):
     given = {"name": "toy", "says": "a toy", "source": "here", **fields}
     return ModelSpec(build=builder, sizes=sizes, **given)
 
