@@ -35,26 +35,34 @@ def _binding(word: str, suite: Suite) -> Implementation:
         return Torch(suite.peers.get("torch", ()))
     if ":" not in word:
         raise UnknownNameError("implementation (or write your own as pkg.module:NAME)", word, WORDS)
+    from gradcheck.binding.model import refuse_misspelt
     from gradcheck.binding.python import Python
 
-    binding = Python(word)
+    binding = Python(word, suite.models)
     _refuse_misspelt(word, [str(key) for key in binding.table], suite)
+    for key, entry in binding.table.items():
+        spec = suite.models.get(str(key).partition("/")[0])
+        if spec is not None:
+            refuse_misspelt(f"{word}[{key!r}]", entry, spec)
     return binding
 
 
 def _refuse_misspelt(word: str, keys: list[str], suite: Suite) -> None:
-    """A key beside the name of an operator that is not bound would silently check nothing.
+    """A key beside the name of a spec that is not bound would silently check nothing.
 
     Raises:
         LoadError: there is such a key. (Others may belong to another suite.)
     """
     import difflib  # deferred: only a user's table needs it
 
-    dialects = [f"{op.name}/{dialect.name}" for op in suite for dialect in op.dialects]
-    known = [*suite.operators, *dialects]
+    operators, models = ([*named] for named in (suite.operators, suite.models))
+    operators += [f"{op.name}/{dialect.name}" for op in suite for dialect in op.dialects]
+    models += [f"{m.name}/{d.name}" for m in suite.models.values() for d in m.dialects]
+    known = [*operators, *models]
     for key in keys:
         near = [] if key in known else difflib.get_close_matches(key, known, n=1, cutoff=0.75)
         if near and near[0] not in keys:
+            what = "operator" if near[0] in operators else "model"
             raise LoadError(
-                f"{word}[{key!r}]: the suite has no such operator; did you mean {near[0]!r}?"
+                f"{word}[{key!r}]: the suite has no such {what}; did you mean {near[0]!r}?"
             )

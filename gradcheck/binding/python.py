@@ -2,16 +2,18 @@
 
 NAME maps operator names, or `operator/dialect`, to objects with `vjp(ct, *primals, **attrs)` and
 optionally `forward(*primals, **attrs)`. A forward that returns `(y, pullback)` needs no vjp.
+It maps names of models, or `model/dialect`, to what `gradcheck.binding.model` describes.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gradcheck.binding import Bound, BoundModel
-from gradcheck.errors import LoadError, Unsupported
+from gradcheck.binding.keywords import accepted, entry_of, method
+from gradcheck.binding.model import bound_model, fault, is_module, says_how
+from gradcheck.errors import LoadError
 from gradcheck.model import ModelCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
@@ -24,8 +26,8 @@ class Python:
         LoadError: the table cannot be imported, or is no mapping of names to objects.
     """
 
-    def __init__(self, reference: str) -> None:
-        """Import the table."""
+    def __init__(self, reference: str, models: Collection[str] = ()) -> None:
+        """Import the table; an entry under a name in `models` is that of a model."""
         self.name = reference
         table = resolve(reference)
         if not isinstance(table, Mapping):
@@ -34,7 +36,11 @@ class Python:
                 "objects with `vjp` and, optionally, `forward`"
             )
         for key, entry in table.items():
-            if not (_method(entry, "vjp") or _method(entry, "forward")):
+            if str(key).partition("/")[0] in models or is_module(entry) or says_how(entry):
+                wrong = fault(entry)
+                if wrong:
+                    raise LoadError(f"{reference}[{key!r}] {wrong}")
+            elif not (method(entry, "vjp") or method(entry, "forward")):
                 raise LoadError(
                     f"{reference}[{key!r}] is a {type(entry).__name__} without a callable `vjp`; "
                     "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback)"
@@ -43,42 +49,40 @@ class Python:
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The entry for `op/dialect`, else for `op`."""
-        name = case.spec.name
-        exact = self.table.get(f"{name}/{case.dialect.name}")
-        entry = exact if exact is not None else self.table.get(name)
-        if entry is None:
-            return None
-        fixed = case.spec.defaults
-        if exact is not None:
-            fixed = {**fixed, **case.dialect.attrs}
-        forward, vjp = _method(entry, "forward"), _method(entry, "vjp")
-        if vjp is None:
-            assert forward is not None
-            pair = _pair(forward)
-            return Bound(
-                vjp=lambda ct, *primals, **attrs: pair(*primals, **attrs)[1](ct),
-                forward=lambda *primals, **attrs: pair(*primals, **attrs)[0],
-                attrs=_accepted(forward, "forward", case, fixed),
-            )
-        return Bound(
-            vjp=vjp,
-            forward=None if forward is None else _value_only(forward, case, fixed),
-            attrs=_accepted(vjp, "vjp", case, fixed),
-        )
+        entry, fixed = entry_of(self.table, case)
+        return None if entry is None else _operator(entry, case.attrs, fixed)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """Nothing yet."""
-        return None
+        """The entry for `model/dialect`, else for `model`."""
+        entry, fixed = entry_of(self.table, case)
+        return None if entry is None else bound_model(entry, case, dtype, fixed, _operator)
 
 
-def _method(entry: Any, name: str) -> Callable[..., Any] | None:
-    found = entry.get(name) if isinstance(entry, Mapping) else getattr(entry, name, None)
-    return found if callable(found) else None
+def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:
+    """An entry with a VJP, or with a forward that returns its pullback.
+
+    Raises:
+        Unsupported: `attrs` want another value than `fixed` of what the code has fixed.
+    """
+    forward, vjp = method(entry, "forward"), method(entry, "vjp")
+    if vjp is None:
+        assert forward is not None
+        pair = _pair(forward)
+        return Bound(
+            vjp=lambda ct, *primals, **attrs: pair(*primals, **attrs)[1](ct),
+            forward=lambda *primals, **attrs: pair(*primals, **attrs)[0],
+            attrs=accepted(forward, "forward", attrs, fixed),
+        )
+    return Bound(
+        vjp=vjp,
+        forward=None if forward is None else _value_only(forward, attrs, fixed),
+        attrs=accepted(vjp, "vjp", attrs, fixed),
+    )
 
 
-def _value_only(forward: Callable[..., Any], case: Case, fixed: Attrs) -> Callable[..., Any]:
+def _value_only(forward: Callable[..., Any], attrs: Attrs, fixed: Attrs) -> Callable[..., Any]:
     """Forward without its pullback; it takes attributes of its own, whatever vjp takes."""
-    own = _accepted(forward, "forward", case, fixed)
+    own = accepted(forward, "forward", attrs, fixed)
 
     def value(*primals: Any, **_: Any) -> Any:
         out = forward(*primals, **own)
@@ -101,34 +105,3 @@ def _pair(forward: Callable[..., Any]) -> Callable[..., tuple[Any, Callable[...,
 
 def _has_pullback(out: Any) -> bool:
     return isinstance(out, tuple) and len(out) == 2 and callable(out[1])
-
-
-def _takes(function: Callable[..., Any]) -> frozenset[str] | None:
-    """Names of the keywords that a function takes; None if it takes any, or does not say."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(
-        p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
-    )
-
-
-def _accepted(function: Callable[..., Any], role: str, case: Case, fixed: Attrs) -> Attrs:
-    """The case's attributes that `function`, the entry's `role`, takes.
-
-    One that it does not take is fixed in its code: the case applies only where the case's value
-    is the operator's default (the dialect's, if the entry names a dialect).
-
-    Raises:
-        Unsupported: the case wants another value.
-    """
-    takes = _takes(function)
-    if takes is None:
-        return case.attrs
-    for name, value in case.attrs.items():
-        if name not in takes and value != fixed[name]:
-            raise Unsupported(f"{role} takes no {name!r}; this case wants {name}={value!r}")
-    return {name: value for name, value in case.attrs.items() if name in takes}

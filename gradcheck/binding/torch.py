@@ -1,21 +1,26 @@
-"""PyTorch's autograd over the same operators: real code that nobody here wrote."""
+"""PyTorch's autograd over the same operators and models: real code that nobody here wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import dtype_named
+from gradcheck.arithmetic import FLOATS, dtype_named
 from gradcheck.binding import Bound, BoundModel
-from gradcheck.errors import LoadError
-from gradcheck.model import ModelCase
+from gradcheck.binding.keywords import dimensions, entry_of
+from gradcheck.contract.returned import broken
+from gradcheck.errors import LoadError, Unsupported
+from gradcheck.model import ModelCase, Values
+from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
 
 
 class Torch:
-    """`--impl torch`: tables of functions of tensors, differentiated by torch.autograd.
+    """`--impl torch`: tables of functions of tensors and of modules, differentiated by autograd.
 
     Raises:
         LoadError: PyTorch is not installed, or no suite has a table for it.
@@ -26,7 +31,7 @@ class Torch:
     def __init__(self, references: Sequence[str]) -> None:
         """Import PyTorch and the tables at "module:NAME"."""
         try:
-            import torch  # deferred: an optional peer that takes two seconds
+            self.torch = _torch()
         except ImportError as error:
             raise LoadError(
                 "--impl torch: PyTorch is not installed; run `pip install torch` "
@@ -34,16 +39,13 @@ class Torch:
             ) from error
         if not references:
             raise LoadError("--impl torch: the suite has no PyTorch counterparts")
-        self.torch = torch
-        torch.set_num_threads(1)  # small tensors: more threads are slower, and less repeatable
         self.table: dict[str, Callable[..., Any]] = {}
         for reference in references:
             self.table.update(resolve(reference))
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The counterpart of `op/dialect`, else of `op`."""
-        name = case.spec.name
-        function = self.table.get(f"{name}/{case.dialect.name}") or self.table.get(name)
+        function, _ = entry_of(self.table, case)
         if function is None:
             return None
 
@@ -70,13 +72,146 @@ class Torch:
         return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """Nothing yet."""
-        return None
+        """The module of `model/dialect`, else of `model`."""
+        build, fixed = entry_of(self.table, case)
+        return None if build is None else bound_module(build, case, dtype, fixed)
 
     def _tensor(self, array: Any) -> Any:
         if array.dtype.name == "bfloat16":  # PyTorch does not know NumPy's
             return self.torch.from_numpy(array.astype(np.float32)).bfloat16()
         return self.torch.from_numpy(np.array(array, copy=True))
+
+
+def bound_module(
+    build: Callable[..., Any], case: ModelCase, dtype: str, fixed: Attrs
+) -> BoundModel:
+    """A model as a module: `build(**dims)` makes it, `module(**inputs)` gives the loss.
+
+    `fixed` are the dimensions that `build` may have fixed. An attribute `names` of the module maps
+    a parameter of ours to the module's own ones, all of which it stands for; without it names are
+    the same.
+
+    Raises:
+        Unsupported: the case wants another value of a dimension, or another dtype.
+    """
+    if dtype not in FLOATS:
+        raise Unsupported("models are judged in float64 and float32")
+    role = getattr(build, "__name__", type(build).__name__)
+    module = _Module(build, role, dimensions(build, role, case, fixed), case, dtype)
+    return BoundModel(gradients=module.gradients, loss=module.loss)
+
+
+class _Module:
+    """A module that is made on first use, and used again as a trainer would."""
+
+    def __init__(
+        self, build: Callable[..., Any], role: str, dims: Attrs, case: ModelCase, dtype: str
+    ) -> None:
+        self.build, self.role, self.dims, self.dtype = build, role, dims, dtype
+        self.params = case.params
+        self.torch = _torch()
+
+    def gradients(self, params: Values, inputs: Values) -> dict[str, Any]:
+        """`.grad` of the tensors that each parameter stands for; None where there is none."""
+        self._set(params)
+        self.module.zero_grad(set_to_none=True)
+        self._loss(inputs).backward()
+        return {
+            name: {
+                own: None if tensor.grad is None else _array(tensor.grad)
+                for own, tensor in tensors.items()
+            }
+            for name, tensors in self.tensors.items()
+        }
+
+    def loss(self, params: Values, inputs: Values) -> Any:
+        """The loss, without a graph."""
+        self._set(params)
+        with self.torch.no_grad():
+            return _array(self._loss(inputs))
+
+    def _loss(self, inputs: Values) -> Any:
+        tensors = {n: self.torch.from_numpy(np.array(value)) for n, value in inputs.items()}
+        loss = self.module(**tensors)
+        if not isinstance(loss, self.torch.Tensor) or loss.numel() != 1:
+            shape = getattr(loss, "shape", None)
+            what = type(loss).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+            raise broken("loss", f"{self.role} returned a {what}; return the loss, a scalar")
+        return loss
+
+    def _set(self, params: Values) -> None:
+        with self.torch.no_grad():
+            for name, tensors in self.tensors.items():
+                for tensor in tensors.values():
+                    tensor.copy_(self.torch.from_numpy(np.array(params[name])))
+
+    @cached_property
+    def module(self) -> Any:
+        """The module in the working dtype."""
+        module = self.build(**self.dims)
+        if not callable(getattr(module, "named_parameters", None)):
+            what = type(module).__name__
+            raise broken("gradients", f"{self.role} made a {what}; make a torch.nn.Module")
+        return module.to(getattr(self.torch, self.dtype))
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Mapping[str, Any]]:
+        """Per parameter of ours, the tensors that it stands for; one that has two names, once.
+
+        Raises:
+            Broken: a name has no counterpart, or a tensor has another shape.
+        """
+        own = dict(self.module.named_parameters(remove_duplicate=False))
+        names: Mapping[str, Any] = getattr(self.module, "names", {})
+        for name in names:
+            if name not in self.params:
+                near = _near(name, self.params)
+                raise self._broken(f"has `names` for {name!r}, which the model has not{near}")
+        found: dict[str, dict[str, Any]] = {}
+        bound: set[int] = set()
+        for name, value in self.params.items():
+            if value.dtype.kind != "f":
+                continue
+            theirs = names.get(name, (name,))
+            found[name] = {}
+            for their, tensor in self._counterparts(name, theirs, own):
+                shape = tuple(tensor.shape)
+                if shape != value.shape:
+                    raise self._broken(f"gives {their!r} shape {shape}, {name} has {value.shape}")
+                if not any(tensor is other for other in found[name].values()):
+                    found[name][their] = tensor
+                bound.add(id(tensor))
+        for their, tensor in own.items():
+            if id(tensor) not in bound:
+                raise self._broken(
+                    f"has a parameter {their!r} that stands for none of the model's; add it to its "
+                    "`names`, or take it out"
+                )
+        return found
+
+    def _counterparts(
+        self, name: str, theirs: Any, own: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Any]]:
+        for their in (theirs,) if isinstance(theirs, str) else theirs:
+            if their not in own:
+                near = _near(their, own)
+                raise self._broken(f"has no parameter {their!r} for {name!r}{near}")
+            yield their, own[their]
+
+    def _broken(self, reason: str) -> Exception:
+        return broken("gradients", f"{self.role} {reason}")
+
+
+def _near(name: object, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _torch() -> Any:
+    import torch  # deferred: an optional peer that takes two seconds
+
+    torch.set_num_threads(1)  # small tensors: more threads are slower, and less repeatable
+    return torch
 
 
 def _numpy(gradient: Any, leaf: Any) -> Any:

@@ -120,7 +120,7 @@ class _Called:
     def _once(
         self, lead: tuple[Array, ...], like: Mapping[str, Array], gives: str, of: str
     ) -> tuple[Any, ...]:
-        out = _call(self.role, self.function, lead, self.primals, self.names, self.attrs)
+        out = guarded_call(self.role, self.function, lead, self.primals, self.names, self.attrs)
         parts = returned.gradients(out, list(like), role=self.role, gives=gives, of=of)
         # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
         return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in parts)
@@ -149,7 +149,7 @@ def ask_forward(
 def _outputs(
     forward: Callable[..., Any], primals: Sequence[Array], names: Sequence[str], attrs: Attrs
 ) -> tuple[Array, ...]:
-    out = _call("forward", forward, (), primals, names, attrs)
+    out = guarded_call("forward", forward, (), primals, names, attrs)
     parts = out if isinstance(out, (tuple, list)) else (out,)
     arrays = [returned.as_array(part) for part in parts]
     for part, array in zip(parts, arrays, strict=True):
@@ -163,7 +163,7 @@ def _outputs(
     return tuple(np.array(a) for a in arrays)
 
 
-def _call(
+def guarded_call(
     role: str,
     function: Callable[..., Any],
     ct: tuple[Array, ...],
@@ -174,9 +174,24 @@ def _call(
     """One call on read-only copies; whatever it raises becomes a broken contract."""
     copies, cotangents = purity.guarded(primals), purity.guarded(ct)
     leading = () if not ct else (cotangents[0] if len(ct) == 1 else cotangents,)
+    out = attempt(role, lambda: function(*leading, *copies, **attrs))
+    lead = LEAD.get(role, "ct")
+    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*(lead,) * len(ct), *names))
+    if changed is not None:
+        raise broken(role, f"{role} writes into its argument {changed}; copy first")
+    return out
+
+
+def attempt(role: str, call: Callable[[], Any]) -> Any:
+    """What one call of foreign code returns; messages call it `role`.
+
+    Raises:
+        Broken: it raised, whatever that was.
+        Unsupported: the code says that it lacks this.
+    """
     try:
         with np.errstate(all="ignore"):
-            out = function(*leading, *copies, **attrs)
+            return call()
     except (Unsupported, KeyboardInterrupt, Broken):
         raise
     except BaseException as error:  # SystemExit too: foreign code must not end the run
@@ -184,8 +199,3 @@ def _call(
             raise broken(role, f"{role} writes into its arguments ({error}); copy first") from error
         text = " ".join(str(error).split()) or "no message"
         raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
-    lead = LEAD.get(role, "ct")
-    changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*(lead,) * len(ct), *names))
-    if changed is not None:
-        raise broken(role, f"{role} writes into its argument {changed}; copy first")
-    return out
