@@ -22,7 +22,7 @@ LAYERS = (
     "pool contract contract.determinism contract.purity contract.returned",
     "binding binding.reference binding.keywords binding.torch binding.model binding.python",
     "binding.load",
-    "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe judge.ask_model",
+    "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.operator",
     "judge.ask_model judge.propagated judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",

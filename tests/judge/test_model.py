@@ -147,11 +147,11 @@ def test_a_stage_that_raises_is_one_line_and_the_rest_is_judged(truth):
     def raising(found):
         raise ZeroDivisionError("division\nby zero")
 
-    found = judge_model(truth, staged("h.0.attn.core", raising), "float64")
-    broken = found.of(Part.STAGE)["h.0.attn.core"]
+    found = judge_model(truth, staged("h.0.attn", raising), "float64")
+    broken = found.of(Part.STAGE)["h.0.attn"]
     assert broken.verdict is Verdict.ERROR
     assert "ZeroDivisionError: division by zero" in broken.reason
-    rest = [v for n, v in verdicts(found, Part.STAGE).items() if n != "h.0.attn.core"]
+    rest = [v for n, v in verdicts(found, Part.STAGE).items() if n != "h.0.attn"]
     assert set(rest) == {Verdict.PASS}
     assert set(verdicts(found, Part.GRADIENT).values()) == {Verdict.PASS}
 
