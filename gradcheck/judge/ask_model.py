@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import is_float
+from gradcheck.arithmetic import F64, is_float
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken
-from gradcheck.errors import UnknownNameError
+from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.probe import attempt, guarded_call
-from gradcheck.model import Program, Stage, StageVjp, Values
+from gradcheck.model import ModelCase, Program, Stage, StageVjp, Values
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 Asked = Float | Finding
-"""A gradient as one row per cotangent, or what is wrong with its form."""
+"""A gradient as a row [1, n], or what is wrong with its form."""
 
 GRADIENTS: Final = "gradients"
 STRANGERS: Final = 5
@@ -30,111 +31,109 @@ STRANGERS: Final = 5
 
 
 def ask_gradients(
-    gradients: Callable[[Values, Values], Mapping[str, Any]], program: Program, values: Values
+    gradients: Callable[[Values, Values], Mapping[str, Any]],
+    case: ModelCase,
+    params: Values,
+    inputs: Values,
 ) -> dict[str, Asked]:
     """Call `gradients` twice and look at what came back, by name: a row [1, n], or what is wrong.
 
-    `values` are all of the program's in the working dtype; parameters and inputs are passed as
-    read-only copies. There is an entry for every floating parameter (MISSING, if it was not
-    returned), for every other value whose cotangent was returned, and for unknown names.
+    `params` and `inputs` are in the working dtype; they are passed as read-only copies. There is
+    an entry for every floating parameter (MISSING, if it was not returned), for every other value
+    whose cotangent was returned, and for unknown names.
 
     Raises:
         Broken: the call as a whole broke its contract: it raised, returned no mapping, wrote into
-            its arguments, or gave other bits the second time.
-        Unsupported: the code says that it lacks this.
+            its arguments, or gave other bits the second time; or it says that it lacks this.
     """
-    try:
-        first, again = (_returned(gradients, program, values) for _ in range(2))
+    with _labelled(GRADIENTS, Part.GRADIENT):
+        first, again = (_returned(gradients, params, inputs) for _ in range(2))
         if _differ(first, again):
             raise broken(GRADIENTS, _unsteady(GRADIENTS))
-    except Broken as error:
-        raise _relabelled(error, GRADIENTS, Part.GRADIENT) from error
-    found: dict[str, Asked] = {}
-    for name in program.params:
-        if is_float(values[name].dtype):
-            found[name] = _summed(name, first.get(name), values[name])
-    strangers = []
-    for name, entry in first.items():
-        if name in found or entry.get("", 0) is None:
-            continue
-        if name not in values:
-            strangers.append(name)
-        elif is_float(values[name].dtype):
-            found[name] = _summed(name, entry, values[name])
-        else:
-            reason = f"gradients returned {name!r}, which is an index: it has no gradient"
-            found[name] = Finding(name=name, verdict=Verdict.ERROR, reason=reason)
-    found.update(_strange(strangers, found, program))
+    floating = {name: value for name, value in params.items() if is_float(value.dtype)}
+    found = {name: _summed(name, first.get(name), like) for name, like in floating.items()}
+    others = {
+        name: entry
+        for name, entry in first.items()
+        if name not in found and entry.get("", 0) is not None
+    }
+    if others:
+        patterns = _patterns(case, [*floating.values(), *inputs.values()])
+        known = {name: entry for name, entry in others.items() if name in patterns}
+        for name, entry in known.items():
+            like = patterns[name]
+            found[name] = _index(name) if like is None else _summed(name, entry, like)
+        strangers = [name for name in others if name not in known]
+        found.update(_strange(strangers, found, case.program))
     return found
 
 
-def ask_loss(
-    loss: Callable[[Values, Values], Any], program: Program, values: Values
-) -> Float | Finding:
-    """Call `loss` twice: its value as a row [1, 1], or a finding that it is no finite number.
+def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Values) -> float:
+    """Call `loss` twice: its value.
 
     Raises:
-        Broken: it raised, returned no number, wrote into its arguments, or is not deterministic.
-        Unsupported: the code says that it lacks this.
+        Broken: it raised, returned no finite number, wrote into its arguments, or is not
+            deterministic; or it says that it lacks this.
     """
-    try:
-        first, again = (_called("loss", loss, program, values) for _ in range(2))
+    with _labelled("loss", Part.VALUE):
+        first, again = (_called("loss", loss, params, inputs) for _ in range(2))
         found, repeated = returned.as_array(first), returned.as_array(again)
         if found is None or found.size != 1:
             what = type(first).__name__ if found is None else f"array of shape {found.shape}"
-            raise broken("loss", f"loss returned a {what}; return one number")
+            raise broken("loss", f"loss returned {what}; return one number")
         if determinism.differs([found], [repeated]):
             raise broken("loss", _unsteady("loss"))
-    except Broken as error:
-        raise _relabelled(error, "loss", Part.VALUE) from error
-    row = np.asarray(found, dtype=np.float64).reshape(1, 1)
-    if not np.isfinite(row).all():
-        reason = f"the loss is {row[0, 0]}; the model's is finite here, look at the forward pass"
-        return Finding(name="loss", verdict=Verdict.FAIL, reason=reason, part=Part.VALUE)
-    return row
+        value = float(found.reshape(()))
+        if not np.isfinite(value):
+            reason = f"the loss is {value}, and the model's is finite here; look at the forward"
+            raise broken("loss", reason, Verdict.FAIL)
+    return value
 
 
 def ask_stage(
-    vjp: StageVjp, stage: Stage, cts: Sequence[tuple[Array, ...]], values: Values
-) -> tuple[Asked | None, ...]:
-    """Call one stage's VJP once per cotangent, the first one twice.
+    vjp: StageVjp, stage: Stage, cts: tuple[Array, ...], values: Values
+) -> tuple[Any, ...]:
+    """Call one stage's VJP twice for one cotangent.
 
-    The answer has an entry per value that the stage reads: rows [q, n], what is wrong, or None for
-    an index. `values` are all of the program's, in the working dtype.
+    The answer has an entry per value that the stage reads: an array in the form of the value, a
+    finding of what is wrong with it, or None for an index. `values` are all of the program's.
 
     Raises:
-        Broken: the call as a whole broke its contract; the finding bears the stage's name.
-        Unsupported: the code says that it lacks this.
+        Broken: the call as a whole broke its contract, or it says that it lacks this; the finding
+            bears the stage's name.
     """
     role = f"the VJP of {stage.name}"
-    try:
-        rows = [_answered(role, vjp, stage, ct, values) for ct in cts]
-        again = _answered(role, vjp, stage, cts[0], values)
-        bits = [[returned.as_array(g) for g in row] for row in (rows[0], again)]
+    with _labelled(stage.name, Part.STAGE):
+        first, again = (_answered(role, vjp, stage, cts, values) for _ in range(2))
+        bits = ([returned.as_array(g) for g in row] for row in (first, again))
         if determinism.differs(*bits):
             raise broken(role, _unsteady(role))
+    shares: list[Any] = []
+    for name, gradient in zip(stage.reads, first, strict=True):
+        floats = is_float(values[name].dtype)
+        fault = returned.fault(gradient, values[name], name, role=role) if floats else None
+        shares.append((gradient if fault is None else fault) if floats else None)
+    return tuple(shares)
+
+
+@contextmanager
+def _labelled(name: str, part: Part) -> Iterator[None]:
+    """Findings about a call as a whole bear a name and a part of the model."""
+    try:
+        yield
+    except Unsupported as error:
+        finding = Finding(name=name, verdict=Verdict.UNSUPPORTED, reason=str(error), part=part)
+        raise Broken(finding) from error
     except Broken as error:
-        raise _relabelled(error, stage.name, Part.STAGE) from error
-    answers: list[Asked | None] = []
-    for name, *column in zip(stage.reads, *rows, strict=True):
-        if not is_float(values[name].dtype):
-            answers.append(None)
-            continue
-        faults = (returned.fault(g, values[name], name, role=role) for g in column)
-        fault = next((f for f in faults if f is not None), None)
-        if fault is not None:
-            answers.append(replace(fault, name=stage.name, part=Part.STAGE))
-        else:
-            answers.append(np.stack([np.asarray(g, np.float64).reshape(-1) for g in column]))
-    return tuple(answers)
+        raise Broken(replace(error.finding, name=name, part=part)) from error
 
 
 def _answered(
-    role: str, vjp: StageVjp, stage: Stage, ct: tuple[Array, ...], values: Values
+    role: str, vjp: StageVjp, stage: Stage, cts: tuple[Array, ...], values: Values
 ) -> tuple[Any, ...]:
-    saved, cotangents = _Saved(values), purity.guarded(ct)
+    saved, cotangents = _Saved(values), purity.guarded(cts)
     out = attempt(role, lambda: vjp(stage, cotangents, saved))
-    if purity.mutated(ct, cotangents, stage.outputs) is not None:
+    if purity.mutated(cts, cotangents, stage.outputs) is not None:
         raise broken(role, f"{role} writes into its cotangent; copy first")
     changed = saved.mutated()
     if changed is not None:
@@ -169,30 +168,48 @@ class _Saved(Mapping[str, Array]):
 
 
 def _called(
-    role: str, function: Callable[[Values, Values], Any], program: Program, values: Values
+    role: str, function: Callable[[Values, Values], Any], params: Values, inputs: Values
 ) -> Any:
-    """One call with dicts of read-only copies."""
-    names = [*program.params, *program.inputs]
+    """One call with dicts of read-only copies; a mapping that it returns comes back as a dict."""
+    names, arrays = [*params, *inputs], [*params.values(), *inputs.values()]
 
-    def shaped(*arrays: Array) -> Any:
-        given = dict(zip(names, arrays, strict=True))
-        out = function({n: given[n] for n in program.params}, {n: given[n] for n in program.inputs})
+    def shaped(*copies: Array) -> Any:
+        out = function(
+            dict(zip(params, copies[: len(params)], strict=True)),
+            dict(zip(inputs, copies[len(params) :], strict=True)),
+        )
         return dict(out) if isinstance(out, Mapping) else out
 
-    return guarded_call(role, shaped, (), [values[name] for name in names], names, {})
+    return guarded_call(role, shaped, (), arrays, names, {})
 
 
 def _returned(
-    gradients: Callable[[Values, Values], Any], program: Program, values: Values
+    gradients: Callable[[Values, Values], Any], params: Values, inputs: Values
 ) -> dict[Any, dict[str, Any]]:
     """Per name returned, its buffers by their own names; a bare array is called ''."""
-    out = _called(GRADIENTS, gradients, program, values)
+    out = _called(GRADIENTS, gradients, params, inputs)
     if not isinstance(out, dict):
         what = "None" if out is None else f"a {type(out).__name__}"
         raise broken(
             GRADIENTS, f"gradients returned {what}; return a dict from parameter names to arrays"
         )
     return {name: _buffers(entry) for name, entry in out.items()}
+
+
+def _patterns(case: ModelCase, like: Sequence[Array]) -> dict[Any, Array | None]:
+    """The form of every value of the program, in the working dtype of `like`; None: an index."""
+    dtype = next((a.dtype for a in like if is_float(a.dtype)), np.dtype(np.float64))
+    with np.errstate(all="ignore"):
+        values = case.program.forward(F64, case.given)
+    return {
+        name: np.broadcast_to(np.zeros((), dtype), value.shape) if is_float(value.dtype) else None
+        for name, value in values.items()
+    }
+
+
+def _index(name: str) -> Finding:
+    reason = f"gradients returned {name!r}, which is an index: it has no gradient"
+    return Finding(name=name, verdict=Verdict.ERROR, reason=reason)
 
 
 def _buffers(entry: Any) -> dict[str, Any]:
@@ -264,7 +281,3 @@ def _unsteady(role: str) -> str:
         f"{role} is not deterministic: the same arguments gave other bits. Look for a gradient "
         "that is added to from call to call and never zeroed, or a random generator"
     )
-
-
-def _relabelled(error: Broken, name: str, part: Part) -> Broken:
-    return Broken(replace(error.finding, name=name, part=part))

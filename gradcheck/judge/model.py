@@ -64,7 +64,11 @@ def judge_model(truth: ModelTruth, binding: ModelBinding, dtype: str) -> ModelJu
     except Broken as error:
         return ModelJudgement(findings=(*findings, error.finding), bound=bound)
     for name in [*truth.floating, *(n for n in gradients if n not in truth.params)]:
-        found = _judge_gradient(truth.gradient(name), name, gradients[name], cts, RULES[dtype])
+        got = gradients[name]
+        if isinstance(got, Finding):  # an unknown name, too
+            findings.append(got)
+            continue
+        found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
         findings.append(_fair(truth, found))
     if truth.exact:
         findings += [
@@ -92,11 +96,16 @@ def gradients_of(
     Raises:
         Broken: its whole backward broke its contract.
     """
-    xp = FLOATS[dtype]
-    values = values_in(truth, xp)
+    kind = FLOATS[dtype].dtype
+    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
     if bound.gradients is not None:
-        return ask_gradients(bound.gradients, truth.program, values)
+        params = {name: typed[name] for name in truth.params}
+        inputs = {name: typed[name] for name in truth.case.inputs}
+        asked: Gradients = ask_gradients(bound.gradients, truth.case, params, inputs)
+        return asked
+    xp = FLOATS[dtype]
     with np.errstate(all="ignore"):
+        values = truth.program.forward(xp, typed)
         folds = [_fold(truth, bound, xp, values, ct, replaced) for ct in cotangents(truth, bound)]
     out: dict[str, Float | Finding] = {}
     for name in truth.floating:
@@ -104,14 +113,6 @@ def gradients_of(
         fault = next((row for row in rows if isinstance(row, Finding)), None)
         out[name] = fault or np.stack([np.ravel(row).astype(np.float64) for row in rows])
     return out
-
-
-def values_in(truth: ModelTruth, xp: Arithmetic) -> dict[str, Array]:
-    """Every value of the program as the suite's own forward computes it in `xp`."""
-    given = truth.case.given.items()
-    typed = {n: v.astype(xp.dtype) if v.dtype.kind == "f" else v for n, v in given}
-    with np.errstate(all="ignore"):
-        return truth.program.forward(xp, typed)
 
 
 def _fold(
@@ -131,15 +132,14 @@ def _fold(
         if own is None:
             return reference
         try:
-            found = ask_stage(own, stage, [cts], values)
+            found = ask_stage(own, stage, cts, values)
         except Broken:  # the stage's own row says so; what lies behind it is judged all the same
             return reference
-        shares = list(reference)
-        for i, (name, share) in enumerate(zip(stage.reads, found, strict=True)):
+        shares = []
+        for name, share, right in zip(stage.reads, found, reference, strict=True):
             if isinstance(share, Finding):
-                faults.setdefault(name, replace(share, name=name, part=Part.GRADIENT))
-            elif share is not None:
-                shares[i] = share.reshape(np.shape(values[name])).astype(xp.dtype)
+                faults.setdefault(name, replace(share, name=name))
+            shares.append(right if isinstance(share, Finding) else share)
         return tuple(shares)
 
     found = truth.program.backward(xp, values, xp.asarray(ct), vjp)
@@ -147,11 +147,7 @@ def _fold(
     return {**found, **zeros, **{n: f for n, f in faults.items() if n in truth.params}}
 
 
-def _judge_gradient(
-    known: Known, name: str, got: Float | Finding, cts: Float, rules: Rules
-) -> Finding:
-    if isinstance(got, Finding):
-        return got
+def _judge_gradient(known: Known, name: str, got: Float, cts: Float, rules: Rules) -> Finding:
     if got.shape[1] == 0:
         reason = "it has no elements: only its shape and its dtype were checked"
         return Finding(name=name, verdict=Verdict.PASS, reason=reason)
@@ -165,13 +161,16 @@ def _judge_gradient(
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
     """Whether the implementation computes the same loss at all."""
+    kind = FLOATS[dtype].dtype
+    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
+    params = {name: typed[name] for name in truth.params}
+    inputs = {name: typed[name] for name in truth.case.inputs}
     assert bound.loss is not None
     try:
-        got = ask_loss(bound.loss, truth.program, values_in(truth, FLOATS[dtype]))
+        value = ask_loss(bound.loss, params, inputs)
     except Broken as error:
-        return error.finding
-    if isinstance(got, Finding):
-        return got
+        return replace(error.finding, name="loss", part=Part.VALUE)
+    got = np.array([[value]])
     known, rules = truth.loss, RULES[dtype]
 
     def rounding() -> Float:
@@ -179,7 +178,7 @@ def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
 
     found = against(got, known.estimate(np.ones(1)), rules, rounding, "loss", (), ("",))
     reason = found.reason
-    if found.verdict is Verdict.FAIL:
+    if found.verdict is Verdict.FAIL and np.isfinite(value):
         reason = f"it computes something else than {truth.case.spec.name}: {reason}"
     return replace(found, part=Part.VALUE, reason=reason)
 

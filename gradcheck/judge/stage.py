@@ -109,22 +109,24 @@ class _StageJudge:
         Raises:
             Broken: its VJP broke its contract.
         """
-        found = ask_stage(vjp, self.stage, self._cts(), self._values())
+        rows = [ask_stage(vjp, self.stage, cts, self._values()) for cts in self._cts()]
         slots = [
-            self._slot(index, name, got)
-            for index, (name, got) in enumerate(zip(self.stage.reads, found, strict=True))
-            if got is not None and self.known.primals[index].size
+            self._slot(index, name, [row[index] for row in rows])
+            for index, name in enumerate(self.stage.reads)
+            if self.known.primals[index].dtype.kind == "f" and self.known.primals[index].size
         ]
         return _merged(self.stage.name, slots)
 
-    def _slot(self, index: int, name: str, got: Float | Finding) -> Finding:
-        """The gradient [q, n] of one value that the stage reads."""
-        if isinstance(got, Finding):
-            return replace(got, name=name)
+    def _slot(self, index: int, name: str, rows: list[Any]) -> Finding:
+        """The gradient of one value that the stage reads."""
+        fault = next((row for row in rows if isinstance(row, Finding)), None)
+        if fault is not None:
+            return replace(fault, name=name)
         exact = self.known.gradients
         if exact is None:
             reason = f"the VJP of {self.stage.op.name} disagrees with 50-digit differences here"
             return Finding(name=name, verdict=Verdict.INVALID, reason=reason)
+        got = np.stack([np.asarray(row, dtype=np.float64).reshape(-1) for row in rows])
         want = exact[index]
         assert want is not None
         shape = self.known.primals[index].shape
