@@ -6,6 +6,7 @@ One sequence of t + 1 tokens; tensors and values bear gemma.cpp's names.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -69,22 +70,19 @@ def _given(value: Array) -> Drawn:
 
 
 def _stages(heads: int, d: int, layers: int, t: int, context: int) -> Iterator[Stage]:
-    x = "layers.0.input" if layers else "final_layer_output"
+    xs = (*(f"layers.{layer}.input" for layer in range(layers)), "final_layer_output")
     yield Stage(
         name="embedding",
         op=indexing.input_embedding,
         reads=("embedder_input_embedding", "tokens"),
-        writes=x,
+        writes=xs[0],
         attrs={"bf16_scale": True},
     )
-    for layer in range(layers):
-        last = layer + 1 == layers
-        after = "final_layer_output" if last else f"layers.{layer + 1}.input"
+    for layer, (x, after) in enumerate(itertools.pairwise(xs)):
         yield from _packed_heads(f"layers.{layer}", x, heads, d, t)
         yield from _attention(f"layers.{layer}", x)
         yield from _feed_forward(f"layers.{layer}", after)
-        x = after
-    yield _norm("final_norm", x, "final_norm_scale", "final_norm_output")
+    yield _norm("final_norm", xs[-1], "final_norm_scale", "final_norm_output")
     yield _matmul("unembed", "final_norm_output", "embedder_input_embedding", "raw_logits")
     yield Stage(name="softcap", op=activation.softcap, reads=("raw_logits",), writes="logits")
     yield Stage(name="softmax", op=attention.softmax, reads=("logits",), writes="probs")
@@ -110,8 +108,8 @@ def _packed_heads(at: str, x: str, heads: int, d: int, t: int) -> Iterator[Stage
         writes=f"{at}.qkv_heads",
         attrs={"shape": (t, heads + 2, d)},
     )
-    bounds = (0, heads, heads + 1, heads + 2)
-    for z, start, stop in zip("qkv", bounds, bounds[1:], strict=False):
+    bounds = itertools.pairwise((0, heads, heads + 1, heads + 2))
+    for z, (start, stop) in zip("qkv", bounds, strict=True):
         yield Stage(
             name=f"{at}.{z}",
             op=shape.slice_,

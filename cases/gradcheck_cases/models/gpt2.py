@@ -46,14 +46,11 @@ def _linear(name: str, out: int, features: int) -> Iterator[tuple[str, Drawn]]:
 
 
 def _stages(heads: int, layers: int) -> Iterator[Stage]:
-    yield Stage(
-        name="encoder", op=indexing.encoder, reads=("wte", "wpe", "tokens"), writes="encoded"
-    )
-    x = "encoded"
-    for h in (f"h.{layer}" for layer in range(layers)):
-        yield from _block(h, x, heads)
-        x = f"{h}.residual3"
-    yield _norm("ln_f", x, "lnf")
+    xs = ("encoded", *(f"h.{layer}.residual3" for layer in range(layers)))
+    yield Stage(name="encoder", op=indexing.encoder, reads=("wte", "wpe", "tokens"), writes=xs[0])
+    for layer in range(layers):
+        yield from _block(f"h.{layer}", xs[layer], heads)
+    yield _norm("ln_f", xs[-1], "lnf")
     yield Stage(name="unembed", op=linear.matmul, reads=("lnf", "wte"), writes="logits")
     yield Stage(
         name="cross_entropy",
@@ -113,11 +110,11 @@ GPT2 = ModelSpec(
             name="uneven",
             attrs={
                 "vocab": 11,
-                "c": 15,
-                "heads": 3,
+                "c": 10,
+                "heads": 5,
                 "layers": 1,
                 "batch": 3,
-                "t": 5,
+                "t": 4,
                 "positions": 7,
             },
             hunts="axes exchanged or strides taken from another one, positions past the sequence",

@@ -6,6 +6,7 @@ sequence; tensors and values bear the names of the trainer in C that the model f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from gradcheck.model import Drawn, ModelSpec, Program, Size, Stage
@@ -47,16 +48,14 @@ def _params(vocab: int, c: int, hidden: int, layers: int) -> Iterator[tuple[str,
 
 
 def _stages(c: int, heads: int, layers: int, t: int) -> Iterator[Stage]:
-    x = "layers.0.x" if layers else "pre_final"
+    xs = (*(f"layers.{layer}.x" for layer in range(layers)), "pre_final")
     yield Stage(
-        name="embedding", op=indexing.get_rows, reads=("token_embedding", "tokens"), writes=x
+        name="embedding", op=indexing.get_rows, reads=("token_embedding", "tokens"), writes=xs[0]
     )
-    for layer in range(layers):
-        after = f"layers.{layer + 1}.x" if layer + 1 < layers else "pre_final"
+    for layer, (x, after) in enumerate(itertools.pairwise(xs)):
         yield from _attention(f"layers.{layer}", x, c, heads, t)
         yield from _feed_forward(f"layers.{layer}", after)
-        x = after
-    yield Stage(name="rms_final", op=norm.rms_norm, reads=(x, "rms_final_w"), writes="final")
+    yield Stage(name="rms_final", op=norm.rms_norm, reads=(xs[-1], "rms_final_w"), writes="final")
     yield Stage(name="classifier", op=linear.matmul, reads=("final", "wcls"), writes="logits")
     yield Stage(
         name="cross_entropy",

@@ -1,0 +1,63 @@
+"""What holds for every model: its fold is the true gradient, in every arithmetic and size."""
+
+import numpy as np
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck.arithmetic import F32, F64
+from gradcheck.difference.oracle import Oracle
+from gradcheck.model import Whole
+
+CASES = SUITE.model_cases()
+SMALL = [c for c in CASES if c.size.name != "large"]
+
+
+def oracle(case, whole):
+    params = list(case.params.values())
+    return Oracle(whole, params, {}, [(np.array(1.0),)], [None] * len(params)).gradient()
+
+
+def agrees(got, want, rtol):
+    """Element by element, within `rtol` of the tensor's largest."""
+    return np.shape(got) == np.shape(want) and bool(
+        np.all(np.abs(got - want) <= rtol * np.abs(want).max())
+    )
+
+
+class Off(Whole):
+    """A fold whose gradient of one parameter is off by a part in 10^15."""
+
+    def vjp(self, xp, ct, *params):
+        first, *rest = super().vjp(xp, ct, *params)
+        return first * (1 + xp.const("1e-15")), *rest
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda c: c.name)
+def test_50_digit_differences_certify_the_fold_and_reject_one_that_is_off(case):
+    whole = Whole(case.program, case.inputs)
+    exact = oracle(case, whole)
+    assert exact is not None
+    assert oracle(case, Off(case.program, case.inputs)) is None
+    params = list(case.params.values())
+    for xp, rtol in ((F64, 1e-13), (F32, 1e-5)):
+        found = whole.vjp(xp, xp.asarray(1.0), *(xp.asarray(p) for p in params))
+        for name, got, want in zip(case.params, found, exact, strict=True):
+            assert got.dtype == xp.dtype
+            assert agrees(got, want.reshape(got.shape), rtol), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_pytorch_returns_the_same_loss_and_gradients(case, by_torch, fold):
+    loss, gradients = by_torch(case)
+    ours = case.program.forward(F64, case.given)[case.program.loss]
+    assert abs(loss - ours) <= 1e-10 * abs(ours)
+    cts = fold(case)
+    for name, gradient in gradients.items():
+        assert agrees(cts[name], gradient, 1e-10), name
+
+
+def test_every_model_has_a_module_in_pytorch():
+    pytest.importorskip("torch")
+    from gradcheck_cases.peers.torch.models import MODULES
+
+    assert set(MODULES) == set(SUITE.models)

@@ -1,0 +1,35 @@
+"""What the transformers promise of their sizes: moderate values, no dead weight, fair counts."""
+
+import numpy as np
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck.arithmetic import F64
+
+CASES = [c for model in ("gemma", "llama", "gpt2") for c in SUITE.model_cases([model])]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_values_stay_near_1_and_every_parameter_matters(case, fold):
+    values, cts = case.program.forward(F64, case.given), fold(case)
+    inside = [v for name, v in values.items() if v.dtype.kind == "f" and name != case.program.loss]
+    assert max(np.abs(v).max() for v in inside) < 100
+    for name in case.params:
+        assert 1e-3 < np.abs(cts[name]).max() < 100, name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_parameters_are_as_many_as_the_size_says(case):
+    count = sum(p.size for p in case.params.values())
+    least, most = {"tiny": (300, 1200), "uneven": (1200, 3000), "large": (20_000, 100_000)}[
+        case.size.name
+    ]
+    assert least <= count <= most
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_tokens_repeat_and_one_is_unused(case):
+    tokens = np.atleast_2d(case.inputs["tokens"])
+    for sequence in tokens:
+        assert np.unique(sequence).size < sequence.size
+    assert np.unique(tokens).max() < case.attrs["vocab"] - 1
