@@ -89,13 +89,19 @@ class Stage:
         except Exception as error:
             text = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise SpecError(f"stage {self.name!r} ({self.op.name}) raised {text}") from error
-        return tuple(np.asarray(o) if isinstance(o, np.generic) else o for o in as_tuple(out))
+        return tuple(_array(o) for o in as_tuple(out))
 
     def vjp(self, xp: Arithmetic, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
         """The operator's own VJP: one gradient per value read, None for an index."""
         bare = cts[0] if len(cts) == 1 else cts
         primals = (values[name] for name in self.reads)
-        return as_tuple(self.op.vjp(xp, bare, *primals, **self.attrs))
+        found = as_tuple(self.op.vjp(xp, bare, *primals, **self.attrs))
+        return tuple(None if g is None else _array(g) for g in found)
+
+
+def _array(x: Any) -> Any:
+    """An array again, where arithmetic on 0-d arrays decayed to a bare number."""
+    return x if hasattr(x, "shape") and not isinstance(x, np.generic) else np.asarray(x)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,12 @@ def _error(x: Any) -> Any:
     """Errors of a number: a Python float is rounded on entry, an integer is exact."""
     if isinstance(x, Rounded):
         return x.error
-    return np.abs(x) if isinstance(x, float) else np.zeros(np.shape(x))
+    return _last_place(x) if isinstance(x, float) else np.zeros(np.shape(x))
+
+
+def _last_place(value: Any) -> Any:
+    """What one rounding of `value` may cost; an infinity (a masked score) is exact."""
+    return np.where(np.isfinite(value), np.abs(value), 0.0)
 
 
 def _structure_error(x: Any) -> Any:
@@ -150,7 +155,7 @@ def _prod(x: Rounded, axis: int, keepdims: bool = False) -> Rounded:
 
 def _add(a: Any, b: Any) -> Rounded:
     value = _value(a) + _value(b)
-    return Rounded(value, _error(a) + _error(b) + np.abs(value))
+    return Rounded(value, _error(a) + _error(b) + _last_place(value))
 
 
 def _multiply(a: Any, b: Any) -> Rounded:
