@@ -17,7 +17,7 @@ from gradcheck.finding import Finding, Miss, Part
 from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
 from gradcheck.judge.compare import RULES, Rules, against
 from gradcheck.judge.model_truth import SAFETY, Known, ModelTruth
-from gradcheck.judge.stage import StageTruth, judge_stage
+from gradcheck.judge.stage import judge_stage
 from gradcheck.model import Stage, Values
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
@@ -218,7 +218,7 @@ def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
             )
         )
     for stage in truth.program.stages:
-        ok = StageTruth(truth, stage).gradients is not None
+        ok = truth.stage(stage).gradients is not None
         reason = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
         verdict = Verdict.PASS if ok else Verdict.FAIL
         findings.append(

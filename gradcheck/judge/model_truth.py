@@ -1,4 +1,4 @@
-"""What is true of a model at one point: its loss and the gradient of every parameter."""
+"""What is true of a model at one point: its loss, every gradient, every stage's VJP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gradcheck.difference.oracle import Agreement, Oracle
 from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
 from gradcheck.judge.propagated import Propagated
-from gradcheck.model import ModelCase, Whole
+from gradcheck.model import ModelCase, Stage, Whole
+from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
 
 Float = NDArray[np.float64]
@@ -118,6 +119,16 @@ class ModelTruth:
             self._agreements[name] = self._oracle.probes(index, [self._exact(name)])[0]
         return self._agreements[name]
 
+    def stage(self, stage: Stage) -> StageTruth:
+        """What is true of one stage (a small model's only)."""
+        if stage.name not in self._stages:
+            self._stages[stage.name] = StageTruth(self, stage)
+        return self._stages[stage.name]
+
+    @cached_property
+    def _stages(self) -> dict[str, StageTruth]:
+        return {}
+
     @cached_property
     def _agreements(self) -> dict[str, Agreement]:
         return {}
@@ -150,6 +161,72 @@ class ModelTruth:
             return Propagated(self.program, self.case.given)
 
 
+class StageTruth:
+    """The true gradients of one stage, at values and cotangents that float32 holds exactly.
+
+    Two cotangents: the reference's own, which flows there in the model, and a random one, because
+    the former may be zero where a defect sits.
+    """
+
+    names: Final = ("reference", "random")
+
+    def __init__(self, truth: ModelTruth, stage: Stage) -> None:
+        """Round what the stage reads, and the cotangents of what it writes."""
+        self.stage = stage
+        self.primals = tuple(self._single(truth.values[name], truth) for name in stage.reads)
+        draw = truth.case.draw("stage", stage.name)
+        reference, random = [], []
+        for name in stage.outputs:
+            shape = np.shape(truth.values64[name])
+            found = truth.cts.get(name)
+            reference.append(np.zeros(shape) if found is None else self._single(found, truth))
+            random.append(draw.signed(*shape))
+        self.cts = (tuple(reference), tuple(random))
+
+    @cached_property
+    def gradients(self) -> list[Float | None] | None:
+        """Rows [q, n] per value read (None: an index); None if 50 digits do not certify them."""
+        stage = self.stage
+        return Oracle(stage.op, self.primals, stage.attrs, self.cts, self.on_kink).gradient()
+
+    @cached_property
+    def rounding(self) -> list[Float]:
+        """What rounding may cost them, [q, n] each, in units of u."""
+        primals = [_in(ROUNDING, p) for p in self.primals]
+        values = dict(zip(self.stage.reads, primals, strict=True))
+        rows = []
+        for ct in self.cts:
+            with np.errstate(all="ignore"):
+                found = self.stage.vjp(ROUNDING, tuple(ROUNDING.asarray(c) for c in ct), values)
+            rows.append([np.zeros(0) if g is None else _cost(g) for g in found])
+        return [np.stack(parts) for parts in zip(*rows, strict=True)]
+
+    @cached_property
+    def on_kink(self) -> list[NDArray[np.bool_] | None]:
+        """Per value read, the elements that sit exactly on one of the operator's kinks."""
+        op, marks = self.stage.op, [np.zeros(p.shape, dtype=bool) for p in self.primals]
+        for kink in op.kinks:
+            index = self.stage.primals.index(kink.primal) if kink.primal else 0
+            gap = kink.gap(F64, *self.primals, **self.stage.all_attrs)
+            marks[index] |= np.broadcast_to(np.asarray(gap) == 0, marks[index].shape)
+        return [mark if mark.any() else None for mark in marks]
+
+    @staticmethod
+    def _single(value: Any, truth: ModelTruth) -> Array:
+        """A value rounded to float32, in float64; indices as they are."""
+        array = np.asarray(value)
+        if array.dtype.kind in "iub":
+            return array
+        wide = mp50().to_float64(array) if truth.exact else array
+        with np.errstate(over="ignore"):
+            return np.asarray(wide.astype(np.float32).astype(np.float64))
+
+
 def _in(xp: Any, value: Array) -> Any:
     """A value in another arithmetic; indices as they are."""
     return xp.asarray(value) if value.dtype.kind == "f" else value
+
+
+def _cost(result: Any) -> Float:
+    found = allowance(result)
+    return np.zeros(0) if found is None else found.reshape(-1)

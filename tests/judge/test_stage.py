@@ -6,8 +6,8 @@ import pytest
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.finding import Part
-from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.judge.stage import StageTruth, judge_stage
+from gradcheck.judge.model_truth import ModelTruth, StageTruth
+from gradcheck.judge.stage import judge_stage
 from gradcheck.verdict import Verdict
 
 CASE = next(c for c in gradcheck_cases.SUITE.model_cases(["gpt2"]) if c.size.name == "tiny")
