@@ -43,7 +43,7 @@ SUITE = Suite(
     "builtin",
     "2026.11",
     [spec for family in FAMILIES for spec in family.OPERATORS],
-    peers={"torch": "gradcheck_cases.peers.torch:OPERATORS"},
+    peers={"torch": "gradcheck_cases.peers.torch:COUNTERPARTS"},
     mutants="gradcheck_cases.mutants:MUTANTS",
     models=MODELS,
 )

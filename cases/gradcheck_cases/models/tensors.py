@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from gradcheck.model import Drawn
 
 
@@ -28,12 +30,18 @@ def gain(*shape: int) -> Drawn:
 
 
 def tokens(vocab: int, *shape: int) -> Drawn:
-    """Token ids of sequences (the last axis): each repeats its first one; `vocab` − 1 is unused."""
+    """Token ids of sequences (the last axis): the first one comes twice, `vocab` − 1 never.
+
+    All others of a sequence differ, as far as there are tokens: where all are alike, attention
+    has nothing to choose from, and queries have no gradient.
+    """
+    *lead, t = shape
 
     def drawn(draw: Any) -> Any:
-        ids = draw.integers(0, vocab - 1, *shape)
-        ids[..., shape[-1] // 2] = ids[..., 0]
-        return ids
+        order = np.stack([draw.permutation(vocab - 1) for _ in range(math.prod(lead))])
+        found = order[:, np.arange(t) % (vocab - 1)]
+        found[:, t // 2] = found[:, 0]
+        return found.reshape(shape)
 
     return drawn
 

@@ -1,5 +1,7 @@
 """What the transformers promise of their sizes: moderate values, no dead weight, fair counts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
@@ -10,12 +12,14 @@ CASES = [c for model in ("gemma", "llama", "gpt2") for c in SUITE.model_cases([m
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_values_stay_near_1_and_every_parameter_matters(case, fold):
-    values, cts = case.program.forward(F64, case.given), fold(case)
-    inside = [v for name, v in values.items() if v.dtype.kind == "f" and name != case.program.loss]
-    assert max(np.abs(v).max() for v in inside) < 100
-    for name in case.params:
-        assert 1e-3 < np.abs(cts[name]).max() < 100, name
+def test_values_stay_near_1_and_every_parameter_matters_whatever_the_seed(case, fold):
+    for seed in range(8):
+        drawn = replace(case, seed=seed)
+        values, cts = drawn.program.forward(F64, drawn.given), fold(drawn)
+        floats = (v for name, v in values.items() if v.dtype.kind == "f" and name != "loss")
+        assert max(np.abs(v).max() for v in floats) < 100
+        for name in drawn.params:
+            assert 1e-4 < np.abs(cts[name]).max() < 100, name
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -1,4 +1,4 @@
-"""The operators in PyTorch: its own where it has them, composed of its own where it has not."""
+"""Operators and models in PyTorch: its own where it has them, else composed of its own."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gradcheck_cases.peers.torch import (
     reduction,
     shape,
 )
+from gradcheck_cases.peers.torch.models import MODULES
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     **activation.OPERATORS,
@@ -38,3 +39,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **reduction.OPERATORS,
     **shape.OPERATORS,
 }
+
+COUNTERPARTS: dict[str, Callable[..., Any]] = {**OPERATORS, **MODULES}
