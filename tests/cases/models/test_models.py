@@ -10,6 +10,8 @@ from gradcheck.model import Whole
 
 CASES = SUITE.model_cases()
 SMALL = [c for c in CASES if c.size.name != "large"]
+REAL = {"mnist_fc": 397_510, "mnist_cnn": 9_098}  # the original's own size
+SMALL_ALONE = {"quadratic", "svm"}
 
 
 def oracle(case, whole):
@@ -54,6 +56,33 @@ def test_pytorch_returns_the_same_loss_and_gradients(case, by_torch, fold):
     cts = fold(case)
     for name, gradient in gradients.items():
         assert agrees(cts[name], gradient, 1e-10), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_values_stay_near_1_and_every_parameter_matters(case, fold):
+    values, cts = case.program.forward(F64, case.given), fold(case)
+    loss = values.pop(case.program.loss)
+    for name, value in values.items():
+        if value.dtype.kind == "f":
+            masked = np.isneginf(value)
+            assert np.abs(value[~masked]).max() < 100, name
+            assert not masked.any() or case.program.readers[name][0].op.name == "softmax"
+    for name in case.params:
+        assert 1e-3 < np.abs(cts[name]).max() < 100 * max(loss, 1), name
+
+
+@pytest.mark.parametrize("model", SUITE.models)
+def test_sizes_are_what_their_names_say(model):
+    tiny, *others = (c for c in CASES if c.spec.name == model)
+    count = {c.size.name: sum(p.size for p in c.params.values()) for c in (tiny, *others)}
+    assert tiny.size.name == "tiny"
+    assert count["tiny"] <= 1200
+    if model in REAL:
+        assert count["large"] == REAL[model]
+    elif model in SMALL_ALONE:
+        assert "large" not in count
+    else:
+        assert 20_000 <= count["large"] <= 100_000
 
 
 def test_every_model_has_a_module_in_pytorch():
