@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from gradcheck import console
 from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
-from gradcheck.selection import LOW, dtypes_of
+from gradcheck.selection import LOW, all_dtypes_of, dtypes_of
 
 if TYPE_CHECKING:
+    from gradcheck.choice import Choice
     from gradcheck.power.score import Part
     from gradcheck.record import Run
     from gradcheck.suite import Suite
@@ -28,6 +29,7 @@ examples:
   gradcheck run --op rms_norm --op 'soft*'       some of them
   gradcheck run --impl mykernels:IMPL            your VJPs: IMPL = {"rms_norm": MyRmsNorm, ...}
   gradcheck run --impl torch -o report.html      PyTorch's autograd, with an HTML report
+  gradcheck run --model gpt2                     a whole model: parameters, then stages
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck power --op rms_norm                  that the check rejects wrong answers
 
@@ -77,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
     _add_power(commands.add_parser("power", help="prove that every check can fail"))
-    _add_list(commands.add_parser("list", help="operators, dialects and samples"))
-    _add_explain(commands.add_parser("explain", help="what one operator's check consists of"))
+    _add_list(commands.add_parser("list", help="operators and models, dialects and samples"))
+    _add_explain(commands.add_parser("explain", help="what the check of one operator or model is"))
     return parser
 
 
@@ -94,12 +96,14 @@ def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace
     return command
 
 
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    for flag in ("op", "dialect", "sample"):
-        parser.add_argument(
-            f"--{flag}", action="append", default=[], metavar="GLOB",
-            help=f"only {flag}s that match (repeat); default: all",
-        )  # fmt: skip
+def _add_selection(parser: argparse.ArgumentParser, default: str) -> None:
+    for flag, what in (
+        ("op", f"operators that match (repeat); default: {default}"),
+        ("model", "models that match (repeat)"),
+        ("dialect", "only dialects that match (repeat); default: all"),
+        ("sample", "only samples, or sizes of models, that match (repeat); default: all"),
+    ):
+        parser.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
     parser.add_argument(
         "--suite", action="append", default=[], metavar="MODULE:NAME",
         help="a suite of your own instead of the installed ones (repeat)",
@@ -107,14 +111,15 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser)
+    _add_selection(parser, "all, unless --model is given")
     parser.add_argument(
         "--impl", action="append", default=[], metavar="WHOSE",
         help="whose code: reference (default), torch, or pkg.module:NAME (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
-        help="float64, float32, float16, bfloat16, all (repeat); default: the first two",
+        help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
+        "default: float64 and float32, and mp50 for the suite's own models",
     )  # fmt: skip
     parser.add_argument(
         "--convention", default="", metavar="SYSTEM",
@@ -182,13 +187,13 @@ def _jobs(word: str) -> int:
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser)
+    _add_selection(parser, "all, models too")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=_list)
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("op", metavar="OP")
+    parser.add_argument("name", metavar="OP|MODEL")
     parser.add_argument("--suite", action="append", default=[], metavar="MODULE:NAME")
     parser.set_defaults(command=_explain)
 
@@ -202,18 +207,26 @@ def _run(arguments: argparse.Namespace) -> int:
     targets = [report.format_of(text) for text in arguments.outputs]
     if arguments.format not in report.FORMATS:
         raise UnknownNameError("format", arguments.format, report.FORMATS)
-    dtypes = dtypes_of(arguments.dtype)
+    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    dtypes, model_dtypes = all_dtypes_of(
+        arguments.dtype,
+        operators=bool(arguments.op) or not arguments.model,
+        models=bool(arguments.model),
+        certify="reference" in implementations,
+    )
     _check_writable([path for path, _ in targets])
 
     from gradcheck.run import Plan, execute
 
     suite = _suite(arguments.suite)
-    cases = suite.cases(arguments.op, arguments.dialect, arguments.sample, arguments.seed)
+    cases, models = _choice(arguments).cases(suite)
     plan = Plan(
         suite=suite,
         cases=cases,
-        implementations=list(dict.fromkeys(arguments.impl)) or ["reference"],
+        models=models,
+        implementations=implementations,
         dtypes=dtypes,
+        model_dtypes=model_dtypes,
         seed=arguments.seed,
         suites=arguments.suite,
         convention=_convention(arguments.convention, suite),
@@ -235,6 +248,18 @@ def _run(arguments: argparse.Namespace) -> int:
             console.say(trouble)
     written.append(console.show(text))
     return _exit_code(run, written=all(written))
+
+
+def _choice(arguments: argparse.Namespace) -> Choice:
+    from gradcheck.choice import Choice
+
+    return Choice(
+        ops=arguments.op,
+        models=arguments.model,
+        dialects=arguments.dialect,
+        samples=arguments.sample,
+        seed=getattr(arguments, "seed", 0),
+    )
 
 
 def _check_writable(paths: Sequence[Path]) -> None:
@@ -369,20 +394,20 @@ def _list(arguments: argparse.Namespace) -> int:
     from gradcheck.report import catalogue
 
     suite = _suite(arguments.suite)
-    cases = suite.cases(arguments.op, arguments.dialect, arguments.sample)
+    cases, models = _choice(arguments).everything(suite)
     listing = catalogue.as_json if arguments.json else catalogue.as_table
-    if not console.show(f"{listing(suite, cases)}\n"):
+    if not console.show(f"{listing(suite, cases, models)}\n"):
         return USAGE
-    return OK if cases else NOTHING
+    return OK if cases or models else NOTHING
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     from gradcheck.report import catalogue
 
     suite = _suite(arguments.suite)
-    if arguments.op not in suite.operators:
-        raise UnknownNameError("operator", arguments.op, suite.operators)
-    return OK if console.show(f"{catalogue.explain(suite, arguments.op)}\n") else USAGE
+    if arguments.name not in suite.home:
+        raise UnknownNameError("operator or model", arguments.name, suite.home)
+    return OK if console.show(f"{catalogue.explain(suite, arguments.name)}\n") else USAGE
 
 
 def _suite(references: Sequence[str]) -> Suite:

@@ -1,4 +1,4 @@
-"""The suite as pytest items: one per (implementation, operator, dialect, sample, dtype).
+"""The suite as pytest items: one per (implementation, case, dtype), of operators and models.
 
 `pytest --gradcheck-impl mykernels:IMPL` adds them to whatever else is collected; without the
 flag the plugin does nothing and imports nothing. Items select with `-k`, rerun with `--lf`, and
@@ -8,13 +8,14 @@ spread with `-n auto`, because their names and inputs depend on nothing but name
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 if TYPE_CHECKING:
     from gradcheck.binding import Implementation
+    from gradcheck.model import ModelCase
     from gradcheck.run import Plan
     from gradcheck.suite import Case
 
@@ -24,8 +25,14 @@ class Check:
     """What one item judges; the plan holds one implementation, case and dtype."""
 
     plan: Plan
-    case: Case
+    case: Case | ModelCase
     binding: Implementation
+
+    @property
+    def dtype(self) -> str:
+        """The plan's only one."""
+        (dtype,) = self.plan.dtypes or self.plan.model_dtypes
+        return dtype
 
 
 CHECKS: Final = pytest.StashKey[list[Check]]()
@@ -36,9 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
     for flag, what in (
         ("impl", "judge this implementation: reference, torch, pkg.module:NAME (repeat)"),
-        ("op", "only operators that match (repeat)"),
+        ("op", "operators that match (repeat); default: all, unless models are named"),
+        ("model", "models that match (repeat)"),
         ("dialect", "only dialects that match (repeat)"),
-        ("sample", "only samples that match (repeat)"),
+        ("sample", "only samples, or sizes of models, that match (repeat)"),
         ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
         ("suite", "a suite of your own, MODULE:NAME (repeat)"),
     ):
@@ -72,7 +80,7 @@ def pytest_collection_modifyitems(
         return
     added: list[pytest.Item | pytest.Collector] = []
     for check in config.stash[CHECKS]:
-        name = f"{check.binding.name}::{check.case.name}/{check.plan.dtypes[0]}"
+        name = f"{check.binding.name}::{check.case.name}/{check.dtype}"
         nodeid = f"gradcheck::{name}"
         item = GradcheckItem.from_parent(session, name=name, nodeid=nodeid, check=check)
         added.append(item)
@@ -83,35 +91,44 @@ def pytest_collection_modifyitems(
 
 def _checks(config: pytest.Config) -> list[Check]:
     from gradcheck.binding.load import load
+    from gradcheck.choice import Choice
     from gradcheck.errors import UsageError
     from gradcheck.run import Plan
-    from gradcheck.selection import dtypes_of
+    from gradcheck.selection import all_dtypes_of
     from gradcheck.suite import load_suite
 
     def option(name: str) -> Any:
         return config.getoption(f"--gradcheck-{name}")
 
     suite = load_suite(option("suite"))
-    cases = suite.cases(option("op"), option("dialect"), option("sample"), option("seed"))
-    dtypes = dtypes_of(option("dtype"))
+    words = {kind: option(kind.removesuffix("s")) for kind in ("models", "dialects", "samples")}
+    choice = Choice(ops=option("op"), seed=option("seed"), **words)
+    cases, models = choice.cases(suite)
     bindings = [load(word, suite) for word in dict.fromkeys(option("impl"))]
-    checks = [
-        Check(
-            Plan(
-                suite=suite,
-                cases=[case],
-                implementations=[binding.name],
-                dtypes=[dtype],
-                seed=option("seed"),
-                suites=option("suite"),
-            ),
-            case,
-            binding,
-        )
-        for binding in bindings
-        for case in cases
-        for dtype in dtypes
-    ]
+    dtypes, model_dtypes = all_dtypes_of(
+        option("dtype"),
+        operators=choice.has_operators,
+        models=bool(choice.models),
+        certify=any(binding.name == "reference" for binding in bindings),
+    )
+    plan = Plan(
+        suite=suite,
+        cases=(),
+        implementations=(),
+        dtypes=(),
+        seed=option("seed"),
+        suites=option("suite"),
+    )
+    checks = []
+    for binding in bindings:
+        of = replace(plan, implementations=[binding.name])
+        for case in cases:
+            checks += [Check(replace(of, cases=[case], dtypes=[d]), case, binding) for d in dtypes]
+        for model in models:
+            checks += [
+                Check(replace(of, models=[model], model_dtypes=[d]), model, binding)
+                for d in model_dtypes
+            ]
     if not any(_bound(check) for check in checks):
         raise UsageError("nothing to check: no implementation has any of the cases selected")
     return checks
@@ -119,9 +136,13 @@ def _checks(config: pytest.Config) -> list[Check]:
 
 def _bound(check: Check) -> bool:
     from gradcheck.errors import Unsupported
+    from gradcheck.model import ModelCase
 
+    case, binding = check.case, check.binding
     try:
-        return check.binding.bind(check.case, check.plan.dtypes[0]) is not None
+        if isinstance(case, ModelCase):
+            return binding.bind_model(case, check.dtype) is not None
+        return binding.bind(case, check.dtype) is not None
     except Unsupported:
         return False
 
@@ -159,4 +180,8 @@ class GradcheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Where pytest says the item is."""
-        return self.check.case.spec.family, None, f"gradcheck {self.name}"
+        from gradcheck.spec import OpSpec
+
+        spec = self.check.case.spec
+        home = spec.family if isinstance(spec, OpSpec) else spec.build.__module__
+        return home, None, f"gradcheck {self.name}"

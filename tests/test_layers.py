@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "errors selection arithmetic rounding draw spec model suite",
+    "errors selection arithmetic rounding draw spec model suite choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.direction",
     "verdict finding",
@@ -30,7 +30,8 @@ LAYERS = (
     "power.run",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.words report.outline report.catalogue report.findings",
+    "report.words report.outline report.sections report.model_catalogue report.catalogue",
+    "report.findings",
     "report.terminal report.markdown report.html report.json report.junit report.power",
     "library",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",

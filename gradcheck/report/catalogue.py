@@ -1,35 +1,50 @@
-"""What a suite holds: the list of its operators, and one operator explained."""
+"""What a suite holds: the list of its operators and models, and one of them explained."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
-from gradcheck.spec import Attrs, Kink, OpSpec, Sample
+from gradcheck.model import ModelCase
+from gradcheck.report import model_catalogue
+from gradcheck.report.sections import attributes, section
+from gradcheck.spec import Kink, OpSpec, Sample
 from gradcheck.suite import Case, Suite
 
-WIDTH = 96
+
+def as_table(suite: Suite, cases: Sequence[Case], models: Sequence[ModelCase] = ()) -> str:
+    """The operators among `cases` (family, dialects, primals, number of samples), then models."""
+    parts = []
+    counts = []
+    grouped = _grouped(cases)
+    if cases or not models:
+        parts.append(_operators(suite, grouped))
+        counts.append(f"{len(grouped)} operators, {len(cases)} cases (operator × dialect × sample)")
+    if models:
+        parts.append(model_catalogue.table(models))
+        names = {case.spec.name for case in models}
+        counts.append(f"{len(names)} models, {len(models)} cases (model × dialect × size)")
+    lead = f"suite {suite.name} {suite.version}: "
+    parts.append(lead + f"\n{' ' * len(lead)}".join(counts))
+    return "\n\n".join(parts)
 
 
-def as_table(suite: Suite, cases: Sequence[Case]) -> str:
-    """The operators among `cases`: family, dialects, primals, number of samples."""
+def _operators(suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     body = []
-    for spec, samples in _grouped(cases).items():
+    for spec, samples in grouped.items():
         op = suite.operators[spec]
         dialects = sorted({d for d, _ in samples}, key=[d.name for d in op.dialects].index)
         names = {s for _, s in samples}
         body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
-    total = f"{len(body)} operators, {len(cases)} cases (operator × dialect × sample)"
-    table = tabulate(body, heads, disable_numparse=True, colalign=("left",) * 4 + ("right",))
-    return f"{table}\n\nsuite {suite.name} {suite.version}: {total}"
+    return tabulate(body, heads, disable_numparse=True, colalign=("left",) * 4 + ("right",))
 
 
-def as_json(suite: Suite, cases: Sequence[Case]) -> str:
+def as_json(suite: Suite, cases: Sequence[Case], models: Sequence[ModelCase] = ()) -> str:
     """The same as JSON, with every sample and what it hunts."""
     operators = []
     for name, samples in _grouped(cases).items():
@@ -54,25 +69,32 @@ def as_json(suite: Suite, cases: Sequence[Case]) -> str:
                 ],
             }
         )
-    document = {"suite": suite.name, "version": suite.version, "operators": operators}
+    document = {
+        "suite": suite.name,
+        "version": suite.version,
+        "operators": operators,
+        "models": model_catalogue.as_data(models),
+    }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def explain(suite: Suite, name: str) -> str:
-    """Everything that a check of one operator consists of, as text."""
+    """Everything that a check of one operator or model consists of, as text."""
+    if name in suite.models:
+        return model_catalogue.explain(suite, name)
     op = suite.operators[name]
     parts = [
         f"{op.name}: {op.signature}\n{op.formula}\nsource: {op.source}\n"
         f"defined in {op.forward.__module__}",
-        _section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
-        _section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects]),
-        _section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples]),
+        section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
+        section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects]),
+        section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples]),
     ]
     if op.kinks:
-        parts.insert(3, _section("kinks", [(k.name, _kink(op, k)) for k in op.kinks]))
+        parts.insert(3, section("kinks", [(k.name, _kink(op, k)) for k in op.kinks]))
         if any(kink.conventions for kink in op.kinks):
             parts.insert(4, _conventions(op))
-    parts.append(_section("bounds", _bounds(op)))
+    parts.append(section("bounds", _bounds(op)))
     return "\n\n".join(parts)
 
 
@@ -83,34 +105,15 @@ def _grouped(cases: Sequence[Case]) -> dict[str, list[tuple[str, str]]]:
     return groups
 
 
-def _section(title: str, entries: Sequence[tuple[str, str]]) -> str:
-    width = max(len(name) for name, _ in entries) + 2
-    lines = [title]
-    for name, text in entries:
-        lead = f"  {name.ljust(width)}"
-        lines += textwrap.wrap(
-            text,
-            WIDTH,
-            initial_indent=lead,
-            subsequent_indent=" " * len(lead),
-            break_on_hyphens=False,
-        ) or [lead.rstrip()]
-    return "\n".join(lines)
-
-
-def _attrs(attrs: Attrs) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in attrs.items())
-
-
 def _dialect(op: OpSpec, name: str) -> str:
     dialect = op.dialect(name)
-    merged = _attrs({**op.defaults, **dialect.attrs})
+    merged = attributes({**op.defaults, **dialect.attrs})
     lacks = f"; without {', '.join(dialect.without)}" if dialect.without else ""
     return f"{dialect.says}{f' ({merged})' if merged else ''}{lacks}"
 
 
 def _sample(sample: Sample) -> str:
-    extra = [_attrs(sample.attrs)] if sample.attrs else []
+    extra = [attributes(sample.attrs)] if sample.attrs else []
     extra += ["at a kink"] if sample.at_kink else []
     extra += [f"only {', '.join(sample.dialects)}"] if sample.dialects else []
     return sample.hunts + (f" [{'; '.join(extra)}]" if extra else "")
