@@ -52,10 +52,10 @@ def test_50_digit_differences_certify_the_fold_and_reject_one_that_is_off(case):
 def test_pytorch_returns_the_same_loss_and_gradients(case, by_torch, fold):
     loss, gradients = by_torch(case)
     ours = case.program.forward(F64, case.given)[case.program.loss]
-    assert abs(loss - ours) <= 1e-10 * abs(ours)
+    assert abs(loss - ours) <= 1e-12 * abs(ours)
     cts = fold(case)
     for name, gradient in gradients.items():
-        assert agrees(cts[name], gradient, 1e-10), name
+        assert agrees(cts[name], gradient, 1e-12), name
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

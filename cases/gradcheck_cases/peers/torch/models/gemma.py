@@ -31,7 +31,7 @@ class Layer(nn.Module):
         x = x + torch.einsum("htd,hcd->tc", y, self.attn_vec_einsum_w)
         y = F.linear(_rms_norm(x, self.pre_ffw_norm_scale), self.gating_einsum_w)
         gate, up = y.chunk(2, dim=-1)
-        return x + F.linear(F.gelu(gate, approximate="tanh") * up, self.linear_w)
+        return x + F.linear(_gelu(gate) * up, self.linear_w)
 
 
 class Gemma(nn.Module):
@@ -57,6 +57,11 @@ class Gemma(nn.Module):
 
 def _rms_norm(x, w):
     return F.rms_norm(x, w.shape, 1 + w, eps=1e-6)
+
+
+def _gelu(x):
+    """The tanh form with gemma.cpp's √(2/π), which is 1.4e-12 larger than PyTorch's."""
+    return x / 2 * (1 + torch.tanh(0.797884560804236 * (x + 0.044715 * x**3)))
 
 
 def _turn(x):
