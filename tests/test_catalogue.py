@@ -14,6 +14,7 @@ from gradcheck.run import Plan, execute
 SUITE = gradcheck_cases.SUITE
 FOLDER = Path(gradcheck_cases.__file__).with_name("catalogue")
 FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))}
+MODELS = FILES.pop("models")  # every other file is a family of operators
 LIST = {
     name: {**row, "family": family} for family, rows in FILES.items() for name, row in rows.items()
 }
@@ -113,3 +114,43 @@ def test_the_unsolved_case_is_solved(monkeypatch, dtype, factor, verdict):
     assert (result.output, result.verdict) == ("x", verdict)
     assert result.top.error_bar < 1e-8 * abs(result.top.want)
     assert result.top.bound < 5e-4 * abs(result.top.want)
+
+
+# ── models ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_models_listed_are_those_registered():
+    assert sorted(MODELS) == sorted(SUITE.models)
+
+
+@pytest.mark.parametrize("name", SUITE.models)
+def test_a_model_has_the_dialects_and_sizes_listed_and_no_others(name):
+    spec, row = SUITE.models[name], MODELS.get(name, {})
+    assert row["dialects"] == [d.name for d in spec.dialects]
+    assert row["sizes"] == [s.name for s in spec.sizes]
+    assert row.get("at_kink", []) == [s.name for s in spec.sizes if s.at_kink]
+
+
+def test_the_list_of_models_itself_holds_what_was_asked_for():
+    # Once more by hand, as above.
+    asked = """
+        quadratic test_opt linear_regression svm gemma llama gpt2 baby_llama baby_llama_lora
+        mnist_fc mnist_cnn
+    """
+    assert set(asked.split()) <= set(MODELS)
+    for name in ("baby_llama", "baby_llama_lora"):
+        assert MODELS[name]["dialects"] == ["square_error", "cross_entropy"]
+    assert all({"tiny", "uneven"} <= set(row["sizes"]) for row in MODELS.values())
+    assert "blank" in MODELS["mnist_cnn"]["sizes"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_row_of_a_model_has_known_keys_and_says_where_it_comes_from(name):
+    row = MODELS[name]
+    assert {"seeds", "dialects", "sizes"} <= set(row) <= {"seeds", "dialects", "sizes", "at_kink"}
+    assert row["seeds"]
+    assert set(row["seeds"]) <= SEEDS
+
+
+def test_every_seed_has_a_model():
+    assert {seed for row in MODELS.values() for seed in row["seeds"]} == SEEDS - {"beyond"}

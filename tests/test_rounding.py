@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
+from gradcheck_cases.position import diag_mask_inf
 
 from gradcheck.arithmetic import F32, F64, mp50
 from gradcheck.draw import Draw
@@ -215,3 +216,14 @@ def test_a_function_outside_the_list_is_refused():
         np.cumsum(ROUNDING.asarray([1.0]))
     with pytest.raises(TypeError):
         np.arctan(ROUNDING.asarray([1.0]))
+
+
+def test_what_is_masked_is_exact_and_what_is_seen_keeps_its_error():
+    scores = Rounded([[1.0, 2.0], [0.5, 3.0]], 5.0)
+    masked = diag_mask_inf.forward(ROUNDING, scores)
+    assert np.array_equal(masked.error, [[5.0, 0.0], [5.0, 5.0]])
+    weights = softmax.forward(ROUNDING, masked)
+    assert np.array_equal(weights.value[0], [1.0, 0.0])
+    assert weights.error[0, 1] == 0
+    assert np.isfinite(weights.error).all()
+    assert (weights.error[1] > 5 * weights.value.min(axis=-1)[1]).all()

@@ -26,7 +26,7 @@ from gradcheck_cases import (
     reduction,
     shape,
 )
-from gradcheck_cases.models.tensors import gain, weight
+from gradcheck_cases.models.tensors import gain, spread, weight
 
 EPS = 1e-6
 """Of every norm: fixed in ggml's rms_norm of May 2023, when the example was written."""
@@ -49,7 +49,7 @@ class Llama:
 
     def params(self) -> Iterator[tuple[str, Drawn]]:
         """Names and shapes of the example's tensors."""
-        yield "tok_embeddings", lambda draw: draw.normal(self.vocab, self.c)
+        yield "tok_embeddings", spread(self.vocab, self.c, scale=1.0)
         for p in (f"layers.{layer}" for layer in range(self.layers)):
             yield f"{p}.attention_norm", gain(self.c)
             for name in ("wq", "wk", "wv", "wo"):

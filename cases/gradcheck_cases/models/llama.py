@@ -113,10 +113,10 @@ def _matmul(name: str, x: str, w: str, y: str) -> Stage:
     return Stage(name=name, op=linear.matmul, reads=(x, w), writes=y)
 
 
-def _view(writes: str, x: str, shape_: tuple[int, ...]) -> Stage:
+def _view(writes: str, x: str, into: tuple[int, ...]) -> Stage:
     # As a stage it bears the name of what it writes, with a word that tells it from the matmul.
     return Stage(
-        name=f"{writes}.view", op=shape.reshape, reads=(x,), writes=writes, attrs={"shape": shape_}
+        name=f"{writes}.view", op=shape.reshape, reads=(x,), writes=writes, attrs={"shape": into}
     )
 
 

@@ -46,8 +46,16 @@ def loud(fan_in: int, *shape: int) -> Drawn:
 
 
 def bias(*shape: int) -> Drawn:
-    """Biases of 1/8 and more, on a grid that no product of weights and pixels meets."""
-    return lambda draw: draw.away(0.0, *shape) + 2.0**-20
+    """Biases of 1/8 and more, on a grid that no product of weights and pixels meets.
+
+    Their signs alternate, so that of a blank image some units are alive and some are dead.
+    """
+
+    def drawn(draw: Any) -> Any:
+        signs = (-1.0) ** np.arange(math.prod(shape)).reshape(shape)
+        return signs * (np.abs(draw.away(0.0, *shape)) + 2.0**-20)
+
+    return drawn
 
 
 def _scored(reads: str, writes: str = "loss") -> Iterator[Stage]:
