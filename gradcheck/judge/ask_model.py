@@ -238,7 +238,8 @@ def _differ(first: Mapping[Any, Mapping[str, Any]], again: Mapping[Any, Mapping[
 def _summed(name: str, buffers: Mapping[str, Any] | None, pattern: Array) -> Asked:
     """The sum of a gradient's buffers as a row [1, n], or what is wrong with the first bad one."""
     if not buffers:
-        reason = f"no gradient for {name}: gradients did not return it"
+        what = "did not return it" if buffers is None else "returned no buffer of it"
+        reason = f"no gradient for {name}: gradients {what}"
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     total = np.zeros((1, pattern.size))
     for own, part in buffers.items():
