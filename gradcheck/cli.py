@@ -127,6 +127,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "default: any subgradient",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument(
+        "--taylor", action="store_true",
+        help="also the Taylor remainder of every gradient along one direction (in -o reports)",
+    )  # fmt: skip
     _add_jobs(parser)
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
@@ -231,6 +235,7 @@ def _run(arguments: argparse.Namespace) -> int:
         suites=arguments.suite,
         convention=_convention(arguments.convention, suite),
         jobs=arguments.jobs,
+        taylor=arguments.taylor,
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report

@@ -67,12 +67,15 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taylor:
-    """The remainder of a gradient along one direction d: what is left of forward's change.
+    """The remainder of a gradient g along one direction d: what is left of forward's change.
 
-    r(h) = φ(h) − φ(−h) − 2h⟨g, d⟩ at each of `steps` h (in units of d), `remainders` are r(h)/2h:
-    intercept + O(h²) + noise/h. `intercept` ± `error_bar`, fitted, is the error of ⟨g, d⟩ in its
-    own units; `slopes` are log₂(|r(h)|/|r(h/2)|) between neighbours: 3 where the gradient is right,
-    1 where it is wrong. `linear` says that all remainders are noise. Source: Taylor's theorem.
+    r(h) = φ(h) − φ(−h) − 2h⟨g, d⟩ at each of `steps` h (in units of d, each half of the last);
+    `remainders` are r(h)/2h = intercept + a·h² + b·h⁴ + …, which `noise`/h (one standard deviation)
+    blurs. `intercept` ± `error_bar`, fitted, is what is missing from ⟨g, d⟩ (`product`), in the
+    same units; the bar is infinite where no steps agree. `slopes` are log₂(|r(h)|/|r(h/2)|) between
+    neighbours: 3 where the gradient is right, 1 where it is wrong, about 0 where all is noise; nan
+    where a remainder is zero. `linear` says that all remainders are noise: φ has no third order
+    that could be seen. Source: Taylor's theorem.
     """
 
     steps: tuple[float, ...]
@@ -81,6 +84,8 @@ class Taylor:
     intercept: float
     error_bar: float
     linear: bool
+    product: float
+    noise: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

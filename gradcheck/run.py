@@ -47,6 +47,7 @@ class Plan:
     `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
     whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
+    `taylor` asks for the Taylor remainder of every gradient.
     """
 
     suite: Suite
@@ -59,6 +60,7 @@ class Plan:
     jobs: int = 1
     models: Sequence[ModelCase] = ()
     model_dtypes: Sequence[str] = ()
+    taylor: bool = False
 
     @property
     def everything(self) -> list[Case | ModelCase]:
@@ -181,7 +183,7 @@ def _judge(
     ask: Callable[[Implementation, str], Sequence[Finding]]
     try:
         fingerprint = case.fingerprint
-        ask = _model(case) if isinstance(case, ModelCase) else _operator(plan, case)
+        ask = _model(plan, case) if isinstance(case, ModelCase) else _operator(plan, case)
     except FAULTS as error:  # a case at fault is a verdict
         ask = _invalid(error)
     dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
@@ -200,9 +202,9 @@ def _invalid(error: BaseException) -> Callable[[Implementation, str], Sequence[F
     return lambda binding, dtype: [finding]
 
 
-def _model(case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
+def _model(plan: Plan, case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
     truth = ModelTruth(case)
-    return lambda binding, dtype: judge_model(truth, binding, dtype).findings
+    return lambda binding, dtype: judge_model(truth, binding, dtype, taylor=plan.taylor).findings
 
 
 def _operator(plan: Plan, case: Case) -> Callable[[Implementation, str], Sequence[Finding]]:
@@ -212,7 +214,8 @@ def _operator(plan: Plan, case: Case) -> Callable[[Implementation, str], Sequenc
         truth = truths[dtype]
         if isinstance(truth, Finding):
             return [truth]
-        return certified(truth, judge_case(truth, binding, dtype), dtype)
+        found = judge_case(truth, binding, dtype, taylor=plan.taylor)
+        return certified(truth, found, dtype)
 
     return ask
 

@@ -236,10 +236,10 @@ def test_only_the_sample_at_fault_is_invalid():
 def test_an_exception_of_the_engine_concerns_its_case_alone(monkeypatch):
     whole = gradcheck.run.judge_case
 
-    def fragile(truth, binding, dtype):
+    def fragile(truth, binding, dtype, **options):
         if truth.case.spec.name == "relu" and dtype == "float64":
             raise KeyError("a slip\nin the engine")
-        return whole(truth, binding, dtype)
+        return whole(truth, binding, dtype, **options)
 
     monkeypatch.setattr("gradcheck.run.judge_case", fragile)
     run = execute(plan("reference", dtypes=("float64", "float32")))

@@ -111,12 +111,12 @@ class Along:
 
         `finer` leaves out so many of the longest steps.
         """
-        t = self._steps(direction)[finer:]
-        ends = [self._values(direction, sign * t) for sign in (1.0, -1.0)]
+        t = self.steps(direction)[finer:]
+        ends = [self.values(direction, sign * t) for sign in (1.0, -1.0)]
         with np.errstate(all="ignore"):
             slopes, scale = _weighted(ends[0] - ends[1], weights, 2 * t)
             blur = scale * self._coarseness(direction)
-            return self._climb(slopes, scale, blur, self._noise(weights), t, ends[0])
+            return self._climb(slopes, scale, blur, self.noise(weights), t, ends[0])
 
     def spread(self, direction: Direction, draw: Draw, flips: int) -> Float:
         """Root mean square of each output's slope, [m], over random signs of `direction`: √Σ(J·d)².
@@ -126,7 +126,7 @@ class Along:
         total = np.zeros(self.base.size)
         for _ in range(flips):
             flipped = tuple(None if d is None else d * draw.signs(*d.shape) for d in direction)
-            ends = [self._values(flipped, np.array([sign * GLANCE]))[0] for sign in (1.0, -1.0)]
+            ends = [self.values(flipped, np.array([sign * GLANCE]))[0] for sign in (1.0, -1.0)]
             with np.errstate(all="ignore"):
                 square = ((ends[0] - ends[1]) / (2 * GLANCE)) ** 2
             total += np.where(np.isfinite(square), square, 0.0)
@@ -135,13 +135,13 @@ class Along:
     def mixed(self, a: Direction, b: Direction, weights: Float, finer: int = 0) -> Slopes:
         """Mixed second derivatives of Σ w·f along `a` and `b`, for rows w of `weights` [q, m]."""
         along, across = _combined(a, b, 1.0), _combined(a, b, -1.0)
-        t = self._steps(along)[finer:]
-        far = [self._values(d, sign * t) for d in (along, across) for sign in (1.0, -1.0)]
+        t = self.steps(along)[finer:]
+        far = [self.values(d, sign * t) for d in (along, across) for sign in (1.0, -1.0)]
         with np.errstate(all="ignore"):
             curved, scale = _weighted((far[0] - far[2]) - (far[3] - far[1]), weights, 4 * t**2)
             straight = [_weighted(far[k] - far[k + 1], weights, 2 * t)[1] for k in (0, 2)]
             blur = np.fmax(straight[0], straight[1]) * self._coarseness(along)
-            return self._climb(curved, scale, blur, self._noise(weights), t**2, far[0])
+            return self._climb(curved, scale, blur, self.noise(weights), t**2, far[0])
 
     def _coarseness(self, direction: Direction) -> float:
         """The largest ratio of a primal that moves to how far it moves: what x + t·a rounds."""
@@ -149,7 +149,7 @@ class Along:
         ratios = [_size(p) / magnitude(p) for p, d in pairs if d is not None]
         return max(1.0, *ratios)
 
-    def _steps(self, direction: Direction) -> Float:
+    def steps(self, direction: Direction) -> Float:
         """Steps t, a quarter each: from half a unit of the smallest primal that moves, or more."""
         pairs = zip(self.point.primals, direction, strict=True)
         sizes = [magnitude(p) for p, d in pairs if d is not None]
@@ -168,7 +168,7 @@ class Along:
         reach = np.max(np.where(np.isfinite(scale), scale, 0.0), axis=0)
         return Slopes(value, bar, _beside(scale, slopes, value), reach, seen)
 
-    def _values(self, direction: Direction, offsets: Float) -> Float:
+    def values(self, direction: Direction, offsets: Float) -> Float:
         """Outputs [s, m] at each offset along `direction`; NaN where forward refuses the point."""
         rows = np.full((offsets.size, self.base.size), np.nan)
         for k, t in enumerate(offsets):
@@ -185,7 +185,7 @@ class Along:
                 rows[k] = out
         return rows
 
-    def _noise(self, weights: Float | None) -> Float:
+    def noise(self, weights: Float | None) -> Float:
         """One standard deviation of Σ w·f, [q]; of each output, [m], without weights."""
         out: Float
         if weights is None:

@@ -175,6 +175,11 @@ class Declared:
         """Per primal, in its shape: what lies nearer to a kink than the oracle steps."""
         return self._shaped([self._close.get(i) for i in range(len(self._primals))])
 
+    def near(self) -> list[Mask | None]:
+        """Per primal, in its shape: what lies on a kink, or so near that long steps cross it."""
+        on = {i: self.on(i) for i in range(len(self._primals))}
+        return self._shaped([m if m is None else m | self.beside[i] for i, m in on.items()])
+
     def _shaped(self, masks: list[Mask | None]) -> list[Mask | None]:
         pairs = zip(masks, self._primals, strict=True)
         return [None if mask is None else mask.reshape(p.shape) for mask, p in pairs]

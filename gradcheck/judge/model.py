@@ -46,8 +46,13 @@ class ModelJudgement:
         return {f.name: f for f in self.findings if f.part is part}
 
 
-def judge_model(truth: ModelTruth, binding: ModelBinding, dtype: str) -> ModelJudgement:
-    """What `binding` makes of the model in `dtype`: the loss, then parameters, then stages."""
+def judge_model(
+    truth: ModelTruth, binding: ModelBinding, dtype: str, *, taylor: bool = False
+) -> ModelJudgement:
+    """What `binding` makes of the model in `dtype`: the loss, then parameters, then stages.
+
+    With `taylor`, every parameter's gradient gets the curve of what it leaves of the loss.
+    """
     if dtype == CERTIFICATE:
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
     try:
@@ -69,7 +74,11 @@ def judge_model(truth: ModelTruth, binding: ModelBinding, dtype: str) -> ModelJu
             findings.append(got)
             continue
         found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
-        findings.append(_fair(truth, found))
+        found = _fair(truth, found)
+        if taylor and name in truth.params:
+            index = list(truth.params).index(name)
+            found = replace(found, taylor=truth.remainders.of(index, got[0]))
+        findings.append(found)
     if truth.exact:
         findings += [
             judge_stage(truth, stage, vjp, dtype)

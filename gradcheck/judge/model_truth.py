@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, Arithmetic, mp50
+from gradcheck.difference.evaluate import Point
 from gradcheck.difference.oracle import Agreement, Oracle
 from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
 from gradcheck.judge.propagated import Propagated
+from gradcheck.judge.remainder import Remainders
 from gradcheck.model import ModelCase, Stage, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
@@ -118,6 +120,16 @@ class ModelTruth:
             index = list(self.params).index(name)
             self._agreements[name] = self._oracle.probes(index, [self._exact(name)])[0]
         return self._agreements[name]
+
+    @cached_property
+    def remainders(self) -> Remainders:
+        """Lines through the parameters, one per tensor, along which the loss is expanded."""
+        whole = Whole(self.program, self.case.inputs)
+        params = tuple(self.params.values())
+        point = Point(lambda *moved: (whole.forward(F64, *moved),), params)
+        return Remainders(
+            point, np.ones(1), [None] * len(params), lambda i: self.case.draw("taylor", i)
+        )
 
     def stage(self, stage: Stage) -> StageTruth:
         """What is true of one stage (a small model's only)."""

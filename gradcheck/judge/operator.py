@@ -25,6 +25,7 @@ from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
+from gradcheck.judge.remainder import Remainders
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import as_tuple
 from gradcheck.suite import Case
@@ -178,6 +179,13 @@ class CaseTruth:
         return truth
 
     @cached_property
+    def remainders(self) -> Remainders:
+        """What any gradient leaves of forward's change, under the first cotangent."""
+        names, case = self.names, self.case
+        ct, near = self._carrying[0], self.declared.near()
+        return Remainders(self._point, ct, near, lambda i: case.draw(f"taylor {names[i]}"))
+
+    @cached_property
     def spec_is_right(self) -> bool:
         """Whether the oracle certifies the spec's own VJP here."""
         return self._certain is not None
@@ -281,8 +289,13 @@ class CaseTruth:
         return extra
 
 
-def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
-    """What `binding` makes of the case in `dtype`: forward's value first, then each gradient."""
+def judge_case(
+    truth: CaseTruth, binding: Binding, dtype: str, *, taylor: bool = False
+) -> list[Finding]:
+    """What `binding` makes of the case in `dtype`: forward's value first, then each gradient.
+
+    `taylor` asks for the remainder of each gradient along one direction, too.
+    """
     case, names = truth.case, truth.names
     kind = dtype_named(dtype)
     primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
@@ -301,7 +314,19 @@ def judge_case(truth: CaseTruth, binding: Binding, dtype: str) -> list[Finding]:
         return [*findings, Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
     except Broken as error:
         return [*findings, error.finding]
-    return [*findings, *_judge_gradients(truth, answer, rules_of(dtype), binding.name)]
+    found = _judge_gradients(truth, answer, rules_of(dtype), binding.name)
+    return [*findings, *(_with_curves(truth, answer, found) if taylor else found)]
+
+
+def _with_curves(truth: CaseTruth, answer: Answer, found: Sequence[Finding]) -> list[Finding]:
+    out = []
+    for i, finding in zip(truth.floating, found, strict=True):
+        got = answer.gradients[truth.names[i]]
+        if isinstance(got, Finding) or not got.size:
+            out.append(finding)
+        else:
+            out.append(replace(finding, taylor=truth.remainders.of(i, got[0])))
+    return out
 
 
 def _judge_gradients(

@@ -1,0 +1,147 @@
+"""The Taylor remainder of a gradient along one direction: its error, with an error bar.
+
+What a gradient g leaves of forward's change along d is r(h) = φ(x + hd) − φ(x − hd) − 2h⟨g, d⟩, so
+
+    r(h) / 2h = δ + a·h² + b·h⁴ + … + noise/h,   δ = ⟨true gradient − g, d⟩.
+
+No slope is held against a threshold: δ is fitted, by weighted least squares of r/2h on 1, h², h⁴
+over every window of neighbouring steps, and comes with the bar of the window that knows it best.
+The curve shows, it does not judge: across a kink it sees the mean of both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.direction import Along, Direction
+from gradcheck.difference.noise import RELATIVE
+from gradcheck.finding import Taylor
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+WINDOW: Final = 5
+"""Steps in a fit. Weights go with h²: a step beyond these would weigh 1/1000, and what the curve
+has of order 6 would drown in the count of the steps that agree."""
+TERMS: Final = 3
+"""1, h² and h⁴."""
+SIGMAS: Final = 3.0
+TINY: Final = float(np.finfo(np.float64).tiny)
+"""The noise of a forward that is zero all along."""
+
+
+class Line:
+    """φ = Σ ct·f along one direction through a point: its slopes at all steps, realised.
+
+    It is measured once; `left_by` then tells what any gradient leaves of it.
+    """
+
+    def __init__(self, along: Along, direction: Direction, ct: Float) -> None:
+        """Evaluate forward on both sides of the point; `ct` [m] weighs its outputs."""
+        longest = along.steps(direction)
+        halvings = np.arange(2 * len(longest), dtype=np.float64)
+        self._primals, self._direction = along.point.primals, direction
+        self.h: Float = longest[0] * 0.5**halvings
+        ahead, behind = (along.values(direction, sign * self.h) for sign in (1.0, -1.0))
+        with np.errstate(all="ignore"):
+            change = (ahead - behind) / (2 * self.h)[:, None]
+            self._slopes: Float = change @ ct
+            self._scale: Float = np.abs(change) @ np.abs(ct)
+            self._noise = float(along.noise(ct[None])[0])
+        dtype = next(p.dtype for p in self._primals if p.dtype.kind == "f")
+        self._u = float(np.finfo(dtype).eps) / 2
+
+    def left_by(self, gradients: Sequence[Array | None]) -> Taylor | None:
+        """The remainder of `gradients`, one per primal that moves (others are not looked at).
+
+        None where there is nothing to fit: forward has no finite values at the finest steps, or
+        the gradient has none at all.
+        """
+        with np.errstate(all="ignore"):
+            product, size = self._products(gradients)
+            left = self._slopes - product
+            known = np.isfinite(left) & np.isfinite(self._scale)
+        # What lies beyond a step that forward refuses is another branch, or overflows.
+        first = 0 if known.all() else known.size - int(np.argmin(known[::-1]))
+        if known.size - first <= WINDOW:
+            return None
+        h, left = self.h[first:], left[first:]
+        rounding = self._u * np.maximum(self._scale[first:], size)
+        noise = max(self._noise, float(rounding[-1] * h[-1]), TINY)
+        intercept, bar = _fitted(h, left, noise, rounding)
+        return Taylor(
+            steps=tuple(h.tolist()),
+            remainders=tuple(left.tolist()),
+            slopes=_slopes(left),
+            intercept=intercept,
+            error_bar=bar,
+            linear=bool(np.all(np.abs(left) <= _floor(h, noise, rounding))),
+            product=float(product[-1]),
+            noise=noise,
+        )
+
+    def _products(self, gradients: Sequence[Array | None]) -> tuple[Float, float]:
+        """⟨g, d⟩ with d as the machine rounded x ± hd, [s], and Σ |g·d|."""
+        products, size = np.zeros(self.h.size), 0.0
+        for x, d, g in zip(self._primals, self._direction, gradients, strict=True):
+            if d is None:
+                continue
+            wide = np.asarray(g, dtype=np.float64)
+            size += float(np.sum(np.abs(wide * d)))
+            for k, h in enumerate(self.h):
+                ahead, behind = ((x + sign * d).astype(x.dtype) for sign in (h, -h))
+                realised = ahead.astype(np.float64) - behind
+                products[k] += np.sum(wide * realised) / (2 * h)
+        return products, size
+
+
+def _fitted(h: Float, left: Float, noise: float, rounding: Float) -> tuple[float, float]:
+    """The intercept of r/2h at h = 0, and its bar: of all windows, the one with the least.
+
+    A bar is three deviations of the intercept, times χ where the fit is worse than noise explains,
+    and how far the intercept moves to the next window, whose steps are half as long: what is of
+    order 6 falls by 64 there. Windows at whose longest steps the remainders do not settle see a
+    function that saturates (r does not change with h), and know nothing.
+    """
+    floor = _floor(h, noise, rounding)
+    change = np.abs(np.diff(left))
+    settling = change[1:] <= change[:-1] / 2 + 2 * floor[2:]
+    starts = range(len(h) - WINDOW)  # the last window has none to vouch for it
+    values, deviations = np.array(
+        [_fit(h[k : k + WINDOW], left[k : k + WINDOW], noise) for k in range(len(h) - WINDOW + 1)]
+    ).T
+    bars = SIGMAS * deviations[:-1] + np.abs(np.diff(values))
+    bars += SIGMAS * RELATIVE * rounding[: len(starts)]
+    bars[[not settling[k : k + 2].all() for k in starts]] = np.inf
+    best = int(np.argmin(bars))
+    return float(values[best]), float(bars[best])
+
+
+def _fit(h: Float, left: Float, noise: float) -> tuple[float, float]:
+    """The intercept of a weighted fit of r/2h, and its standard deviation times max(1, χ)."""
+    weights = h / h[0]
+    columns = weights[:, None] ** (2 * np.arange(TERMS) + 1)
+    orthogonal, triangle = np.linalg.qr(columns)
+    inverse = np.linalg.inv(triangle)
+    coefficients = inverse @ (orthogonal.T @ (left * weights))
+    misfit = left * weights - columns @ coefficients
+    seen = float(np.linalg.norm(misfit)) * h[0] / np.sqrt(WINDOW - TERMS)
+    share = float(np.linalg.norm(inverse[0])) / h[0]
+    return float(coefficients[0]), share * max(noise, seen)
+
+
+def _floor(h: Float, noise: float, rounding: Float) -> Float:
+    """What noise and rounding may make of each remainder, three deviations."""
+    return SIGMAS * (noise / h + RELATIVE * rounding)
+
+
+def _slopes(left: Float) -> tuple[float, ...]:
+    """log₂(|r(h)|/|r(h/2)|) of neighbours, from r/2h."""
+    sizes = np.abs(left)
+    with np.errstate(all="ignore"):
+        slopes = 1 + np.log2(sizes[:-1] / sizes[1:])
+    return tuple(np.where(np.isfinite(slopes), slopes, np.nan).tolist())
