@@ -28,6 +28,7 @@ LAYERS = (
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
     "power.run",
+    "explain explain.reach explain.blame explain.naming",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.sections report.model_catalogue report.catalogue",
@@ -40,7 +41,7 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "suite", "difference",
-              "contract", "binding", "judge", "power", "run", "library"),
+              "contract", "binding", "judge", "power", "explain", "run", "library"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.torch",),

@@ -1,0 +1,1 @@
+"""What exactly is wrong with one stage's VJP: hypotheses that reproduce what it returned."""
