@@ -19,6 +19,7 @@ from gradcheck import pool
 from gradcheck.binding import Implementation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
+from gradcheck.explain.guilt import Guilt
 from gradcheck.finding import Finding
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
@@ -204,7 +205,12 @@ def _invalid(error: BaseException) -> Callable[[Implementation, str], Sequence[F
 
 def _model(plan: Plan, case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
     truth = ModelTruth(case)
-    return lambda binding, dtype: judge_model(truth, binding, dtype, taylor=plan.taylor).findings
+    guilt = Guilt(truth)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        return guilt.blamed(judge_model(truth, binding, dtype, taylor=plan.taylor), dtype)
+
+    return ask
 
 
 def _operator(plan: Plan, case: Case) -> Callable[[Implementation, str], Sequence[Finding]]:

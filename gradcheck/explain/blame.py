@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.explain.reach import Derivatives, Reach
 from gradcheck.finding import Blame
-from gradcheck.model import Program, Stage, StageVjp, Values
+from gradcheck.model import Program, Stage, Values
 
 Float = NDArray[np.float64]
 Errors = Mapping[str, Any]
@@ -67,37 +67,38 @@ def exact(program: Program, guilty: Collection[str]) -> tuple[Blame, ...]:
 
 def rounds(
     program: Program,
-    values: Values,
-    ct: Any,
-    vjp: Callable[[Stage], StageVjp | None],
     guilty: Collection[str],
-    wrong: Callable[[Mapping[str, Any]], Collection[str]],
+    still_wrong: Callable[[frozenset[str]], Collection[str]],
 ) -> tuple[Blame, ...]:
     """Independent faults one after another, from the loss backwards.
 
-    The foreign stages `vjp` (None: there is none) are folded into a whole backward pass in
-    float64. While `wrong(cts)` names a parameter, the guilty stage nearest to the loss is blamed
-    and replaced by the reference. What is still wrong when none is left is nobody's by itself.
+    `still_wrong(replaced)` names the parameters whose gradients are wrong when the stages named
+    are the reference's. While there are any, the guilty stage nearest to the loss is blamed, and
+    replaced in its turn. What is still wrong when none is left is no stage's by itself; a guilty
+    stage that spoils no parameter is blamed last.
     """
     found: list[Blame] = []
     left = [stage.name for stage in program.stages if stage.name in guilty]
-    of = len(program.stages)
-    while wrong(program.backward(F64, values, ct, _foreign(vjp, {b.stages[0] for b in found}))):
-        if not left:
-            return (*found, _unexplained(program, len(found) + 1))
+    place = Reach(program).place
+    replaced: frozenset[str] = frozenset()
+    wrong = still_wrong(replaced)
+    while left:
         stage = left.pop()
         found.append(
-            Blame(exact=True, stages=(stage,), of=of, assumption=CERTAIN, round=len(found) + 1)
+            Blame(
+                exact=True,
+                stages=(stage,),
+                of=len(program.stages),
+                assumption=CERTAIN,
+                bounds=("", max(wrong, key=place, default="")),
+                round=len(found) + 1,
+            )
         )
+        replaced |= {stage}
+        wrong = still_wrong(replaced)
+    if wrong:
+        found.append(_unexplained(program, len(found) + 1))
     return tuple(found)
-
-
-def _foreign(vjp: Callable[[Stage], StageVjp | None], replaced: Collection[str]) -> StageVjp:
-    def fold(stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
-        own = None if stage.name in replaced else vjp(stage)
-        return stage.vjp(F64, cts, values) if own is None else own(stage, cts, values)
-
-    return fold
 
 
 def _unexplained(program: Program, round: int) -> Blame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -63,22 +63,17 @@ def judge_model(
         silent = f"{binding.name} says nothing about {truth.case.spec.name}"
         return _alone(Verdict.UNBOUND, silent)
     findings = [] if bound.loss is None else [_judge_loss(truth, bound, dtype)]
-    cts = cotangents(truth, bound)
     try:
-        gradients: Gradients = gradients_of(truth, bound, dtype)
+        gradients = gradients_of(truth, bound, dtype)
     except Broken as error:
         return ModelJudgement(findings=(*findings, error.finding), bound=bound)
-    for name in [*truth.floating, *(n for n in gradients if n not in truth.params)]:
-        got = gradients[name]
-        if isinstance(got, Finding):  # an unknown name, too
-            findings.append(got)
-            continue
-        found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
-        found = _fair(truth, found)
-        if taylor and name in truth.params:
-            index = list(truth.params).index(name)
-            found = replace(found, taylor=truth.remainders.of(index, got[0]))
-        findings.append(found)
+    for found in judge_gradients(truth, bound, gradients, dtype):
+        got = gradients[found.name]
+        if taylor and found.name in truth.params and not isinstance(got, Finding):
+            index = list(truth.params).index(found.name)
+            findings.append(replace(found, taylor=truth.remainders.of(index, got[0])))
+        else:
+            findings.append(found)
     if truth.exact:
         findings += [
             judge_stage(truth, stage, vjp, dtype)
@@ -86,6 +81,20 @@ def judge_model(
             if (vjp := bound.stage(stage)) is not None
         ]
     return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
+
+
+def judge_gradients(
+    truth: ModelTruth, bound: BoundModel, gradients: Gradients, dtype: str
+) -> Iterator[Finding]:
+    """One finding per parameter, in the program's order, then per other name that was given."""
+    cts = cotangents(truth, bound)
+    for name in [*truth.floating, *(n for n in gradients if n not in truth.params)]:
+        got = gradients[name]
+        if isinstance(got, Finding):  # what is wrong with its form, or an unknown name
+            yield got
+        else:
+            found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
+            yield _fair(truth, found)
 
 
 def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:

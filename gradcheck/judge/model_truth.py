@@ -89,6 +89,11 @@ class ModelTruth:
         with np.errstate(all="ignore"):
             return self.program.backward(self._xp, self.values, self._xp.asarray(1.0))
 
+    @cached_property
+    def cts64(self) -> Mapping[str, Array]:
+        """The same in float64."""
+        return {name: self._float64(ct) for name, ct in self.cts.items()}
+
     def gradient(self, name: str) -> Known:
         """What is known of the gradient of one parameter, or the cotangent of another value."""
         found = self.cts.get(name)
