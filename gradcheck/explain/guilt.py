@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gradcheck.binding import BoundModel
 from gradcheck.contract.returned import Broken
 from gradcheck.explain.blame import rounds, suspects
+from gradcheck.explain.reach import Derivatives
 from gradcheck.finding import Blame, Finding, Part
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
 from gradcheck.judge.model_truth import ModelTruth
