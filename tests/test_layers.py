@@ -24,7 +24,7 @@ LAYERS = (
     "binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
-    "judge.ask_model judge.propagated judge.model_truth judge.stage judge.model",
+    "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
     "power.run",

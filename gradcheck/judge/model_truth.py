@@ -17,6 +17,7 @@ from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
 from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
+from gradcheck.judge.tied import Tied, tied
 from gradcheck.model import ModelCase, Stage, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
@@ -227,6 +228,19 @@ class StageTruth:
             gap = kink.gap(F64, *self.primals, **self.stage.all_attrs)
             marks[index] |= np.broadcast_to(np.asarray(gap) == 0, marks[index].shape)
         return [mark if mark.any() else None for mark in marks]
+
+    def tied(self, index: int) -> Tied | None:
+        """What the elements on a kink of one value may get; None where there are none."""
+        on = self.on_kink[index]
+        if on is None:
+            return None
+        if index not in self._tied:
+            self._tied[index] = tied(self.stage, self.primals, self.cts, index, on)
+        return self._tied[index]
+
+    @cached_property
+    def _tied(self) -> dict[int, Tied]:
+        return {}
 
     @staticmethod
     def _single(value: Any, truth: ModelTruth) -> Array:

@@ -13,7 +13,7 @@ from gradcheck.contract.returned import Broken
 from gradcheck.difference.truth import certain
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.ask_model import ask_stage
-from gradcheck.judge.compare import RULES, against
+from gradcheck.judge.compare import RULES, against, compare
 from gradcheck.judge.model_truth import SAFETY, ModelTruth, StageTruth
 from gradcheck.model import Stage, StageVjp, Values
 from gradcheck.spec import Array
@@ -65,15 +65,16 @@ class _StageJudge:
         want = exact[index]
         assert want is not None
         shape = self.known.primals[index].shape
-        mark = self.known.on_kink[index]
-        if mark is not None:  # which of several equal values gets the share is a convention
-            got = np.where(mark.reshape(-1), np.where(np.isfinite(got), want, got), got)
         rules = RULES[self.dtype]
 
         def rounding() -> Float:
             return SAFETY * rules.u * self.known.rounding[index]
 
-        return against(got, certain(want), rules, rounding, name, shape, self.known.names)
+        ties = self.known.tied(index)
+        if ties is None:
+            return against(got, certain(want), rules, rounding, name, shape, self.known.names)
+        found = compare(got, certain(want), rules, kinks=[ties.interval], extra=rounding())
+        return ties.finding(found, found.finding(name, shape, self.known.names))
 
     def _cts(self) -> list[tuple[Array, ...]]:
         kind = FLOATS[self.dtype].dtype
