@@ -29,10 +29,12 @@ class BoundModel:
     """An implementation of one model's backward pass: the whole of it, or its stages, or both.
 
     `gradients(params, inputs)` takes arrays by name and returns a mapping from names to gradients;
-    a list of arrays counts as their sum (the buffers of a tied weight). Beside parameters it may
-    name other values of the program: their cotangents. `loss(params, inputs)` returns a number.
+    a list of arrays, or a mapping to them from names of their own, counts as their sum (the buffers
+    of a tied weight), and None says that there is no gradient. Beside parameters it may name other
+    values of the program: their cotangents. `loss(params, inputs)` returns a number.
     `stage(stage)` is the implementation of one stage's VJP, or None; it takes `(stage, cts,
-    values)` and returns one gradient per value that the stage reads.
+    values)` and returns one gradient per value that the stage reads. Any of them may raise
+    `Unsupported`.
     """
 
     gradients: Callable[[Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound, BoundModel
-from gradcheck.binding.keywords import dimensions, member, method
+from gradcheck.binding.keywords import dimensions, member, method, takes
 from gradcheck.contract import returned
 from gradcheck.errors import LoadError, UnknownNameError, Unsupported
 from gradcheck.model import ModelCase, ModelSpec, Stage, StageVjp, Values
@@ -40,6 +40,8 @@ def fault(entry: Any) -> str:
             "the model's dimensions"
         )
     if not says_how(entry):
+        if "params" in ((takes(entry) if callable(entry) else None) or ()):
+            return "is a function of `params`; bind it as {'gradients': function}"
         if callable(entry):
             return ""
         return (

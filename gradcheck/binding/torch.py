@@ -109,7 +109,6 @@ class _Module:
     ) -> None:
         self.build, self.role, self.dims, self.dtype = build, role, dims, dtype
         self.params = case.params
-        self.torch = _torch()
 
     def gradients(self, params: Values, inputs: Values) -> dict[str, Any]:
         """`.grad` of the tensors that each parameter stands for; None where there is none."""
@@ -131,8 +130,9 @@ class _Module:
             return _array(self._loss(inputs))
 
     def _loss(self, inputs: Values) -> Any:
-        tensors = {n: self.torch.from_numpy(np.array(value)) for n, value in inputs.items()}
-        loss = self.module(**tensors)
+        device = next(self.module.parameters()).device
+        given = {n: self.torch.from_numpy(np.array(v)).to(device) for n, v in inputs.items()}
+        loss = self.module(**given)
         if not isinstance(loss, self.torch.Tensor) or loss.numel() != 1:
             shape = getattr(loss, "shape", None)
             what = type(loss).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
@@ -144,6 +144,11 @@ class _Module:
             for name, tensors in self.tensors.items():
                 for tensor in tensors.values():
                     tensor.copy_(self.torch.from_numpy(np.array(params[name])))
+
+    @cached_property
+    def torch(self) -> Any:
+        """PyTorch, imported where a failure is the code's that is judged."""
+        return _torch()
 
     @cached_property
     def module(self) -> Any:

@@ -97,7 +97,9 @@ def _merged(name: str, slots: list[Finding]) -> Finding:
         reason = "it reads indices alone: there is no gradient to compare"
         return Finding(name=name, verdict=Verdict.SKIP, reason=reason, part=Part.STAGE)
     worst = min(slots, key=lambda f: (SEVERITY.index(f.verdict), -_excess(f)))
-    reason = f"the gradient of {worst.name}: {worst.reason}" if worst.reason else ""
+    reason = worst.reason
+    if reason and worst.compared:  # what is wrong with its form names it already
+        reason = f"the gradient of {worst.name}: {reason}"
     return replace(
         worst,
         name=name,
