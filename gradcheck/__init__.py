@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gradcheck.errors import GradcheckError, Unsupported
     from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
+    from gradcheck.library_model import check_model
     from gradcheck.power.mutant import Mutant
     from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
@@ -35,6 +36,7 @@ _HOME = {
     "Verdict": "gradcheck.verdict",
     "assert_vjp": "gradcheck.library",
     "check": "gradcheck.library",
+    "check_model": "gradcheck.library_model",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "Verdict",
     "assert_vjp",
     "check",
+    "check_model",
 ]
 
 

@@ -37,6 +37,7 @@ def test_the_public_names_are_these():
     assert set(gradcheck.__all__) == {
         "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "Mutant", "OpSpec", "Result",
         "Sample", "Slack", "Suite", "Unsupported", "Verdict", "assert_vjp", "check",
+        "check_model",
     }  # fmt: skip
 
 

@@ -18,12 +18,14 @@ LAYERS = (
     "errors selection arithmetic rounding draw spec model suite choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.direction",
+    "difference.projection difference.rungs",
     "verdict finding difference.taylor",
     "pool contract contract.determinism contract.purity contract.returned",
     "binding binding.reference binding.keywords binding.torch binding.model binding.python",
     "binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
+    "judge.locate judge.projection",
     "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
@@ -34,14 +36,15 @@ LAYERS = (
     "report.words report.outline report.sections report.model_catalogue report.catalogue",
     "report.findings",
     "report.terminal report.markdown report.html report.json report.junit report.power",
-    "library",  # a Result prints itself as a report
+    "library library_model",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "suite", "difference",
-              "contract", "binding", "judge", "power", "explain", "run", "library"),
+              "contract", "binding", "judge", "power", "explain", "run", "library",
+              "library_model"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.torch",),

@@ -95,18 +95,23 @@ def extrapolate(slopes: Float) -> Float:
         return (RATIO**2 * slopes[1:] - slopes[:-1]) / (RATIO**2 - 1)
 
 
-def bars(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple[Float, Float]:
+def bars(
+    slopes: Float, scale: Float, noise: Float, h: Float, u: float, rough: Float | None = None
+) -> tuple[Float, Float]:
     """Richardson values and their error bars, both [s − 2, …]; infinite where unknown.
 
     Level k uses steps k, k + 1, k + 2. `noise` is [q, c, blocks], one standard deviation of
     Σ ct·f; `scale` is Σ |ct·J|, whose own rounding counts where f(x) = 0. A level whose
     differences do not shrink has not reached the regime in which the extrapolation is meant
-    (a saturated value, D ∝ 1/h): its bar is infinite, however small its numbers are.
+    (a saturated value, D ∝ 1/h): its bar is infinite, however small its numbers are. `rough`
+    [s, …] is what each slope may be off for another reason.
     """
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
         moved = np.abs(values[1:] - values[:-1])
         floor = _floor(noise, scale[2:], h[2:], u)
+        if rough is not None:
+            floor = floor + rough[2:]
         bar = moved + floor
         change = np.abs(np.diff(slopes, axis=0))
         settling = change[1:] <= change[:-1] / 2 + 2 * floor
@@ -138,7 +143,9 @@ def triple(
     return values[0], bar[0], scale[1]
 
 
-def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tuple[Float, Float]:
+def climb(
+    slopes: Float, scale: Float, noise: Float, h: Float, u: float, rough: Float | None = None
+) -> tuple[Float, Float]:
     """The ladder: for each element the value with the least bar. Returns values and bars.
 
     Candidates are the Richardson values of order 4, as in `bars`, and of order 6, which reach
@@ -148,11 +155,13 @@ def climb(slopes: Float, scale: Float, noise: Float, h: Float, u: float) -> tupl
     """
     noise = np.maximum(noise, _noise_seen(slopes, h))
     fourth = extrapolate(slopes)
-    values, bar = bars(slopes, scale, noise, h, u)
+    values, bar = bars(slopes, scale, noise, h, u, rough)
     with np.errstate(all="ignore"):
         sixth = (RATIO**4 * fourth[1:] - fourth[:-1]) / (RATIO**4 - 1)
         moved4, moved6 = (np.abs(np.diff(v, axis=0)) for v in (fourth, sixth))
         bar6 = moved6 + _floor(noise, scale[3:], h[3:], u)
+        if rough is not None:
+            bar6 = bar6 + rough[3:]
     bar6[~np.isfinite(bar[1:]) | ~np.isfinite(bar[:-1]) | ~np.isfinite(bar6)] = np.inf
     for candidate, change in ((bar, moved4), (bar6, moved6)):
         above = np.where(np.isfinite(change[:-1]), change[:-1], np.inf) / RATIO**2

@@ -121,6 +121,11 @@ def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDA
     return np.where(deviation <= lowest_jump, deviation, 0.0)
 
 
+def scatter(values: NDArray[np.float64]) -> float:
+    """Standard deviation of one output's rounding, from its `values` [12] on a line `LINE`."""
+    return float(_deviation(values[:, None])[0])
+
+
 def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
 

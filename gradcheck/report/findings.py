@@ -31,9 +31,22 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
         for finding in findings
     ]
     heads = ["gradient", "verdict", "worst error", "elements"]
-    aligned = ("left", "left", "left", "right")
+    aligned = ["left", "left", "left", "right"]
+    if any(finding.evaluations for finding in findings):
+        heads += ["one wrong element shows from", "forwards"]
+        aligned += ["left", "right"]
+        for row, finding in zip(body, findings, strict=True):
+            row += [_lone(finding), f"{finding.evaluations:,}"]
     grid = tabulate(body, heads, disable_numparse=True, colalign=aligned)
     return "\n\n".join(["\n".join(first), grid, *map("\n".join, others)])
+
+
+def _lone(finding: Finding) -> str:
+    """How wrong one element of the typical size must be to be seen where sums are compared."""
+    least = finding.smallest_visible_error
+    if least is None:
+        return ""
+    return f"{least:.0e}" if least < 1 else f"{words.number(least, 2)} ×"
 
 
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:

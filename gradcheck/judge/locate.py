@@ -1,0 +1,170 @@
+"""Which elements of a wrong gradient are wrong: bisection along a direction that is masked.
+
+The error e of a run of elements along the direction d is the sum of its halves' errors along the
+same d. So one half is measured and the other one is what is left; a half that is not zero beyond
+its error bar is split again, down to one element, whose derivative a ladder of its own confirms.
+What was found must explain the error along a second direction too: two errors that cancel in the
+one do not in the other. About six evaluations per halving and wrong element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from gradcheck.difference.projection import direction
+from gradcheck.difference.rungs import Site, Slope
+from gradcheck.judge.compare import KAPPA
+
+ALLOWED: Final = 12.0
+"""Units of u of ‖g∘d‖₂ that an implementation may have rounded."""
+SHARP: Final = 32.0
+"""A half is measured until its error bar is so many times smaller than the whole's error."""
+PRECISE: Final = 1e-6
+"""The error bar of a wrong element, as a part of its error, with which its ladder is content."""
+MOST: Final = 8
+"""Wrong elements after which the search ends: they are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The error along the direction `key` that started the search."""
+
+    key: int
+    slope: Slope
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """One wrong element, by its flat index; `want` ± `bar` is its true derivative."""
+
+    index: int
+    got: float
+    want: float
+    bar: float
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What was found; `complete` if it explains the errors along all directions."""
+
+    wrong: tuple[Wrong, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Elements start … stop, their error along the direction, its bar, and a level that served."""
+
+    start: int
+    stop: int
+    error: float
+    bar: float
+    level: int
+
+
+def locate(
+    site: Site, seen: Sequence[Seen], allowed: float, *, most: int = MOST, search: int = 400
+) -> Located:
+    """The wrong elements of `site`'s gradient, largest error first.
+
+    Args:
+        site: the tensor, the gradient and the function.
+        seen: the errors along whole directions, the first one to be bisected.
+        allowed: error along a direction that the implementation's rounding may make.
+        most: elements after which to stop.
+        search: evaluations after which to stop.
+    """
+    hunt = _Hunt(site, allowed, most, site.value.evaluations + search)
+    complete = all(hunt.explain(one) for one in seen)
+    ranked = sorted(hunt.wrong.values(), key=lambda w: -abs(w.got - w.want))
+    return Located(tuple(ranked), complete)
+
+
+def one_element(site: Site, index: int, key: int, precise: float = PRECISE) -> Wrong:
+    """The true derivative with respect to one element, and what was given for it."""
+    with site.ray(key, index, index + 1) as ray:
+        rungs = site.rungs(ray)
+        slope = rungs.settle(0.0)
+        if not slope.bar <= precise * abs(slope.value):
+            slope = rungs.exhaust()
+    width = _width(site, key, index)
+    got = float(site.given.part(index, index + 1)[0])
+    return Wrong(index, got, got + slope.value / width, abs(slope.bar / width))
+
+
+def _width(site: Site, key: int, index: int) -> float:
+    """How far t = 1 moves one element."""
+    d = next(direction(key, index, index + 1, np.dtype(np.float64)))
+    return float(d[0]) * site.unit
+
+
+@dataclass(slots=True)
+class _Hunt:
+    site: Site
+    allowed: float
+    most: int
+    until: int
+    wrong: dict[int, Wrong] = field(default_factory=dict)
+
+    def explain(self, seen: Seen) -> bool:
+        """Bisect what the wrong elements known so far leave of an error; says whether all was."""
+        root = self._run(seen.key, 0, self.site.tensor.size, seen.slope)
+        stack = [root] if self._significant(root) else []
+        while stack:
+            if len(self.wrong) >= self.most or self.site.value.evaluations >= self.until:
+                return False
+            suspect = stack.pop()
+            if suspect.stop - suspect.start > 1:
+                halves = self._halves(seen.key, suspect)
+                if not halves:
+                    return False
+                stack += sorted(halves, key=lambda half: abs(half.error))  # the worst comes first
+            elif not self._confirm(seen.key, suspect.start):
+                return False
+        left = self._run(seen.key, 0, self.site.tensor.size, seen.slope)
+        return not self._significant(left)
+
+    def _halves(self, key: int, whole: Suspect) -> list[Suspect]:
+        """The halves that are wrong; none if neither can be told to be."""
+        middle = (whole.start + whole.stop) // 2
+        target = abs(whole.error) / SHARP
+        left = self._measure(key, whole.start, middle, whole.level, target)
+        right = Suspect(
+            middle, whole.stop, whole.error - left.error, whole.bar + left.bar, left.level
+        )
+        if not self._significant(left) and not self._significant(right):
+            right = self._measure(key, middle, whole.stop, left.level, target)
+        return [half for half in (left, right) if self._significant(half)]
+
+    def _measure(self, key: int, start: int, stop: int, level: int, target: float) -> Suspect:
+        with self.site.ray(key, start, stop) as ray:
+            slope = self.site.rungs(ray).settle(target, level)
+        return self._run(key, start, stop, slope)
+
+    def _run(self, key: int, start: int, stop: int, slope: Slope) -> Suspect:
+        """An error that was measured, without that of the elements already known."""
+        error, bar = slope.value, slope.bar
+        for known in self.wrong.values():
+            if start <= known.index < stop:
+                width = _width(self.site, key, known.index)
+                error -= (known.want - known.got) * width
+                bar += known.bar * abs(width)
+        return Suspect(start, stop, error, bar, slope.level)
+
+    def _significant(self, suspect: Suspect) -> bool:
+        return abs(suspect.error) > KAPPA * suspect.bar + self.allowed
+
+    def _confirm(self, key: int, index: int) -> bool:
+        """Whether one element is wrong, by a ladder of its own."""
+        if index in self.wrong:
+            return False
+        found = one_element(self.site, index, key)
+        error = abs(found.got - found.want)
+        if not error > KAPPA * found.bar + ALLOWED * self.site.given.u * abs(found.got):
+            return False
+        self.wrong[index] = found
+        return True

@@ -1,0 +1,410 @@
+"""Every tensor's gradient against the slope of a scalar function along random directions.
+
+With e = ⟨g* − g, d⟩ as the ladder found it, U = 2 · error bar and B = 12·u·‖g∘d‖₂ for what the
+implementation may round: |e| ≤ B + U passes; more than that fails, if the whole ladder and a
+second direction say so too. Nothing is relative to the gradient: a whole tensor is as wrong as it
+is, and one element of a million shows as far as its error exceeds the bar.
+
+Every finding says what it could have seen. A tensor of which not even an error as a whole was
+visible is INCONCLUSIVE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.projection import CHUNK, LEAST, Given, Scalar, unit_of
+from gradcheck.difference.rungs import Sides, Site, Slope
+from gradcheck.draw import key_of
+from gradcheck.finding import Finding, Miss, Part
+from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.locate import ALLOWED, MOST, Located, Seen, Wrong, locate, one_element
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+
+TARGET: Final = {"float64": 1e-9, "float32": 1e-4}
+"""The error bar, as a part of ‖g∘d‖₂, with which the ladder is content."""
+BLIND: Final = {"float64": 1e-4, "float32": 0.1}
+"""The smallest error of a whole tensor that must be visible, relative. A factor 1/rms forgotten in
+an rms_norm of width 768 is 3e-4 off; in float32 a network with kinks shows no less than a few per
+cent, and a missing term, a sign or a factor 2 is more than a tenth."""
+STRIKES: Final = 3
+"""Directions at most: two that fail, or one that decides otherwise."""
+ALIGNED: Final = 0.25
+"""|⟨g, d⟩| is at least this part of ‖g∘d‖₂, or another direction is drawn: none should be blind to
+an error of the whole tensor by chance."""
+DRAWS: Final = 8
+ZERO: Final = 16.0
+"""Deviations of the loss's noise below which a gradient is zero but for rounding: nothing can be
+relative to it."""
+MIXED: Final = 32.0
+"""Kinks whose slopes partly cancel may allow so many times more than what is left of them."""
+SQUARE: Final = 13.0 / 12.0
+"""The mean square of a direction's elements."""
+
+
+def judge_tensors(
+    value: Callable[[], Any],
+    tensors: Mapping[str, Array],
+    gradients: Mapping[str, Array | Sequence[Array] | Finding],
+    *,
+    seed: Sequence[object] = (0,),
+    search: int = 400,
+) -> list[Finding]:
+    """One finding per floating tensor, in their order.
+
+    Args:
+        value: the scalar function of all tensors; it reads them where they are.
+        tensors: C-contiguous writable float64 or float32 arrays, which are moved in place, one at
+            a time, and restored bit by bit; integer ones are left alone.
+        gradients: per floating tensor the gradient (shaped like it; a list is summed), or a
+            finding that says what is wrong with it, which is passed on.
+        seed: what the random directions are called, beside the tensor's own name.
+        search: evaluations that may be spent per tensor on finding wrong elements; 0: none.
+
+    Returns:
+        The findings. If the function itself cannot be differenced (it raises, is not finite, or
+        is not deterministic), a single one that says so, called "loss".
+    """
+    scalar = Scalar(value)
+    floating = {name: t for name, t in tensors.items() if t.dtype.kind == "f"}
+    base = _base(scalar, floating)
+    if isinstance(base, Finding):
+        return [base]
+    return [
+        _judge(scalar, base, name, tensor, gradients.get(name), (*seed, name), search)
+        for name, tensor in floating.items()
+    ]
+
+
+def _judge(
+    scalar: Scalar,
+    base: float,
+    name: str,
+    tensor: Array,
+    gradient: Array | Sequence[Array] | Finding | None,
+    seed: tuple[object, ...],
+    search: int,
+) -> Finding:
+    if isinstance(gradient, Finding):
+        return gradient
+    if gradient is None:
+        reason = f"no gradient for {name}: give zeros where it is zero"
+        return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
+    if tensor.size == 0:
+        reason = "it has no elements: only its shape and its dtype were checked"
+        return Finding(name=name, verdict=Verdict.PASS, reason=reason)
+    before, given = scalar.evaluations, Given.of(gradient)
+    sums = _checksum(given.buffers)
+    site = Site(scalar, base, tensor, given, unit_of(tensor))
+    finding = Projection(name, site, seed).judge(search)
+    if _checksum(given.buffers) != sums:
+        reason = f"the loss writes into the gradient of {name}: hand over a copy of it"
+        finding = Finding(name=name, verdict=Verdict.ERROR, reason=reason)
+    return replace(finding, evaluations=scalar.evaluations - before)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """What one direction says: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
+
+    `noise` is one standard deviation of the loss; `sides` are the errors on both sides of a kink.
+    """
+
+    key: int
+    product: float
+    norm: float
+    slope: Slope
+    allowed: float
+    noise: float
+    sides: Sides | None = None
+
+    @property
+    def error(self) -> float:
+        """Of the gradient along d; on a kink, to the nearest slope between both sides."""
+        if self.sides is None:
+            return self.slope.value
+        return max(self.sides.low, 0.0) + min(self.sides.high, 0.0)
+
+    @property
+    def bar(self) -> float:
+        """The error bar of the slope along d."""
+        return self.slope.bar if self.sides is None else self.sides.bar
+
+    @property
+    def tolerance(self) -> float:
+        """U + B."""
+        return KAPPA * self.bar + self.allowed
+
+    @property
+    def ok(self) -> bool:
+        """Whether the gradient is right as far as this direction can tell."""
+        return abs(self.error) <= self.tolerance
+
+    @property
+    def wrong(self) -> bool:
+        """Whether nothing but a wrong gradient explains the error."""
+        mixed = 0.0 if self.sides is None else MIXED * (self.sides.high - self.sides.low)
+        return abs(self.error) > self.tolerance + mixed
+
+    @property
+    def visible(self) -> float:
+        """What another error along d would have to be to be seen for certain."""
+        between = 0.0 if self.sides is None else self.sides.high - self.sides.low
+        return self.tolerance + abs(self.error) + between
+
+    @property
+    def zero(self) -> bool:
+        """Whether the gradient is zero but for rounding."""
+        return self.norm <= ZERO * self.noise
+
+
+@dataclass(slots=True)
+class Projection:
+    """The check of one tensor's gradient."""
+
+    name: str
+    site: Site
+    seed: tuple[object, ...]
+    strikes: list[Strike] = field(default_factory=list)
+
+    def judge(self, search: int) -> Finding:
+        """The verdict, after as many directions as it takes."""
+        strange = _not_finite(self.site.tensor)
+        if strange:
+            reason = f"{self.name} holds {strange[0]} numbers that are not finite: no slope there"
+            return Finding(name=self.name, verdict=Verdict.INCONCLUSIVE, reason=reason)
+        for buffer in self.site.given.buffers:
+            if strange := _not_finite(buffer):
+                return self._not_finite(*strange)
+        for _ in range(STRIKES):
+            self.strikes.append(self._strike())
+            wrong = [s for s in self.strikes if s.wrong]
+            if len(wrong) > 1:
+                return self._failed(wrong, search)
+            if self._sees(self.strikes[-1]) and not wrong:
+                break
+        return self._passed()
+
+    def _strike(self) -> Strike:
+        """One more direction: three steps and a few more, or the whole ladder."""
+        kind = self.site.tensor.dtype.name
+        ray, product, norm = self._aligned()
+        with ray:
+            rungs = self.site.rungs(ray)
+            slope = rungs.settle(TARGET[kind] * (norm or abs(self.site.base)))
+            allowed = ALLOWED * self.site.given.u * norm
+            strike = Strike(ray.key, product, norm, slope, allowed, rungs.noise())
+            if self._sees(strike):
+                return strike
+            slope = rungs.exhaust()
+            strike = replace(strike, slope=slope, noise=rungs.noise())
+            return strike if self._sees(strike) else replace(strike, sides=rungs.sides())
+
+    def _aligned(self) -> tuple[Any, float, float]:
+        """A direction that no part of this check has used, not orthogonal to the gradient."""
+        used = {strike.key for strike in self.strikes}
+        for draw in range(DRAWS * STRIKES):
+            key = key_of("projection", *self.seed, draw)
+            if key in used:
+                continue
+            ray = self.site.ray(key)
+            product, norm = ray.products()
+            if abs(product) >= ALIGNED * norm or draw % DRAWS == DRAWS - 1:
+                break
+        return ray, product, norm
+
+    def _sees(self, strike: Strike) -> bool:
+        """Whether it passes, and would have shown an error of the whole tensor."""
+        blind = BLIND[self.site.tensor.dtype.name]
+        against = abs(self.site.base) if strike.zero else abs(strike.product)
+        return strike.ok and strike.visible <= blind * against
+
+    def _passed(self) -> Finding:
+        seeing = [strike for strike in self.strikes if self._sees(strike)]
+        strike = min(seeing or self.strikes, key=lambda s: s.visible / (abs(s.product) or 1.0))
+        finding = self._finding(strike)
+        if seeing:
+            return replace(finding, verdict=Verdict.PASS, reason=self._caveat(strike))
+        verdict, count = Verdict.INCONCLUSIVE, int(self.site.tensor.size)
+        return replace(finding, verdict=verdict, unresolved=count, reason=self._unclear(strike))
+
+    def _caveat(self, strike: Strike) -> str:
+        """What a pass does not say."""
+        notes = []
+        if strike.sides is not None:
+            notes.append("the loss has a kink here: judged by the slopes on both sides")
+        if strike.zero:
+            notes.append(f"zero but for rounding: a slope of {strike.visible:.2g} would be seen")
+        return "; ".join(notes)
+
+    def _unclear(self, strike: Strike) -> str:
+        """Why nothing can be said."""
+        base = self.site.base
+        if strike.sides is not None and not strike.ok:
+            low, high = (strike.product + side for side in (strike.sides.low, strike.sides.high))
+            return (
+                f"the loss has a kink here: its slopes along a random direction are {low:.6g} and "
+                f"{high:.6g}, the gradient says {strike.product:.6g}; move away from the kink"
+            )
+        if not np.isfinite(strike.bar):
+            refusal = self.site.value.refusal
+            why = f" (it raises {refusal})" if refusal else ""
+            return f"no step is short enough for the loss to have a slope{why}"
+        if not strike.ok:
+            return "random directions do not agree whether it is right"
+        part = strike.visible / abs(strike.product) if strike.product else np.inf
+        return (
+            f"even an error of the whole tensor would show only above {part:.1g} of it: the loss "
+            f"is known to {strike.noise / abs(base) if base else 0.0:.1g} of itself; give float64"
+        )
+
+    def _failed(self, strikes: Sequence[Strike], search: int) -> Finding:
+        """Two directions say that it is wrong: where, and by how much?"""
+        first = strikes[0]
+        finding = replace(self._finding(first), verdict=Verdict.FAIL, failed=1)
+        factor = _factor(strikes)
+        found = Located((), False)
+        if search:
+            seen = [Seen(s.key, s.slope) for s in strikes]
+            most = MOST if factor is None else 1
+            found = locate(self.site, seen, first.allowed, most=most, search=search)
+        reason = self._reason(found, factor, strikes)
+        if found.wrong:
+            worst = tuple(self._miss(wrong) for wrong in found.wrong)
+            finding = replace(finding, worst=worst, failed=len(worst))
+        if factor is not None:
+            finding = replace(finding, failed=int(self.site.tensor.size))
+        return replace(finding, reason=reason)
+
+    def _reason(self, found: Located, factor: float | None, strikes: Sequence[Strike]) -> str:
+        count, of = len(found.wrong), int(self.site.tensor.size)
+        if factor is not None:
+            return (
+                f"along {len(strikes)} random directions the whole of it is {factor:.8g} times "
+                "the slope of the loss"
+            )
+        if not count:
+            off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in strikes)
+            return f"along random directions it is off by {off} times what could be explained"
+        if found.complete:
+            return f"{count} of {of} elements {'is' if count == 1 else 'are'} wrong"
+        return f"{count} or more of {of} elements are wrong"
+
+    def _not_finite(self, count: int, index: int, value: float) -> Finding:
+        """A gradient that holds NaN or infinity: where, and what should be there."""
+        size = int(self.site.tensor.size)
+        silent = Given((np.broadcast_to(0.0, (size,)),))
+        want = one_element(replace(self.site, given=silent), index, key_of(*self.seed, "strange"))
+        return Finding(
+            name=self.name,
+            verdict=Verdict.FAIL,
+            reason=f"{count} of {size} elements are not finite",
+            compared=size,
+            failed=count,
+            worst=(self._miss(replace(want, got=value)),),
+        )
+
+    def _finding(self, strike: Strike) -> Finding:
+        """The numbers of one direction."""
+        size = int(self.site.tensor.size)
+        typical = strike.norm / np.sqrt(SQUARE * size)
+        least = float(strike.visible / (LEAST * typical)) if typical else None
+        miss = Miss(
+            index=(),
+            got=strike.product,
+            want=strike.product + strike.error,
+            error=abs(strike.error),
+            bound=strike.tolerance,
+            error_bar=strike.bar,
+            ulp=None,
+            cotangent="",
+        )
+        return Finding(
+            name=self.name,
+            verdict=Verdict.INCONCLUSIVE,
+            compared=size,
+            smallest_visible_error=least,
+            worst=(miss,),
+        )
+
+    def _miss(self, wrong: Wrong) -> Miss:
+        error, u = abs(wrong.got - wrong.want), self.site.given.u
+        with np.errstate(all="ignore"):
+            place = float(np.spacing(np.asarray(abs(wrong.want), self.site.tensor.dtype)))
+        shape = self.site.tensor.shape
+        return Miss(
+            index=tuple(int(i) for i in np.unravel_index(wrong.index, shape)),
+            got=wrong.got,
+            want=wrong.want,
+            error=error,
+            bound=KAPPA * wrong.bar + ALLOWED * u * abs(wrong.want),
+            error_bar=wrong.bar,
+            ulp=error / place if wrong.want and np.isfinite(place) else None,
+            cotangent="",
+        )
+
+
+def _factor(strikes: Sequence[Strike]) -> float | None:
+    """By what the whole gradient is multiplied, if all directions agree on one factor."""
+    if not all(s.sides is None and s.product and s.product + s.error for s in strikes):
+        return None
+    ratios = [s.product / (s.product + s.error) for s in strikes]
+    blur = sum(s.tolerance / abs(s.product + s.error) for s in strikes)
+    same = max(ratios) - min(ratios) <= blur * max(1.0, *map(abs, ratios))
+    return ratios[0] if same and abs(ratios[0] - 1) > 8 * blur else None
+
+
+def _base(scalar: Scalar, tensors: Mapping[str, Array]) -> float | Finding:
+    """The function's value at the point, or what keeps it from being differenced."""
+
+    def broken(verdict: Verdict, reason: str) -> Finding:
+        return Finding(name="loss", verdict=verdict, reason=reason, part=Part.VALUE)
+
+    before = {name: _checksum([tensor]) for name, tensor in tensors.items()}
+    values = []
+    for _ in range(2):
+        scalar.refusal = ""
+        values.append(scalar())
+        if scalar.refusal:
+            return broken(Verdict.ERROR, f"the loss raised {scalar.refusal}")
+    for name, tensor in tensors.items():
+        if _checksum([tensor]) != before[name]:
+            return broken(Verdict.ERROR, f"the loss writes into {name}: it must only read it")
+    if not np.isfinite(values[0]):
+        reason = f"the loss is {values[0]} here: it has no derivative"
+        return broken(Verdict.INCONCLUSIVE, reason)
+    if values[0] != values[1]:
+        return broken(
+            Verdict.ERROR,
+            f"the loss is not deterministic: it was {values[0]!r}, then {values[1]!r}. Freeze its "
+            "seed, and what it counts or averages from call to call",
+        )
+    return values[0]
+
+
+def _not_finite(tensor: Array) -> tuple[int, int, float] | None:
+    """How many elements are not finite, and the first of them, by flat index; None: all are."""
+    flat, count, first = tensor.reshape(-1), 0, -1
+    for at in range(0, flat.size, CHUNK):
+        strange = np.flatnonzero(~np.isfinite(flat[at : at + CHUNK]))
+        if strange.size and first < 0:
+            first = at + int(strange[0])
+        count += int(strange.size)
+    return (count, first, float(flat[first])) if count else None
+
+
+def _checksum(arrays: Sequence[Array]) -> tuple[int, ...]:
+    """Numbers that change when the bytes of arrays do (but for a mere exchange of words)."""
+    sums = []
+    for array in arrays:
+        flat = array.reshape(-1)
+        words = flat.view(np.uint32 if flat.itemsize % 4 == 0 else np.uint8)
+        sums.append(int(np.add.reduce(words, dtype=np.uint64)) if words.size else 0)
+    return tuple(sums)
