@@ -204,7 +204,10 @@ def _smooth(
     def rule(a: Any) -> Rounded:
         x = _value(a)
         value = function(x)
-        return Rounded(value, np.abs(slope(x, value)) * _error(a) + LIBRARY * np.abs(value))
+        error = _error(a)
+        # An exact argument carries nothing, also where the slope is infinite: √0.
+        carried = np.where(error == 0, 0.0, np.abs(slope(x, value)) * error)
+        return Rounded(value, carried + LIBRARY * np.abs(value))
 
     return rule
 

@@ -1,9 +1,9 @@
-"""The registry: an ordered list of operators with unique names, and cases selected from it."""
+"""The registry: operators, models and update rules with unique names, and cases selected."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,6 +16,7 @@ import numpy as np
 from gradcheck.draw import Draw
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
 from gradcheck.model import ModelCase, ModelSpec
+from gradcheck.rule import RuleCase, RuleSpec
 from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
 
 ENTRY_POINTS = "gradcheck.suites"
@@ -113,11 +114,11 @@ def _held_by_float32(array: Array) -> bool:
 
 
 class Suite:
-    """Operators and models in the order in which they are shown; names are unique.
+    """Operators, models and update rules in the order in which they are shown; names are unique.
 
     `peers` names tables of the same operators and models in other people's code: the word that
     `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
-    `Mutant`s.
+    `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s.
 
     Raises:
         SpecError: two of them share a name.
@@ -131,8 +132,10 @@ class Suite:
         peers: Mapping[str, str] = MappingProxyType({}),
         mutants: str = "",
         models: Sequence[ModelSpec] = (),
+        rules: Sequence[RuleSpec] = (),
+        rule_mutants: str = "",
     ) -> None:
-        """Register `operators` and `models`."""
+        """Register `operators`, `models` and `rules`."""
         self.name = name
         self.version = version
         self.peers: dict[str, tuple[str, ...]] = {
@@ -155,6 +158,13 @@ class Suite:
                 raise SpecError(f"suite {name!r}: two specs are called {model.name!r}; rename one")
             self.models[model.name] = model
             self.home[model.name] = name
+        self.rules: dict[str, RuleSpec] = {}
+        self.rule_mutants: tuple[str, ...] = (rule_mutants,) if rule_mutants else ()
+        for rule in rules:
+            if rule.name in self.home:
+                raise SpecError(f"suite {name!r}: two specs are called {rule.name!r}; rename one")
+            self.rules[rule.name] = rule
+            self.home[rule.name] = name
 
     @classmethod
     def joined(cls, suites: Sequence[Suite]) -> Suite:
@@ -168,10 +178,12 @@ class Suite:
             "+".join(suite.version for suite in suites),
             [spec for suite in suites for spec in suite],
             models=[model for suite in suites for model in suite.models.values()],
+            rules=[rule for suite in suites for rule in suite.rules.values()],
         )
         for suite in suites:
             whole.home.update(suite.home)
             whole.mutants += suite.mutants
+            whole.rule_mutants += suite.rule_mutants
             for word, references in suite.peers.items():
                 whole.peers[word] = whole.peers.get(word, ()) + references
         return whole
@@ -182,9 +194,7 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing.
         """
-        for glob in globs:
-            if not any(fnmatchcase(name, glob) for name in self.operators):
-                raise UnknownNameError("operator", glob, self.operators)
+        _check_globs("operator", globs, self.operators)
         return [spec for name, spec in self.operators.items() if _matches(name, globs)]
 
     def cases(
@@ -249,6 +259,32 @@ class Suite:
             if _matches(size.name, sizes)
         ]
 
+    def rule_cases(
+        self,
+        rules: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        samples: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[RuleCase]:
+        """Cases of the update rules, dialects and samples that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the rules selected.
+        """
+        _check_globs("rule", rules, self.rules)
+        specs = [s for s in self.rules.values() if _matches(s.name, rules)]
+        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+        _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
+        return [
+            RuleCase(spec, dialect, sample, seed, self.home[spec.name])
+            for spec in specs
+            for dialect in spec.dialects
+            if _matches(dialect.name, dialects)
+            for sample in spec.samples
+            if not sample.dialects or dialect.name in sample.dialects
+            if _matches(sample.name, samples)
+        ]
+
     def __iter__(self) -> Iterator[OpSpec]:
         """Operators in order."""
         return iter(self.operators.values())
@@ -256,6 +292,12 @@ class Suite:
     def __len__(self) -> int:
         """Number of operators."""
         return len(self.operators)
+
+
+def _check_globs(kind: str, globs: Sequence[str], known: Iterable[str]) -> None:
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UnknownNameError(kind, glob, known)
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:

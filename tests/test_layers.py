@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "errors selection arithmetic rounding draw spec model suite choice",
+    "errors selection arithmetic rounding draw spec model rule suite choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.direction",
     "difference.projection difference.rungs",
@@ -25,11 +25,11 @@ LAYERS = (
     "binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
-    "judge.locate judge.projection",
+    "judge.locate judge.projection judge.steps judge.ask_rule judge.rule",
     "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
-    "power.run",
+    "power.run power.rule",
     "explain explain.reach explain.blame explain.naming explain.guilt",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
@@ -42,7 +42,7 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "suite", "difference",
+    "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "contract", "binding", "judge", "power", "explain", "run", "library",
               "library_model"),
     "mpmath": ("arithmetic",),
@@ -117,9 +117,9 @@ def test_dependencies_stay_where_they_belong(name):
 
 @pytest.mark.parametrize("name", CASE_MODULES)
 def test_a_case_file_sees_specs_alone(name):
-    allowed = {f"gradcheck.{m}" for m in ("arithmetic", "draw", "spec", "model", "suite")}
+    allowed = {f"gradcheck.{m}" for m in ("arithmetic", "draw", "spec", "model", "rule", "suite")}
     if ".mutants" in name:
-        allowed |= {"gradcheck.power.mutant", "gradcheck.power.mutate"}
+        allowed |= {f"gradcheck.power.{m}" for m in ("mutant", "mutate", "rule")}
     peers = {"torch"} if ".peers.torch" in name else set()
     for module in imports(name):
         top = module.partition(".")[0]

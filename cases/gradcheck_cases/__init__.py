@@ -14,6 +14,7 @@ from gradcheck_cases import (
     loss,
     moe,
     norm,
+    optimizer,
     position,
     recurrent,
     reduction,
@@ -46,6 +47,8 @@ SUITE = Suite(
     peers={"torch": "gradcheck_cases.peers.torch:COUNTERPARTS"},
     mutants="gradcheck_cases.mutants:MUTANTS",
     models=MODELS,
+    rules=optimizer.RULES,
+    rule_mutants="gradcheck_cases.mutants.optimizer:RULE_MUTANTS",
 )
 
 __all__ = ["SUITE"]

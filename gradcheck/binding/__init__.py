@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradcheck.model import ModelCase, Stage, StageVjp
+from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
@@ -42,6 +43,20 @@ class BoundModel:
     stage: Callable[[Stage], StageVjp | None] = lambda _: None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundRule:
+    """An implementation of one update rule.
+
+    `update(params, grads, state, t, **attrs)` returns (tensors, state), dicts by name; or it works
+    in place and returns None. `init(params)` is the state before step 1, a dict from slots to
+    dicts; None: the reference's.
+    """
+
+    update: Callable[..., Any]
+    init: Callable[..., Any] | None
+    attrs: Attrs
+
+
 class Binding(Protocol):
     """An implementation that can be asked for each case of a suite."""
 
@@ -72,5 +87,20 @@ class ModelBinding(Protocol):
         """
 
 
-class Implementation(Binding, ModelBinding, Protocol):
-    """What `--impl` names: it can be asked for operators and for models."""
+class RuleBinding(Protocol):
+    """An implementation that can be asked for each update rule of a suite."""
+
+    @property
+    def name(self) -> str:
+        """What `--impl` calls it."""
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """The implementation of a rule, or None if it says nothing about it.
+
+        Raises:
+            Unsupported: it declares that it lacks the rule, or a hyper-parameter's value.
+        """
+
+
+class Implementation(Binding, ModelBinding, RuleBinding, Protocol):
+    """What `--impl` names: it can be asked for operators, for models and for update rules."""

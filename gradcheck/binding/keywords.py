@@ -8,11 +8,12 @@ from typing import Any
 
 from gradcheck.errors import Unsupported
 from gradcheck.model import ModelCase, Program
+from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
 
-def entry_of(table: Mapping[str, Any], case: Case | ModelCase) -> tuple[Any, Attrs]:
+def entry_of(table: Mapping[str, Any], case: Case | ModelCase | RuleCase) -> tuple[Any, Attrs]:
     """The entry for `name/dialect`, else for `name`, else None.
 
     With it come the values that its code may have fixed: the spec's defaults, and the dialect's

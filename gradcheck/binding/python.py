@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gradcheck.binding import Bound, BoundModel
+from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.keywords import accepted, entry_of, method
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
 from gradcheck.errors import LoadError
 from gradcheck.model import ModelCase
+from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
 
@@ -40,7 +41,7 @@ class Python:
                 wrong = fault(entry)
                 if wrong:
                     raise LoadError(f"{reference}[{key!r}] {wrong}")
-            elif not (method(entry, "vjp") or method(entry, "forward")):
+            elif not any(method(entry, role) for role in ("vjp", "forward", "update")):
                 raise LoadError(
                     f"{reference}[{key!r}] is a {type(entry).__name__} without a callable `vjp`; "
                     "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback)"
@@ -56,6 +57,15 @@ class Python:
         """The entry for `model/dialect`, else for `model`."""
         entry, fixed = entry_of(self.table, case)
         return None if entry is None else bound_model(entry, case, dtype, fixed, _operator)
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """The entry's `update` and, if there is one, its `init`."""
+        entry, fixed = entry_of(self.table, case)
+        update = None if entry is None else method(entry, "update")
+        if update is None:
+            return None
+        attrs = accepted(update, "update", case.attrs, fixed)
+        return BoundRule(update=update, init=method(entry, "init"), attrs=attrs)
 
 
 def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:

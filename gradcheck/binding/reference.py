@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F32, FLOATS, dtype_named
-from gradcheck.binding import Bound, BoundModel
+from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.errors import Unsupported
 from gradcheck.model import ModelCase, Stage, StageVjp, Values
+from gradcheck.rule import RuleCase, State, Tensors
 from gradcheck.suite import Case
 
 
@@ -49,6 +50,18 @@ class Reference:
             return program.forward(xp, {**params, **inputs})[program.loss]
 
         return BoundModel(loss=loss, stage=one)
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule:
+        """The rule's own text in the arithmetic of `dtype`."""
+        xp = FLOATS[dtype]
+
+        def update(params: Tensors, grads: Tensors, state: State, t: int, **attrs: Any) -> Any:
+            return case.spec.update(xp, params, grads, state, t, **attrs)
+
+        def init(params: Tensors) -> Any:
+            return case.spec.init(xp, params)
+
+        return BoundRule(update=update, init=init, attrs=case.attrs)
 
 
 def _low(case: Case, dtype: np.dtype[Any]) -> Bound:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import FLOATS, dtype_named
-from gradcheck.binding import Bound, BoundModel
+from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.keywords import dimensions, entry_of
 from gradcheck.contract.returned import broken
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase, Values
+from gradcheck.rule import RuleCase, State, Tensors
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
 
@@ -75,6 +76,22 @@ class Torch:
         """The module of `model/dialect`, else of `model`."""
         build, fixed = entry_of(self.table, case)
         return None if build is None else bound_module(build, case, dtype, fixed)
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """The counterpart of a rule, from tensors to tensors."""
+        function, _ = entry_of(self.table, case)
+        if function is None:
+            return None
+
+        def update(params: Tensors, grads: Tensors, state: State, t: int, **attrs: Any) -> Any:
+            def tensors(arrays: Tensors) -> dict[str, Any]:
+                return {n: self._tensor(a) for n, a in arrays.items()}
+
+            remembered = {slot: tensors(old) for slot, old in state.items()}
+            new, kept = function(tensors(params), tensors(grads), remembered, t, **attrs)
+            return _arrays(new), {slot: _arrays(old) for slot, old in kept.items()}
+
+        return BoundRule(update=update, init=None, attrs=case.attrs)
 
     def _tensor(self, array: Any) -> Any:
         if array.dtype.name == "bfloat16":  # PyTorch does not know NumPy's
@@ -217,6 +234,10 @@ def _torch() -> Any:
 
     torch.set_num_threads(1)  # small tensors: more threads are slower, and less repeatable
     return torch
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _array(tensor) for name, tensor in tensors.items()}
 
 
 def _numpy(gradient: Any, leaf: Any) -> Any:

@@ -1,0 +1,117 @@
+"""An update rule against 50 digits: every step from the true state, and the whole way together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.binding import RuleBinding
+from gradcheck.contract import returned
+from gradcheck.contract.returned import Broken
+from gradcheck.difference.truth import Estimate
+from gradcheck.errors import Unsupported
+from gradcheck.finding import Certificate, Finding, Part
+from gradcheck.judge.ask_rule import singles, ways
+from gradcheck.judge.compare import Comparison, Rules, compare
+from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
+from gradcheck.verdict import Verdict
+
+Float = NDArray[np.float64]
+
+
+def _one_off(want: Float) -> Float:
+    """One percent too much in the largest element of the first row, nothing else."""
+    out = want.copy()
+    out[0, int(np.argmax(np.abs(want[0])))] *= 1.01
+    return out
+
+
+IMPOSTORS: Final[Mapping[str, Callable[[Float], Float]]] = {
+    "zeros": lambda want: want * 0,
+    "negated": lambda want: -want,
+    "double": lambda want: want * 2,
+    "half": lambda want: want / 2,
+    "one-percent": lambda want: want * 1.01,
+    "mean": lambda want: np.broadcast_to(want.mean(axis=1, keepdims=True), want.shape),
+    "one-element": _one_off,
+    "stale": lambda want: np.roll(want, 1, axis=0),
+    "first-step": lambda want: np.broadcast_to(want[:1], want.shape),
+}
+"""What a rule may leave instead of the truth, [q, n] each."""
+
+
+def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Finding]:
+    """What `binding` makes of the case in `dtype`: a finding per tensor, then per state tensor."""
+    case = truth.case
+    try:
+        rules = rules_for(dtype)
+        bound = binding.bind_rule(case, dtype)
+        if bound is None:
+            reason = f"{binding.name} says nothing about {case.spec.name}"
+            return [_whole(Verdict.UNBOUND, reason)]
+        got = dict(singles(truth, bound, dtype))
+        if truth.moves:
+            got.update(ways(truth, bound, dtype))
+    except Unsupported as reason:
+        return [_whole(Verdict.UNSUPPORTED, str(reason))]
+    except Broken as error:
+        return [replace(error.finding, part=Part.UPDATE)]
+    return [_judged(name, rows, got, rules) for name, rows in truth.rows(dtype).items()]
+
+
+def _judged(name: str, rows: list[Row], got: Mapping[str, Flat], rules: Rules) -> Finding:
+    """The verdict on one output over all rows; a form that is wrong anywhere comes first."""
+    found = []
+    for row in rows:
+        tensor = got[row.name].get(name)
+        pattern = np.empty(row.want.shape, dtype=rules.dtype)
+        fault = returned.fault(tensor, pattern, name, role="update", gives="new value")
+        if fault is not None:
+            reason = f"{fault.reason} ({row.name})"
+            return replace(fault, reason=reason, part=Part.UPDATE)
+        found.append(np.asarray(tensor, dtype=np.float64) - row.base)
+    flat = np.stack([f.reshape(-1) for f in found])
+    compared = _compared(flat, rows, rules)
+    finding = compared.finding(name, rows[0].want.shape, tuple(row.name for row in rows))
+    certificate = _certificate(rows, rules)
+    return replace(finding, part=Part.UPDATE, certificate=certificate)
+
+
+def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
+    want = np.stack([row.want.reshape(-1) for row in rows])
+    cost = np.stack([row.cost.reshape(-1) for row in rows])
+    # A step that cancels by chance is measured by the largest one of its element.
+    kinds = np.array([row.single for row in rows])
+    scale = np.empty_like(want)
+    for kind in (True, False):
+        scale[kinds == kind] = np.max(np.abs(want[kinds == kind]), axis=0, initial=0.0)
+    estimate = Estimate(
+        value=want,
+        bar=np.abs(want) * 2.0**-53,
+        scale=scale,
+        terms=np.ones(want.shape[1], dtype=np.int64),
+        settled=np.ones(want.shape, dtype=bool),
+    )
+    return compare(got, estimate, rules, extra=SAFETY * rules.u * cost)
+
+
+def _certificate(rows: Sequence[Row], rules: Rules) -> Certificate:
+    """Which impostors the same comparison rejects."""
+    want = np.stack([row.want.reshape(-1) for row in rows])
+    rejected: list[str] = []
+    blind: list[str] = []
+    for name, make in IMPOSTORS.items():
+        got = np.asarray(make(want))
+        if np.array_equal(got, want):
+            continue
+        failed = _compared(got, rows, rules).failed.any()
+        (rejected if failed else blind).append(name)
+    return Certificate(rejected=tuple(rejected), blind=tuple(blind))
+
+
+def _whole(verdict: Verdict, reason: str) -> Finding:
+    return Finding(name="update", verdict=verdict, reason=reason, part=Part.UPDATE)

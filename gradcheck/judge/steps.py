@@ -1,0 +1,228 @@
+"""What an update rule must leave behind: every step with 50 digits, and what rounding may cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import mp50
+from gradcheck.errors import SpecError, Unsupported
+from gradcheck.judge.compare import RULES, Rules
+from gradcheck.rounding import ROUNDING, allowance
+from gradcheck.rule import RuleCase, State, Tensors
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Flat = dict[str, Any]
+"""Tensors by output name: a parameter's own, or `slot.parameter` for what is remembered."""
+
+SAFETY: Final = 4.0
+"""Other texts of the same formula round differently: allow so many times the estimate."""
+SHARP: Final = 16.0
+"""Units of u, relative to the element, beside what rounding is known to cost: nothing here is
+differenced, so nothing wider is needed."""
+LOST: Final = 2.0**-6
+"""Of a tensor's largest number: where rounding may cost more, a way says nothing."""
+
+
+def rules_for(dtype: str) -> Rules:
+    """The rules of a dtype, as sharp as an update allows.
+
+    Raises:
+        Unsupported: update rules are judged in float64 and float32 alone.
+    """
+    if dtype not in RULES:
+        raise Unsupported("update rules are judged in float64 and float32")
+    return replace(RULES[dtype], rtol=SHARP * RULES[dtype].u)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Parameters and state at one moment, in any arithmetic."""
+
+    params: Tensors
+    state: State
+
+    def mapped(self, change: Callable[[Any], Any]) -> Snapshot:
+        """The same with every array changed."""
+        state = {slot: each(change, old) for slot, old in self.state.items()}
+        return Snapshot(each(change, self.params), state)
+
+    @property
+    def flat(self) -> Flat:
+        """All arrays by output name."""
+        named = {f"{slot}.{n}": a for slot, old in self.state.items() for n, a in old.items()}
+        return {**self.params, **named}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step, or a way of several, of one tensor: what is true, and what rounding may cost.
+
+    `base` is what the tensor was before: parameters are judged by how far they move. Shapes:
+    those of the tensor; `cost` is in units of u.
+    """
+
+    name: str
+    want: Float
+    base: Float
+    cost: Float
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one step from the true state."""
+        return self.name.startswith("step ")
+
+
+class RuleTruth:
+    """What one case's rule must leave behind, in 50-digit arithmetic; made once per case.
+
+    Raises:
+        SpecError: the rule gives something else than its parameters' shapes, or no number.
+    """
+
+    def __init__(self, case: RuleCase) -> None:
+        """Take all steps of the case with 50 digits."""
+        self.case = case
+        self.xp = mp50()
+        self.way = self._way(self.xp)
+
+    def step(self, xp: Any, here: Snapshot, grads: Tensors, k: int) -> Snapshot:
+        """The reference's `k`-th step (from 0) in the arithmetic `xp`."""
+        case = self.case
+        made = case.spec.update(xp, here.params, grads, here.state, case.times[k], **case.attrs)
+        new = Snapshot(*made).mapped(xp.asarray)
+        shapes = {name: np.shape(a) for name, a in new.params.items()}
+        if shapes != {name: p.shape for name, p in case.params.items()}:
+            raise SpecError(f"{case.name}: step {case.times[k]} gives tensors of shape {shapes}")
+        return new
+
+    def gradients(self, xp: Any, params: Tensors, k: int) -> Tensors:
+        """The gradients of the `k`-th step in the arithmetic `xp`, at its own parameters."""
+        drawn = {name: xp.asarray(g) for name, g in self.case.gradients[k].items()}
+        slope = self.case.sample.slope
+        return drawn if slope is None else each(xp.asarray, slope(xp, params, drawn))
+
+    def follow(self, here: Snapshot, new: Snapshot) -> Snapshot:
+        """Where the next step starts: clipped gradients move no parameter."""
+        return Snapshot(new.params if self.moves else here.params, new.state)
+
+    def start(self, xp: Any) -> Snapshot:
+        """Parameters and state before the first step."""
+        case = self.case
+        params = {name: xp.asarray(p) for name, p in case.params.items()}
+        loaded = case.state
+        if loaded is None:
+            return Snapshot(params, case.spec.init(xp, params))
+        return Snapshot(
+            params,
+            {slot: {n: xp.asarray(a) for n, a in old.items()} for slot, old in loaded.items()},
+        )
+
+    @property
+    def moves(self) -> bool:
+        """Whether the rule gives parameters; else it gives gradients."""
+        return self.case.spec.gives == "params"
+
+    def before(self, k: int, dtype: str) -> tuple[Snapshot, Tensors]:
+        """The true state before step `k` and its gradients, as arrays of `dtype`."""
+        here = self.way[k]
+        grads = self.gradients(self.xp, here.params, k)
+
+        def rounded(a: Any) -> Array:
+            with np.errstate(over="ignore", under="ignore"):
+                return np.asarray(self._float(a)).astype(dtype)
+
+        return here.mapped(rounded), each(rounded, grads)
+
+    def rows(self, dtype: str) -> dict[str, list[Row]]:
+        """Per output, one row for each single step, then one for each way from the start."""
+        found: dict[str, list[Row]] = {}
+        with np.errstate(all="ignore"):
+            self._add_rows(found, dtype)
+        return found
+
+    def _add_rows(self, found: dict[str, list[Row]], dtype: str) -> None:
+        for k, t in enumerate(self.case.times):
+            here, grads = self.before(k, dtype)
+            want, cost = (
+                self.step(xp, here.mapped(xp.asarray), each(xp.asarray, grads), k)
+                for xp in (self.xp, ROUNDING)
+            )
+            self._add(found, f"step {t}", want, cost, here.mapped(_wide))
+        if self.moves:
+            start = self.way[0].mapped(self._float)
+            for k, t in enumerate(self.case.times):
+                new, cost = self.way[k + 1], self._costs[k + 1]
+                if self._lost(new, cost, start, rules_for(dtype)):
+                    break
+                self._add(found, f"steps {self.case.times[0]} to {t}", new, cost, start)
+
+    @cached_property
+    def _costs(self) -> list[Snapshot]:
+        """The way in an arithmetic that remembers its rounding."""
+        return self._way(ROUNDING)
+
+    def _lost(self, new: Snapshot, cost: Snapshot, start: Snapshot, rules: Rules) -> bool:
+        """Whether rounding that has piled up may be as large as what it is to be told from.
+
+        Where later steps follow from earlier ones (L-BFGS), errors grow from step to step, and
+        the way says nothing any more; the single steps still do.
+        """
+        costs = cost.flat
+        for output, want in self._wanted(new, start).items():
+            largest = float(np.max(np.abs(want), initial=0.0))
+            spent = float(np.max(np.asarray(allowance(costs[output])), initial=0.0))
+            told = SAFETY * rules.u * spent <= LOST * largest or largest == 0
+            if not told:
+                return True
+        return False
+
+    def _wanted(self, new: Snapshot, base: Snapshot) -> dict[str, Float]:
+        """Movements of parameters, and values of everything else."""
+        found = {}
+        for output, exact in new.flat.items():
+            value = exact
+            if self.moves and output in new.params:
+                value = exact - self.xp.asarray(base.params[output])
+            found[output] = self._float(value)
+        return found
+
+    def _way(self, xp: Any) -> list[Snapshot]:
+        here = self.start(xp)
+        way = [here]
+        for k in range(self.case.sample.count):
+            new = self.step(xp, here, self.gradients(xp, here.params, k), k)
+            here = self.follow(here, new)
+            way.append(here)
+        return way
+
+    def _add(
+        self, found: dict[str, list[Row]], name: str, want: Snapshot, cost: Snapshot, base: Snapshot
+    ) -> None:
+        costs = cost.flat
+        for output, value in self._wanted(want, base).items():
+            if not np.isfinite(value).all():
+                raise SpecError(f"{self.case.name}: {name} of {output} is not a finite number")
+            moves = self.moves and output in want.params
+            at = base.params[output] if moves else np.zeros(value.shape)
+            spent = allowance(costs[output])
+            assert spent is not None
+            found.setdefault(output, []).append(Row(name, value, at, spent))
+
+    def _float(self, exact: Any) -> Float:
+        return np.asarray(self.xp.to_float64(exact))
+
+
+def each(change: Callable[[Any], Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The same tensors, every one changed."""
+    return {name: change(a) for name, a in tensors.items()}
+
+
+def _wide(a: Array) -> Float:
+    return a.astype(np.float64)

@@ -1,0 +1,151 @@
+"""Wrong update rules, and whether the judgement rejects each of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradcheck.arithmetic import FLOATS
+from gradcheck.binding import BoundRule
+from gradcheck.errors import LoadError, SpecError
+from gradcheck.judge.rule import judge_rule
+from gradcheck.judge.steps import RuleTruth
+from gradcheck.rule import RuleCase, State, Tensors
+from gradcheck.spec import NAME
+from gradcheck.suite import Suite, resolve
+from gradcheck.verdict import Verdict
+
+REJECTED = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMutant:
+    """One wrong update of one rule: `update` takes what the rule's takes.
+
+    `says` is the defect in one sentence, `killer` the sample that must reject it in some dialect
+    of `dialects` (empty: all), `modelled_on` the real bug.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    rule: str
+    name: str
+    says: str
+    killer: str
+    update: Callable[..., Any]
+    dialects: tuple[str, ...] = ()
+    modelled_on: str = ""
+
+    def __post_init__(self) -> None:
+        me = f"mutant {self.full_name}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        if not self.says.strip():
+            raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
+
+    @property
+    def full_name(self) -> str:
+        """`rule/name`."""
+        return f"{self.rule}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated:
+    """A mutant as an implementation."""
+
+    mutant: RuleMutant
+
+    @property
+    def name(self) -> str:
+        """The mutant's."""
+        return self.mutant.full_name
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule:
+        """Its update in the arithmetic of `dtype`, with the rule's own init."""
+        xp, mutant = FLOATS[dtype], self.mutant
+
+        def update(params: Tensors, grads: Tensors, state: State, t: int, **attrs: Any) -> Any:
+            return mutant.update(xp, params, grads, state, t, **attrs)
+
+        def init(params: Tensors) -> Any:
+            return case.spec.init(xp, params)
+
+        return BoundRule(update=update, init=init, attrs=case.attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class Kills:
+    """The cases (`dialect/sample`) in which a mutant was tried, and those that reject it."""
+
+    mutant: RuleMutant
+    tried: tuple[str, ...]
+    killed: tuple[str, ...]
+
+    @property
+    def as_said(self) -> bool:
+        """Whether the sample that was named rejects it."""
+        return self.mutant.killer in {case.partition("/")[2] for case in self.killed}
+
+
+def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:
+    """The suite's wrong updates by rule, in suite order.
+
+    Raises:
+        LoadError: a table cannot be imported, or holds something else.
+        SpecError: a mutant names a rule, a sample or a dialect that does not exist, takes other
+            arguments than its rule's update, or shares its name with another.
+    """
+    found: dict[str, list[RuleMutant]] = {name: [] for name in suite.rules}
+    for reference in suite.rule_mutants:
+        table = resolve(reference)
+        if not isinstance(table, Sequence) or not all(isinstance(m, RuleMutant) for m in table):
+            raise LoadError(f"{reference}: make it a tuple of RuleMutant")
+        for mutant in table:
+            _check(mutant, suite)
+            if any(m.name == mutant.name for m in found[mutant.rule]):
+                raise SpecError(f"two mutants are called {mutant.full_name}; rename one")
+            found[mutant.rule].append(mutant)
+    return found
+
+
+def kills(mutants: Sequence[RuleMutant], cases: Iterable[RuleCase]) -> list[Kills]:
+    """Put every mutant to the judgement in every case of its rule, in float64 and float32."""
+    tried: dict[str, list[str]] = {m.full_name: [] for m in mutants}
+    killed: dict[str, list[str]] = {m.full_name: [] for m in mutants}
+    for case in cases:
+        truth = RuleTruth(case)
+        name = f"{case.dialect.name}/{case.sample.name}"
+        for mutant in mutants:
+            if mutant.rule != case.spec.name:
+                continue
+            if mutant.dialects and case.dialect.name not in mutant.dialects:
+                continue
+            tried[mutant.full_name].append(name)
+            if any(_rejected(truth, mutant, dtype) for dtype in FLOATS):
+                killed[mutant.full_name].append(name)
+    return [Kills(m, tuple(tried[m.full_name]), tuple(killed[m.full_name])) for m in mutants]
+
+
+def _rejected(truth: RuleTruth, mutant: RuleMutant, dtype: str) -> bool:
+    return any(f.verdict in REJECTED for f in judge_rule(truth, Mutated(mutant), dtype))
+
+
+def _check(mutant: RuleMutant, suite: Suite) -> None:
+    me = f"mutant {mutant.full_name}"
+    if mutant.rule not in suite.rules:
+        raise SpecError(f"{me}: the suite has no rule {mutant.rule!r}")
+    spec = suite.rules[mutant.rule]
+    for what, names, known in (
+        ("sample", (mutant.killer,), [s.name for s in spec.samples]),
+        ("dialect", mutant.dialects, [d.name for d in spec.dialects]),
+    ):
+        for name in names:
+            if name not in known:
+                raise SpecError(f"{me}: {spec.name} has no {what} {name!r}; known: {known}")
+    wanted = list(inspect.signature(spec.update).parameters)
+    given = list(inspect.signature(mutant.update).parameters)
+    if wanted != given:
+        raise SpecError(f"{me}: its update takes {given}, the rule's takes {wanted}")

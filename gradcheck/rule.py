@@ -1,0 +1,236 @@
+"""What an update rule is: the step from parameters and gradients to new parameters, as data.
+
+A rule is one text in the closed `xp` namespace, like an operator's: the same lines run in float32,
+in float64 and with 50 digits. Its samples are sequences of gradients, not single points, because
+what goes wrong in a rule goes wrong over time: a bias correction, a state that is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from gradcheck.draw import Draw
+from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.spec import DEFAULT, NAME, Array, Attrs, Dialect
+
+Tensors = Mapping[str, Array]
+"""Arrays by the name of their parameter."""
+State = Mapping[str, Tensors]
+"""What a rule remembers: by slot ("m", "v", …), one array per parameter."""
+
+STEPS: Final = 20
+"""Steps that a sample takes: enough for a bias correction to fade, or to be missed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """One named sequence of steps, and the defect it hunts.
+
+    `params(draw)` and `gradients(draw, t)` return arrays by name, the same names and shapes in
+    every step; `state(draw, params)` what was there before step `first` (None: what the rule's
+    `init` makes). All values are float64 numbers that float32 holds. Where the gradients are to
+    follow the parameters, as in training, `slope(xp, params, drawn)` makes them of what was drawn.
+    """
+
+    name: str
+    hunts: str
+    params: Callable[[Draw], Tensors]
+    gradients: Callable[[Draw, int], Tensors]
+    state: Callable[[Draw, Tensors], State] | None = None
+    slope: Callable[[Any, Tensors, Tensors], Tensors] | None = None
+    first: int = 1
+    count: int = STEPS
+    attrs: Attrs = field(default_factory=dict)
+    dialects: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"sample {self.name!r}: use lower-case letters, digits, '_', '-', '.'")
+        if not self.hunts.strip():
+            raise SpecError(f"sample {self.name!r}: say in `hunts` which defect it would expose")
+        if self.first < 1 or self.count < 1:
+            raise SpecError(
+                f"sample {self.name!r}: steps are counted from 1, and there must be one"
+            )
+
+
+@dataclass(frozen=True)
+class RuleSpec:
+    """An update rule: `update(xp, params, grads, state, t, *, …)` returns new tensors and state.
+
+    `init(xp, params)` is the state before step 1. What `update` gives first is, by `gives`, the
+    new parameters, or (clipping) new gradients; hyper-parameters are its keyword-only arguments.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    name: str
+    init: Callable[[Any, Tensors], State]
+    update: Callable[..., tuple[Tensors, State]]
+    samples: tuple[Steps, ...]
+    formula: str
+    source: str
+    dialects: tuple[Dialect, ...] = DEFAULT
+    gives: Literal["params", "grads"] = "params"
+
+    def __post_init__(self) -> None:
+        me = f"rule {self.name!r}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        for text, what in ((self.formula, "formula"), (self.source, "source")):
+            if not text.strip():
+                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        if not self.samples:
+            raise SpecError(f"{me} has no samples: add at least one Steps")
+        taken = [p.name for p in self._parameters if p.kind is not p.KEYWORD_ONLY]
+        if taken != ["xp", "params", "grads", "state", "t"]:
+            raise SpecError(f"{me}: update takes {taken}; make it (xp, params, grads, state, t, *)")
+        for p in self._parameters:
+            if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
+                raise SpecError(f"{me}: hyper-parameter {p.name!r} of update needs a default")
+        for kind, names in (
+            ("sample", [s.name for s in self.samples]),
+            ("dialect", [d.name for d in self.dialects]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise SpecError(f"{me}: two {kind}s are called {name!r}; rename one")
+        attrs = [(s.name, s.attrs) for s in self.samples]
+        for name, given in (*attrs, *((d.name, d.attrs) for d in self.dialects)):
+            for attr in given:
+                if attr not in self.defaults:
+                    raise SpecError(
+                        f"{me}, {name!r}: {attr!r} is not a keyword of update; "
+                        f"known: {sorted(self.defaults) or 'none'}"
+                    )
+        known = [d.name for d in self.dialects]
+        for sample in self.samples:
+            for name in sample.dialects:
+                if name not in known:
+                    raise SpecError(
+                        f"{me}, sample {sample.name!r}: no dialect {name!r}; known: {known}"
+                    )
+
+    @property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return list(inspect.signature(self.update).parameters.values())
+
+    @cached_property
+    def defaults(self) -> Attrs:
+        """Hyper-parameters and their default values."""
+        return {p.name: p.default for p in self._parameters if p.kind is p.KEYWORD_ONLY}
+
+    @property
+    def family(self) -> str:
+        """The case file that the rule stands in."""
+        return str(self.update.__module__).rpartition(".")[2]
+
+    def dialect(self, name: str) -> Dialect:
+        """The dialect called `name`.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        for dialect in self.dialects:
+            if dialect.name == name:
+                return dialect
+        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])
+
+
+@dataclass(frozen=True)
+class RuleCase:
+    """One sequence to judge a rule by: rule, dialect and sample, with its numbers.
+
+    All arrays are float64 (values that float32 holds exactly), and read-only.
+    """
+
+    spec: RuleSpec
+    dialect: Dialect
+    sample: Steps
+    seed: int
+    suite: str
+
+    @property
+    def name(self) -> str:
+        """`rule/dialect/sample`."""
+        return f"{self.spec.name}/{self.dialect.name}/{self.sample.name}"
+
+    @cached_property
+    def attrs(self) -> Attrs:
+        """Hyper-parameters: the rule's defaults, then the dialect's, then the sample's."""
+        return {**self.spec.defaults, **self.dialect.attrs, **self.sample.attrs}
+
+    @property
+    def times(self) -> range:
+        """The steps' numbers."""
+        return range(self.sample.first, self.sample.first + self.sample.count)
+
+    @cached_property
+    def params(self) -> dict[str, Array]:
+        """The parameters before the first step.
+
+        Raises:
+            SpecError: float32 does not hold a value.
+        """
+        return self._kept(self.sample.params(self._draw("params")))
+
+    @cached_property
+    def gradients(self) -> tuple[dict[str, Array], ...]:
+        """What was drawn for each step: its gradients, unless the sample has a slope.
+
+        Raises:
+            SpecError: float32 does not hold a value, or a gradient has another shape.
+        """
+        found = []
+        for t in self.times:
+            tensors = self._kept(self.sample.gradients(self._draw("gradients", t), t))
+            shapes = {name: g.shape for name, g in tensors.items()}
+            if shapes != {name: p.shape for name, p in self.params.items()}:
+                raise SpecError(f"{self.name}: gradients of step {t} are {shapes}; fit the params")
+            found.append(tensors)
+        return tuple(found)
+
+    @cached_property
+    def state(self) -> dict[str, dict[str, Array]] | None:
+        """What the sample puts into the rule's memory before the first step; None: nothing."""
+        if self.sample.state is None:
+            return None
+        drawn = self.sample.state(self._draw("state"), self.params)
+        return {slot: self._kept(tensors) for slot, tensors in drawn.items()}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Four characters that change when the case's meaning does: numbers and attributes."""
+        digest = hashlib.blake2b(digest_size=8)
+        for tensors in (self.params, *self.gradients, *(self.state or {}).values()):
+            for name, array in tensors.items():
+                digest.update(f"{name}{array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(f"{sorted(self.attrs.items())!r}{self.times!r}".encode())
+        return digest.hexdigest()[:4]
+
+    def _draw(self, *role: object) -> Draw:
+        """A generator for one role, the same for every dialect."""
+        return Draw(self.seed, self.suite, self.spec.name, self.sample.name, *role)
+
+    def _kept(self, tensors: Tensors) -> dict[str, Array]:
+        kept = {}
+        for name, drawn in tensors.items():
+            array = np.array(drawn, dtype=np.float64)
+            with np.errstate(over="ignore"):
+                if not np.array_equal(array, array.astype(np.float32)):
+                    raise SpecError(
+                        f"{self.name}: float32 does not hold the values of {name!r}; "
+                        "draw them with `draw`, or round them to a dyadic grid"
+                    )
+            array.flags.writeable = False
+            kept[name] = array
+        return kept
