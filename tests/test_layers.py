@@ -30,7 +30,7 @@ LAYERS = (
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
     "power.run power.rule",
-    "explain explain.reach explain.blame explain.naming explain.guilt",
+    "explain explain.reach explain.blame explain.hypothesis explain.naming explain.guilt",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.sections report.model_catalogue report.catalogue",

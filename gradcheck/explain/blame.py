@@ -289,16 +289,20 @@ def _consistent(court: _Court, stage: Stage, rows: list[str]) -> bool:
         for read in dict.fromkeys(stage.reads)
         if read in court.cts and read not in court.program.params
     ]
-    matrix = np.concatenate(blocks) if blocks else np.zeros((0, columns.size))
-    matrix = matrix[np.any(matrix != 0, axis=1)]
-    if columns.size * float(len(matrix)) ** 2 > WORK:
-        return True  # unproved: it stays a suspect
-    rest = seen
-    if len(matrix):
-        scale = np.linalg.norm(matrix, axis=1, keepdims=True)
-        fit = np.linalg.lstsq((matrix / scale).T, seen, rcond=1e-13)[0]
-        rest = seen - (matrix / scale).T @ fit
+    matrix = np.concatenate(blocks).T if blocks else np.zeros((columns.size, 0))
     allowed = np.sqrt(columns.size) + NOISE["float64"] * np.linalg.norm(seen)
+    beyond = ~np.any(matrix != 0, axis=1)
+    if not np.linalg.norm(seen[beyond]) <= allowed:
+        return False
+    matrix, rest = matrix[~beyond], seen[~beyond]
+    matrix = matrix[:, np.any(matrix != 0, axis=0)]
+    height, width = matrix.shape
+    if width >= height or height * float(width) ** 2 > WORK:
+        return True  # nothing contradicts it, or it would take too long to find out
+    if width:
+        # Where columns depend on each other, the basis spans more than they do: that clears less
+        basis = np.linalg.qr(matrix / np.linalg.norm(matrix, axis=0))[0]
+        rest = rest - basis @ (basis.T @ rest)
     return bool(np.linalg.norm(rest) <= allowed)
 
 
