@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from gradcheck.finding import Blame, Certificate, Miss, Part, Taylor
@@ -18,6 +19,7 @@ __all__ = [
     "Certificate",
     "Footer",
     "Header",
+    "Kind",
     "Miss",
     "Part",
     "Record",
@@ -29,6 +31,15 @@ __all__ = [
 ]
 
 SCHEMA: Final = 1
+
+
+class Kind(StrEnum):
+    """What was judged as a whole."""
+
+    OPERATOR = "operator"
+    MODEL = "model"
+    RULE = "rule"
+    """An update rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +72,9 @@ class Record:
     that the check could have seen in its blindest resolved element. `oracle` says whether
     50-digit arithmetic settled any element. `conventions` says whose choice was found on kinks,
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
-    line; `hunts` is what the sample is there to find. A model's record has its name as `op`, its
-    size as `sample`, and a parameter or a stage as `output`; `part` says which. `evaluations`,
-    `taylor` and `blames` are the finding's.
+    line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
+    model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
+    which. `evaluations`, `taylor` and `blames` are the finding's.
     """
 
     name: str
@@ -88,6 +99,7 @@ class Record:
     conventions: tuple[str, ...] = ()
     certificate: Certificate | None = None
     worst: tuple[Miss, ...] = ()
+    kind: Kind = Kind.OPERATOR
     part: Part = Part.GRADIENT
     evaluations: int = 0
     taylor: Taylor | None = None
@@ -180,9 +192,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a table: a gradient output of an operator's dialect, a cell per dtype."""
+    """One line of a table: a gradient output of an operator's dialect, a cell per dtype.
+
+    Of a model: a parameter or a stage; `part` says which, as two of them may share a name.
+    """
 
     implementation: str
+    kind: Kind
+    part: Part
     op: str
     dialect: str
     output: str
@@ -206,22 +223,24 @@ class Row:
 
 def rows(run: Run) -> list[Row]:
     """The results as table rows, in the order in which they came."""
-    groups: dict[tuple[str, str, str, str], dict[str, list[Record]]] = {}
-    for result in run.results:
-        key = (result.implementation, result.op, result.dialect, result.output)
-        groups.setdefault(key, {}).setdefault(result.dtype, []).append(result)
+    groups: dict[tuple[str, Kind, str, str, Part, str], dict[str, list[Record]]] = {}
+    for r in run.results:
+        key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
+        groups.setdefault(key, {}).setdefault(r.dtype, []).append(r)
     return [
         Row(
-            implementation=key[0],
-            op=key[1],
-            dialect=key[2],
-            output=key[3],
+            implementation=implementation,
+            kind=kind,
+            op=op,
+            dialect=dialect,
+            part=part,
+            output=output,
             cells={
                 dtype: Cell(worst(r.verdict for r in results), tuple(results))
                 for dtype, results in by_dtype.items()
             },
         )
-        for key, by_dtype in groups.items()
+        for (implementation, kind, op, dialect, part, output), by_dtype in groups.items()
     ]
 
 
@@ -231,6 +250,8 @@ def result_dict(result: Record) -> dict[str, Any]:
     plain = asdict(result)
     plain.update(
         verdict=result.verdict.value,
+        kind=result.kind.value,
+        part=result.part.value,
         expectation=result.expectation,
         error=top.error if top else None,
         bound=top.bound if top else None,

@@ -25,7 +25,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
 from gradcheck.model import ModelCase, Size
-from gradcheck.record import Header, Record, Run
+from gradcheck.record import Header, Kind, Record, Run
 from gradcheck.selection import LOW
 from gradcheck.spec import Sample
 from gradcheck.suite import Case, Suite, load_suite
@@ -291,6 +291,7 @@ def _record(
         conventions=finding.conventions,
         certificate=finding.certificate,
         worst=finding.worst,
+        kind=Kind.OPERATOR if isinstance(case, Case) else Kind.MODEL,
         part=finding.part,
         evaluations=finding.evaluations,
         taylor=finding.taylor,

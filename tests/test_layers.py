@@ -33,8 +33,9 @@ LAYERS = (
     "explain explain.reach explain.blame explain.hypothesis explain.naming explain.guilt",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.words report.outline report.sections report.model_catalogue report.catalogue",
-    "report.findings",
+    "report.words report.outline report.models report.model_words report.page",
+    "report.model_tables report.sections report.model_catalogue report.catalogue",
+    "report.findings report.marked report.model_markdown",
     "report.terminal report.markdown report.html report.json report.junit report.power",
     "library library_model",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",

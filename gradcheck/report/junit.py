@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from gradcheck.report import words
+from gradcheck.finding import Part
+from gradcheck.report import model_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -58,11 +59,18 @@ def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
     return suite
 
 
+def _output(result: Record) -> str:
+    """The output's name; a stage's says that it is one, as a parameter may share it."""
+    if result.part is Part.STAGE:
+        return words.subject(result.output, result.part)
+    return words.clean(result.output)
+
+
 def _testcase(suite: ET.Element, result: Record) -> None:
     testcase = ET.SubElement(
         suite,
         "testcase",
-        name=f"{words.case(result)}/{words.clean(result.output)}",
+        name=f"{words.case(result)}/{_output(result)}",
         classname=words.clean(f"{result.implementation}.{result.op}"),
         time="0",
     )
@@ -74,6 +82,7 @@ def _testcase(suite: ET.Element, result: Record) -> None:
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in words.facts(result)]
+    lines += [f"blame: {text}" for blame in result.blames for text in model_words.charges(blame)]
     outcome.text = "\n".join(lines)
 
 

@@ -6,15 +6,15 @@ are rounded up to powers of ten: another machine's library may change their digi
 
 from __future__ import annotations
 
-import html
 import re
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import outline, words
-from gradcheck.verdict import Verdict
+from gradcheck.record import Kind
+from gradcheck.report import model_markdown, outline, words
+from gradcheck.report.marked import cell, code, escape, folded
 
 if TYPE_CHECKING:
-    from gradcheck.record import Cell, Record, Run
+    from gradcheck.record import Record, Run
 
 LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
@@ -23,17 +23,9 @@ RESERVE: Final = 1_000
 RESULTS: Final = 20
 """Failures of one gradient that are listed."""
 
-SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
-"""How a pass's worst error is told, in multiples of its bound."""
-
 LEGEND: Final = (
     "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
 )
-
-SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
-"""What markdown reads in the middle of a line; foreign text never begins one."""
-PLAIN: Final = re.compile(r"[\w./,\[\] -]+", re.ASCII)
-"""What can stand in code as it is, in a table too."""
 
 
 def render(run: Run, *, limit: int = LIMIT) -> str:
@@ -46,14 +38,19 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     for trouble in run.troubles:
         page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
     found = outline.tables(run)
+    named = len({*run.header.implementations, *(table.implementation for table in found)}) > 1
     for table in found:
-        if len(found) > 1 or len(run.header.implementations) > 1:
+        if named:
             page.add(f"\n### {escape(words.clean(table.implementation))}\n")
         _matrix(page, table)
-    if found:
+    for text, noun in model_markdown.blocks(run):
+        page.add(text, noun)
+    if run.results:
         page.add(f"\n{LEGEND}\n")
     _soundness(page, run)
     _gaps(page, run)
+    for text in model_markdown.blame(run):
+        page.add(text, "accusation")
     _failures(page, run)
     return page.text()
 
@@ -89,7 +86,14 @@ class _Page:
 
 
 def _matrix(page: _Page, table: outline.Table) -> None:
-    heads = ["operator", "dialect", "gradient", *map(code, table.dtypes), "samples", "elements"]
+    heads = [
+        table.kind.value,
+        "dialect",
+        "gradient",
+        *map(code, table.dtypes),
+        "samples",
+        "elements",
+    ]
     rule = ["---"] * (len(heads) - 2) + ["---:"] * 2
     if not page.add(f"\n| {' | '.join(heads)} |\n| {' | '.join(rule)} |\n"):
         return
@@ -100,29 +104,12 @@ def _matrix(page: _Page, table: outline.Table) -> None:
             code(row.op) if row.op != last[0] else "",
             code(row.dialect) if key != last else "",
             code(words.gradient(row.output)),
-            *(_cell(row.cells.get(dtype)) for dtype in table.dtypes),
+            *(cell(row.cells.get(dtype)) for dtype in table.dtypes),
             f"{row.samples:,}",
             f"{row.compared:,}",
         ]
         last = key
         page.add(f"| {' | '.join(line)} |\n", "row")
-
-
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
-        return "–"
-    result = outline.shown(cell)
-    if cell.verdict is Verdict.PASS:
-        return f"PASS {_share(result)}".rstrip()
-    word = words.word(cell.verdict)
-    return word if cell.verdict.expected else f"**{word}** {words.cell(result)}".rstrip()
-
-
-def _share(result: Record) -> str:
-    badness = outline.badness(result)
-    if badness <= 0:
-        return ""
-    return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
 
 
 def _soundness(page: _Page, run: Run) -> None:
@@ -157,15 +144,11 @@ def _failures(page: _Page, run: Run) -> None:
 def _details(group: outline.Group, named: bool) -> str:
     """One gradient's failures: a line to unfold, a table of worst elements, lines to paste."""
     whose = f"{group.implementation} · " if named else ""
-    name = f"{whose}{group.op}/{group.dialect} · {words.gradient(group.output)}"
+    about = words.subject(group.output, group.part)
     reason = words.clean(group.results[0].reason)
-    # What stands in <summary> is HTML: GitHub reads no markdown there.
-    summary = html.escape(f"{words.clean(name)}{': ' if reason else ''}{reason}")
+    text = words.clean(f"{whose}{group.op}/{group.dialect} · {about}")
     listed = group.results[:RESULTS]
     lines = [
-        "",
-        f"<details><summary><b>{words.word(group.verdict)}</b> {summary}</summary>",
-        "",
         "| sample | dtype | verdict | worst | got | want | error | failed | finding |",
         "|---|---|---|---|---|---|---|---|---|",
         *(_line(result) for result in listed),
@@ -176,9 +159,11 @@ def _details(group: outline.Group, named: bool) -> str:
     hunts = dict.fromkeys((r.sample, r.hunts) for r in listed if r.hunts)
     lines += [f"- {code(sample)} hunts {escape(words.clean(text))}" for sample, text in hunts]
     repros = list(dict.fromkeys(words.command(r.repro) for r in listed if r.repro))
+    if group.kind is Kind.MODEL:  # it fails at every size alike; the smallest one is enough
+        repros = repros[:1]
     fence = "`" * (1 + max([2, *(len(run) for r in repros for run in re.findall("`+", r))]))
-    lines += ["", f"{fence}sh", *repros, fence, "", "</details>", ""]
-    return "\n".join(lines)
+    lines += ["", f"{fence}sh", *repros, fence]
+    return folded(words.word(group.verdict), f"{text}{': ' if reason else ''}{reason}", lines)
 
 
 def _line(result: Record) -> str:
@@ -188,7 +173,7 @@ def _line(result: Record) -> str:
         code(result.sample),
         code(result.dtype),
         words.word(result.verdict),
-        code(words.element(result.output, top.index)) if top else "",
+        code(words.place(result, top)) if top else "",
         got,
         f"{want} {words.bar(top)}" if top else "",
         words.errors(top) if top else "",
@@ -196,22 +181,3 @@ def _line(result: Record) -> str:
         escape(words.clean(result.reason)),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def escape(text: str) -> str:
-    r"""One line of foreign text as markdown that shows it as it is.
-
-    >>> escape("a|b <i>`c`")
-    'a\\|b &lt;i&gt;\\`c\\`'
-    """
-    return SPECIAL.sub(r"\\\g<0>", html.escape(text, quote=False))
-
-
-def code(text: str) -> str:
-    r"""A name as code, or escaped where it holds what code cannot.
-
-    >>> code("rms_norm"), code("a|b")
-    ('`rms_norm`', 'a\\|b')
-    """
-    text = words.clean(text)
-    return f"`{text}`" if PLAIN.fullmatch(text) else escape(text)

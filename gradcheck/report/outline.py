@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from gradcheck.record import Cell, Record, Row, rows
+from gradcheck.record import Cell, Kind, Part, Record, Row, rows
 from gradcheck.report.words import Rejected
 from gradcheck.verdict import SEVERITY, Verdict
 
@@ -20,20 +20,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """The rows of one implementation, and a column per dtype."""
+    """The operators, or the update rules, of one implementation; a column per dtype."""
 
     implementation: str
+    kind: Kind
     dtypes: tuple[str, ...]
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What is wrong with one gradient of one operator's dialect, the worst first."""
+    """What is wrong with one gradient of one operator's dialect, the worst first.
+
+    Of a model: with one parameter, stage, or its loss.
+    """
 
     implementation: str
+    kind: Kind
     op: str
     dialect: str
+    part: Part
     output: str
     results: tuple[Record, ...]
 
@@ -71,40 +77,56 @@ def shown(cell: Cell) -> Record:
 
 
 def tables(run: Run) -> list[Table]:
-    """One table per implementation that has results, in the header's order."""
+    """One table per implementation that has results, in the header's order; none of models."""
     dtypes = _unique([*run.header.dtypes, *(r.dtype for r in run.results)])
-    by_name: dict[str, list[Row]] = {name: [] for name in run.header.implementations}
+    found: dict[tuple[str, Kind], list[Row]] = {
+        (name, kind): [] for name in run.header.implementations for kind in Kind
+    }
     for row in rows(run):
-        by_name.setdefault(row.implementation, []).append(row)
+        found.setdefault((row.implementation, row.kind), []).append(row)
     return [
         Table(
             implementation=name,
+            kind=kind,
             dtypes=tuple(d for d in dtypes if any(d in row.cells for row in of_name)),
             rows=tuple(_together(of_name)),
         )
-        for name, of_name in by_name.items()
-        if of_name
+        for (name, kind), of_name in found.items()
+        if of_name and kind is not Kind.MODEL
     ]
 
 
 def failing(run: Run) -> list[Group]:
-    """What the gate does not accept, by gradient; groups and results in them worst first."""
-    groups: dict[tuple[str, str, str, str], list[Record]] = {}
-    for result in run.results:
-        if not result.verdict.expected:
-            key = (result.implementation, result.op, result.dialect, result.output)
-            groups.setdefault(key, []).append(result)
+    """What the gate does not accept, by gradient; groups and results in them worst first.
+
+    A model's loss and its stages come before its parameters: one wrong stage spoils the gradient
+    of every parameter before it.
+    """
+    groups: dict[tuple[str, Kind, str, str, Part, str], list[Record]] = {}
+    for r in run.results:
+        if not r.verdict.expected:
+            key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
+            groups.setdefault(key, []).append(r)
     ordered = [
         Group(
-            implementation=key[0],
-            op=key[1],
-            dialect=key[2],
-            output=key[3],
-            results=tuple(sorted(results, key=_rank)),
+            implementation=implementation,
+            kind=kind,
+            op=op,
+            dialect=dialect,
+            part=part,
+            output=output,
+            results=tuple(sorted(results, key=_rank if kind is not Kind.MODEL else _severity)),
         )
-        for key, results in groups.items()
+        for (implementation, kind, op, dialect, part, output), results in groups.items()
     ]
-    return sorted(ordered, key=lambda group: _rank(group.results[0]))
+    return sorted(ordered, key=_urgency)
+
+
+def _urgency(group: Group) -> tuple[int, bool, tuple[int, float]]:
+    """What is worse than a wrong number, then what is wrong by itself, then what may follow."""
+    rank = min(map(_rank, group.results))
+    follows = group.kind is Kind.MODEL and group.part not in (Part.VALUE, Part.STAGE)
+    return min(rank[0], SEVERITY.index(Verdict.FAIL)), follows, rank
 
 
 def gaps(run: Run) -> list[Gap]:
@@ -179,6 +201,8 @@ def folded(rows: Sequence[Row]) -> Iterator[Row]:
                     cells.setdefault(dtype, []).extend(cell.results)
         yield Row(
             implementation=of_op[0].implementation,
+            kind=of_op[0].kind,
+            part=of_op[0].part,
             op=op,
             dialect=dialects[0] if len(dialects) == 1 else f"all {len(dialects)}",
             output=outputs[0] if len(outputs) == 1 else f"all {len(outputs)}",
@@ -197,6 +221,11 @@ def by_sample(row: Row) -> list[tuple[Record, ...]]:
         for result in cell.results:
             samples.setdefault(result.sample, []).append(result)
     return [tuple(results) for results in samples.values()]
+
+
+def _severity(result: Record) -> int:
+    """Of a model that fails at every size alike, the smallest one comes first."""
+    return SEVERITY.index(result.verdict)
 
 
 def _rank(result: Record) -> tuple[int, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.report.markdown import code, escape
+from gradcheck.report.marked import code, escape
 from gradcheck.report.words import clean, plural
 
 if TYPE_CHECKING:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tabulate import tabulate
-
-from gradcheck.report import outline, words
+from gradcheck.record import Kind
+from gradcheck.report import model_tables, outline, words
+from gradcheck.report.page import Page, clip, grid
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Cell, Record, Row, Run
+    from gradcheck.record import Record, Row, Run
 
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
 """Failures shown of each of them."""
+SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
+"""A model fails at every size alike, and in many gradients."""
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
 NARROWEST: Final = 40
 """Columns below which nothing is readable any more."""
-
-COLOR: Final = re.compile("\x1b\\[[0-9]*m")
-ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
 
 
 def render(run: Run, *, color: bool = False, width: int = 100) -> str:
@@ -40,9 +37,11 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
     sections = (
         page.header(run),
         *page.tables(run),
+        *model_tables.sections(page, run),
         page.soundness(run),
         page.gaps(run),
         page.failures(run),
+        model_tables.blame(page, run),
         page.troubles(run),
         [run.summary],
     )
@@ -73,28 +72,8 @@ LAYOUTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """Lines of text for one width, with or without colour."""
-
-    color: bool
-    width: int
-
-    def word(self, verdict: Verdict) -> str:
-        """A verdict's word, coloured."""
-        text = words.word(verdict)
-        return f"\x1b[{ANSI[words.tone(verdict)]}m{text}\x1b[0m" if self.color else text
-
-    def wrap(self, text: str, lead: str = "", indent: str = "") -> list[str]:
-        """`text` in lines of at most the width, the first one after `lead`."""
-        lines = textwrap.wrap(
-            text,
-            self.width,
-            initial_indent=lead,
-            subsequent_indent=indent,
-            break_on_hyphens=False,  # names hold hyphens, and are to be found by searching
-        )
-        return lines or [lead.rstrip()]
+class _Page(Page):
+    """The sections of a report."""
 
     def header(self, run: Run) -> list[str]:
         """What was run, on what."""
@@ -109,7 +88,7 @@ class _Page:
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
         found = outline.tables(run)
-        named = len(run.header.implementations) > 1 or len(found) > 1
+        named = len({*run.header.implementations, *(t.implementation for t in found)}) > 1
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
             if len(table.rows) <= LONGEST:
@@ -133,7 +112,7 @@ class _Page:
     def drawn(self, rows: tuple[Row, ...], dtypes: tuple[str, ...], layout: _Layout) -> list[str]:
         """One table, in one layout; repeated names are left blank."""
         several = any(row.dialect != "default" for row in rows)
-        heads = ["operator", *(["dialect"] if several else []), "gradient", *dtypes]
+        heads = [rows[0].kind.value, *(["dialect"] if several else []), "gradient", *dtypes]
         heads += ["samples"] * layout.samples + ["elements"] * layout.elements
         body = []
         last: tuple[str, ...] = ("", "")
@@ -142,31 +121,16 @@ class _Page:
             dialect = "" if (row.op, row.dialect) == last else row.dialect
             last = (row.op, row.dialect)
             names = [op, dialect] if several else [op]
-            line = [_clip(words.clean(name), layout.name) for name in names]
-            line.append(_clip(words.gradient(row.output), layout.name))
-            line += [self.cell(row.cells.get(dtype), layout) for dtype in dtypes]
+            line = [clip(words.clean(name), layout.name) for name in names]
+            line.append(clip(words.gradient(row.output), layout.name))
+            line += [
+                self.cell(row.cells.get(dtype), measured=layout.errors, bound=layout.bounds)
+                for dtype in dtypes
+            ]
             line += [f"{row.samples:,}"] * layout.samples
             line += [f"{row.compared:,}"] * layout.elements
             body.append(line)
-        counts = layout.samples + layout.elements
-        align = ["left"] * (len(heads) - counts) + ["right"] * counts
-        # The heads are a row like others: tabulate would pad those that it knows as such.
-        text = tabulate(
-            [[words.clean(head) for head in heads], *body],
-            tablefmt="plain",
-            disable_numparse=True,
-            colalign=align,
-        )
-        head, *lines = text.splitlines()
-        rule = "─" * max(len(COLOR.sub("", line)) for line in (head, *lines))
-        return [line.rstrip() for line in (head, rule, *lines)]
-
-    def cell(self, cell: Cell | None, layout: _Layout) -> str:
-        """A verdict, and how far its worst element is off."""
-        if cell is None:
-            return "–"
-        measured = words.cell(outline.shown(cell), measured=layout.errors, bound=layout.bounds)
-        return f"{self.word(cell.verdict)} {measured}".rstrip()
+        return grid(heads, body, layout.samples + layout.elements)
 
     def soundness(self, run: Run) -> list[str]:
         """What the checks would have rejected, and whose conventions were found on kinks."""
@@ -210,7 +174,8 @@ class _Page:
     def group(self, group: outline.Group, named: bool) -> list[str]:
         """What is wrong with one gradient: a few results in full, the others counted."""
         lines = []
-        for result in group.results[:SAMPLES]:
+        most = SAMPLES_OF[group.kind]
+        for result in group.results[:most]:
             whose = f"{words.clean(group.implementation)} · " if named else ""
             reason = words.clean(result.reason)
             lines += self.judged(
@@ -221,22 +186,16 @@ class _Page:
                     lines.append(f"  run: {text}")  # to be copied: never broken
                 else:
                     lines += self.wrap(text, f"  {label}: ", "    ")
-        rest = group.results[SAMPLES:]
+        rest = group.results[most:]
         if rest:
             where = words.clean(f"{group.op}/{group.dialect}")
             lines += self.wrap(
-                f"… and {len(rest):,} more of {where} · {words.gradient(group.output)}: "
+                f"… and {len(rest):,} more of {where} · {words.subject(group.output, group.part)}: "
                 f"{_tally(rest)}",
                 "  ",
                 "    ",
             )
         return lines
-
-    def judged(self, verdict: Verdict, text: str) -> list[str]:
-        """A paragraph that opens with a verdict."""
-        lead = words.word(verdict)
-        first, *others = self.wrap(text, f"{lead} ", "  ")
-        return [first.replace(lead, self.word(verdict), 1), *others]
 
     def troubles(self, run: Run) -> list[str]:
         """What could not be judged at all, and whether the run stopped early."""
@@ -248,12 +207,6 @@ class _Page:
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
-
-
-def _clip(name: str, most: int) -> str:
-    """A name cut in the middle: its end often tells it from its neighbour."""
-    tail = most // 3
-    return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[-tail:]}"
 
 
 def _tally(results: Iterator[Record] | tuple[Record, ...]) -> str:

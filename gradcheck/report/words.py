@@ -6,13 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gradcheck.finding import Part
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
+    from gradcheck.finding import Taylor
     from gradcheck.record import Miss, Record, Run
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
+
+SLOPES: Final = 5
+"""Slopes of a Taylor curve that are told, from the longest steps on."""
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
 
@@ -96,9 +101,31 @@ def gradient(output: str) -> str:
     ('dx', 'd h.0.weight', 'forward', 'dot product')
     """
     name = clean(output)
-    if name in ("forward", "vjp", "jvp", "double_vjp") or " " in name:
+    if name in ("forward", "vjp", "jvp", "double_vjp", "gradients") or " " in name:
         return name
     return f"d{name}" if name.isidentifier() else f"d {name}"
+
+
+def subject(output: str, part: Part) -> str:
+    """What a row is about: a gradient, or a stage, or else what its name says.
+
+    >>> subject("ln_f", Part.STAGE), subject("wte", Part.GRADIENT), subject("loss", Part.VALUE)
+    ('stage ln_f', 'dwte', 'loss')
+    """
+    if part is Part.GRADIENT:
+        return gradient(output)
+    return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
+
+
+def place(result: Record, miss: Miss) -> str:
+    """The element that was compared, of the gradient to which it belongs."""
+    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
+    return name + position(miss.index)
+
+
+def position(index: tuple[int, ...]) -> str:
+    """An index in brackets; empty for a scalar."""
+    return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def element(output: str, index: tuple[int, ...]) -> str:
@@ -107,7 +134,7 @@ def element(output: str, index: tuple[int, ...]) -> str:
     >>> element("x", (1, 3)), element("x", ())
     ('dx[1, 3]', 'dx')
     """
-    return gradient(output) + (f"[{', '.join(map(str, index))}]" if index else "")
+    return gradient(output) + position(index)
 
 
 def case(result: Record) -> str:
@@ -117,7 +144,7 @@ def case(result: Record) -> str:
 
 def title(result: Record) -> str:
     """What a failure's first line says before its reason."""
-    return f"{case(result)} · {gradient(result.output)}"
+    return f"{case(result)} · {subject(result.output, result.part)}"
 
 
 def relative(miss: Miss) -> tuple[float, float] | None:
@@ -239,17 +266,38 @@ def facts(result: Record) -> list[tuple[str, str]]:
     top = result.top
     if top is not None:
         got, want = values(top)
-        where = element(result.output, top.index)
         pairs += [
-            ("worst", f"{where} got {got}, want {want} {bar(top)}"),
+            ("worst", f"{place(result, top)} got {got}, want {want} {bar(top)}"),
             ("error", errors(top)),
         ]
     pairs.append(("failed", extent(result)))
-    if result.verdict is Verdict.INCONCLUSIVE and result.smallest_visible_error is not None:
-        least = number(result.smallest_visible_error)
-        pairs.append(("visible", f"a relative error of {least} or more"))
+    if result.evaluations or result.verdict is Verdict.INCONCLUSIVE:
+        pairs.append(("visible", visible(result)))
+    if result.taylor is not None:
+        pairs.append(("taylor", taylor(result.taylor)))
     pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
+
+
+def visible(result: Record) -> str:
+    """How small an error the check would have seen, and what it cost to look."""
+    least = result.smallest_visible_error
+    if least is None:
+        return ""
+    if not result.evaluations:
+        return f"a relative error of {number(least)} or more"
+    cost = plural(result.evaluations, "forward evaluation")
+    return f"an error of {number(least)} of a typical element or more; {cost}"
+
+
+def taylor(found: Taylor) -> str:
+    """What a curve of Taylor remainders says of the gradient along one direction."""
+    intercept = f"the error of ⟨g, d⟩ is {number(found.intercept)} ± {number(found.error_bar, 2)}"
+    if found.linear:
+        return f"{intercept}; every remainder is noise"
+    more = ", …" if len(found.slopes) > SLOPES else ""
+    slopes = ", ".join(f"{slope:.1f}" for slope in found.slopes[:SLOPES]) + more
+    return f"{intercept}; slopes {slopes} (3 where it is right, 1 where it is wrong)"
 
 
 def paragraph(result: Record) -> str:

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from gradcheck import Convention, Dialect, Kink, OpSpec, Sample, Slack, Suite
-from gradcheck.report.catalogue import WIDTH, as_json, as_table, explain
+from gradcheck.report.catalogue import as_json, as_table, explain
+from gradcheck.report.sections import WIDTH
 
 BUILTIN = gradcheck_cases.SUITE
 

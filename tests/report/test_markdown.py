@@ -3,7 +3,8 @@ import re
 
 import pytest
 
-from gradcheck.report.markdown import LIMIT, code, escape, render
+from gradcheck.report.markdown import LIMIT, render
+from gradcheck.report.marked import code, escape
 from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL

@@ -1,0 +1,67 @@
+"""Pieces of GitHub's markdown: foreign text, names, a table's cell, a part to unfold."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.report import outline, words
+from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradcheck.record import Cell, Record
+
+SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
+"""How a pass's worst error is told, in multiples of its bound."""
+
+SPECIAL: Final = re.compile(r"[\\`*_\[\]|~$]")
+"""What markdown reads in the middle of a line; foreign text never begins one."""
+PLAIN: Final = re.compile(r"[\w./,\[\] -]+", re.ASCII)
+"""What can stand in code as it is, in a table too."""
+
+
+def cell(found: Cell | None) -> str:
+    """A verdict; of what passed, how near to the bound it came; of what did not, the error."""
+    if found is None:
+        return "–"
+    result = outline.shown(found)
+    if found.verdict is Verdict.PASS:
+        return f"PASS {_share(result)}".rstrip()
+    word = words.word(found.verdict)
+    return word if found.verdict.expected else f"**{word}** {words.cell(result)}".rstrip()
+
+
+def _share(result: Record) -> str:
+    badness = outline.badness(result)
+    if badness <= 0:
+        return ""
+    return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
+
+
+def folded(word: str, text: str, lines: Sequence[str]) -> str:
+    """A line that opens with a verdict's word and unfolds to `lines`."""
+    # What stands in <summary> is HTML: GitHub reads no markdown there.
+    summary = f"<details><summary><b>{word}</b> {html.escape(text)}</summary>"
+    return "\n".join(["", summary, "", *lines, "", "</details>", ""])
+
+
+def escape(text: str) -> str:
+    r"""One line of foreign text as markdown that shows it as it is.
+
+    >>> escape("a|b <i>`c`")
+    'a\\|b &lt;i&gt;\\`c\\`'
+    """
+    return SPECIAL.sub(r"\\\g<0>", html.escape(text, quote=False))
+
+
+def code(text: str) -> str:
+    r"""A name as code, or escaped where it holds what code cannot.
+
+    >>> code("rms_norm"), code("a|b")
+    ('`rms_norm`', 'a\\|b')
+    """
+    text = words.clean(text)
+    return f"`{text}`" if PLAIN.fullmatch(text) else escape(text)

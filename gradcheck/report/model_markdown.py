@@ -1,0 +1,81 @@
+"""Models as markdown: a line each, their gradients and stages to unfold, and who is to blame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradcheck.finding import Part
+from gradcheck.report import model_words, models, words
+from gradcheck.report.marked import cell, code, escape, folded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradcheck.record import Run
+    from gradcheck.report.models import Model
+
+
+def blocks(run: Run) -> Iterator[tuple[str, str]]:
+    """Pieces of a page and what each is called where it is left out for size."""
+    found = models.models(run)
+    named = len(run.header.implementations) > 1
+    for implementation in dict.fromkeys(model.implementation for model in found):
+        theirs = [model for model in found if model.implementation == implementation]
+        title = f"\n### {escape(words.clean(implementation))}: models\n" if named else ""
+        yield title + _summary(theirs), "model"
+        for model in theirs:
+            yield _rows(model), "model"
+    for sight in models.sights(run):
+        whose = f"{escape(words.clean(sight.implementation))} · " if named else ""
+        yield (
+            f"\nVisible: {whose}{code(sight.case)}: {escape(model_words.sight(sight))}.\n",
+            "line",
+        )
+
+
+def _summary(found: list[Model]) -> str:
+    dtypes = list(dict.fromkeys(dtype for model in found for dtype in model.dtypes))
+    heads = ["model", "dialect", "gradients", "stages", *map(code, dtypes), "sizes"]
+    lines = ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for model in found:
+        line = [
+            code(model.name),
+            code(model.dialect),
+            model_words.passed(model.block(Part.GRADIENT)),
+            model_words.passed(model.block(Part.STAGE)),
+            *(cell(models.whole(model, dtype)) for dtype in dtypes),
+            ", ".join(map(code, model.sizes)),
+        ]
+        lines.append(f"| {' | '.join(line)} |")
+    return "\n".join([*lines, ""])
+
+
+def _rows(model: Model) -> str:
+    """Every gradient and stage of one model."""
+    name = words.clean(f"{model.name}/{model.dialect}")
+    counts = [model_words.block(b.part, len(b.rows)) for b in model.blocks if b.part in COUNTED]
+    heads = ["", *map(code, model.dtypes), "elements"]
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * (len(heads) - 1)}---:|"]
+    for row in model.rows:
+        line = [
+            code(words.subject(row.output, row.part)),
+            *(cell(row.cells.get(dtype)) for dtype in model.dtypes),
+            f"{row.compared:,}",
+        ]
+        lines.append(f"| {' | '.join(line)} |")
+    return folded(words.word(model.verdict), f"{name}: {', '.join(counts)}", lines)
+
+
+COUNTED = (Part.GRADIENT, Part.STAGE)
+
+
+def blame(run: Run) -> Iterator[str]:
+    """Who is to blame for what, round by round."""
+    named = len({result.implementation for result in run.results}) > 1
+    for blamed in models.blamed(run):
+        whose = f"{escape(words.clean(blamed.implementation))} · " if named else ""
+        name = code(f"{blamed.name}/{blamed.dialect}")
+        lines = [f"\nBlame: {whose}{name} ({escape(words.clean(blamed.where))})\n"]
+        for found in blamed.blames:
+            lines += [f"- {'; '.join(map(escape, model_words.charges(found)))}"]
+        yield "\n".join([*lines, ""])

@@ -1,0 +1,194 @@
+"""Models on a terminal: a line or a table each, what their checks can see, and who is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.finding import Part
+from gradcheck.report import model_words, models, words
+from gradcheck.report.page import Page, clip, grid, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradcheck.record import Cell, Row, Run
+    from gradcheck.report.models import Blamed, Block, Model, Sight
+
+LONGEST: Final = 250
+"""Rows of failing models that are shown where several models were judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a table shows; each step down gives up the least important thing left."""
+
+    want: bool = False
+    where: bool = True
+    bounds: bool = True
+    certified: bool = True
+    errors: bool = True
+    name: int = 10_000
+
+
+LAYOUTS: Final = (
+    _Layout(want=True),
+    _Layout(),
+    _Layout(certified=False),
+    _Layout(certified=False, name=20),
+    _Layout(certified=False, bounds=False),
+    _Layout(certified=False, bounds=False, name=20),
+    _Layout(certified=False, bounds=False, where=False),
+    _Layout(certified=False, bounds=False, where=False, name=16),
+    _Layout(errors=False, where=False),
+    _Layout(errors=False, where=False, name=10),
+)
+
+
+def sections(page: Page, run: Run) -> Iterator[list[str]]:
+    """Per implementation a table of a single model, or a line per model and tables of failures."""
+    found = models.models(run)
+    named = len(run.header.implementations) > 1
+    for implementation in dict.fromkeys(model.implementation for model in found):
+        title = page.wrap(words.clean(implementation)) if named else []
+        theirs = [model for model in found if model.implementation == implementation]
+        if len({model.name for model in theirs}) == 1:
+            for model in theirs:
+                yield title + table(page, model)
+            continue
+        yield title + summary(page, theirs)
+        yield from _failing(page, theirs)
+    if found:
+        yield [line for sight in models.sights(run) for line in _sight(page, sight, named)]
+
+
+def _failing(page: Page, found: list[Model]) -> Iterator[list[str]]:
+    room = LONGEST
+    left = []
+    for model in (m for m in found if not m.verdict.expected):
+        room -= len(model.rows)
+        if room < 0:
+            left.append(words.clean(model.name))
+            continue
+        yield table(page, model)
+    if left:
+        yield page.wrap(f"{', '.join(left)}: --model NAME or -o report.html shows every row.")
+
+
+def summary(page: Page, found: Sequence[Model]) -> list[str]:
+    """A line per model: how many gradients and stages pass, and the worst in each dtype."""
+    dtypes = tuple(dict.fromkeys(dtype for model in found for dtype in model.dtypes))
+    several = any(model.dialect != "default" for model in found)
+    heads = ["model", *(["dialect"] if several else []), "gradients", "stages", *dtypes]
+    lines: list[str] = []
+    for layout in LAYOUTS[1:]:
+        body = []
+        last = ""
+        for model in found:
+            name = "" if model.name == last else model.name
+            last = model.name
+            names = [name, model.dialect] if several else [name]
+            body.append(
+                [
+                    *(clip(words.clean(text), layout.name) for text in names),
+                    model_words.passed(model.block(Part.GRADIENT)),
+                    model_words.passed(model.block(Part.STAGE)),
+                    *(
+                        _measured(page, models.whole(model, dtype), dtype, layout)
+                        for dtype in dtypes
+                    ),
+                ]
+            )
+        lines = grid(heads, body, 0)
+        if len(lines[1]) <= page.width:
+            break
+    note = "A line per model; --model NAME or -o report.html shows its gradients and stages."
+    return [*(line[: page.width] if not page.color else line for line in lines), *page.wrap(note)]
+
+
+def table(page: Page, model: Model) -> list[str]:
+    """The most telling table of one model that fits the width; a row per gradient and stage."""
+    lines: list[str] = []
+    for layout in LAYOUTS:
+        lines = _drawn(page, model, layout)
+        if span(lines[:2]) <= page.width:
+            break
+    note = f"sizes {', '.join(map(words.clean, model.sizes))}; a cell shows the worst of them"
+    shown = lines if page.color else [line[: page.width] for line in lines]
+    return [*shown, *(page.wrap(note) if len(model.sizes) > 1 else [])]
+
+
+def _drawn(page: Page, model: Model, layout: _Layout) -> list[str]:
+    title = model.name if model.dialect == "default" else f"{model.name} {model.dialect}"
+    heads = [clip(words.clean(title), layout.name), *model.dtypes]
+    if layout.where:
+        heads += ["worst element", "want", "in"] if layout.want else ["worst ± error bar"]
+    body = [_line(page, model, block, row, layout) for block in model.blocks for row in block.rows]
+    head, rule, *lines = grid(heads, body, 0)
+    out = [head]
+    for block in model.blocks:
+        out.append(_rule(block, len(rule)))
+        out += lines[: len(block.rows)]
+        lines = lines[len(block.rows) :]
+    return out
+
+
+def _rule(block: Block, width: int) -> str:
+    """A rule across the table that says what stands below it."""
+    title = f"── {model_words.block(block.part, len(block.rows))} "
+    return title.ljust(width, "─") if block.part is not Part.VALUE else "─" * width
+
+
+def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> list[str]:
+    name = words.gradient(row.output) if block.part is Part.GRADIENT else words.clean(row.output)
+    line = [clip(name, layout.name)]
+    line += [_measured(page, row.cells.get(d), d, layout) for d in model.dtypes]
+    if not layout.where:
+        return line
+    result = models.telling(row)
+    top = result.top if result is not None and result.dtype != models.CERTIFICATE else None
+    if result is None or top is None:
+        return [*line, *([""] * (3 if layout.want else 1))]
+    if not layout.want:
+        return [*line, f"{words.position(top.index)} {words.bar(top)}".strip()]
+    place = words.clean(top.tensor) + words.position(top.index)
+    want = f"{words.values(top)[1]} {words.bar(top)}"
+    return [*line, place, want, words.clean(f"{result.sample}/{result.dtype}")]
+
+
+def _measured(page: Page, cell: Cell | None, dtype: str, layout: _Layout) -> str:
+    """A cell; the certificate's error and bound say little, and are shown where there is room."""
+    ours = dtype == models.CERTIFICATE
+    return page.cell(
+        cell,
+        measured=layout.errors and (layout.certified or not ours),
+        bound=layout.bounds and (layout.want or not ours),
+    )
+
+
+def _sight(page: Page, sight: Sight, named: bool) -> list[str]:
+    whose = f"{words.clean(sight.implementation)} · " if named else ""
+    text = f"{whose}{words.clean(sight.case)}: {model_words.sight(sight)}"
+    return page.wrap(text, "visible: ", "  ")
+
+
+def blame(page: Page, run: Run) -> list[str]:
+    """Who is to blame for what, round by round."""
+    found = models.blamed(run)
+    named = len({r.implementation for r in run.results}) > 1
+    return [line for blamed in found for line in _blamed(page, blamed, named)]
+
+
+def _blamed(page: Page, blamed: Blamed, named: bool) -> list[str]:
+    whose = f"{words.clean(blamed.implementation)} · " if named else ""
+    name = words.clean(f"{blamed.name}/{blamed.dialect}")
+    lines = page.wrap(f"{whose}{name} ({words.clean(blamed.where)})", "blame ", "  ")
+    for found in blamed.blames:
+        lead = f"  round {found.round}: " if len(blamed.blames) > 1 else "  "
+        lines += page.wrap(model_words.accusation(found), lead, "    ")
+        for text in filter(None, (model_words.interval(found), *map(words.clean, found.names))):
+            lines += page.wrap(text, "    ", "      ")
+    for text in dict.fromkeys(b.assumption for b in blamed.blames if b.assumption):
+        lines += page.wrap(words.clean(text), "  assumption: ", "    ")
+    return lines

@@ -1,0 +1,76 @@
+"""The wording of what is said of models alone: blocks, blame, how small an error is seen."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from gradcheck.finding import Part
+from gradcheck.report import words
+
+if TYPE_CHECKING:
+    from gradcheck.finding import Blame
+    from gradcheck.report.models import Block, Sight
+
+
+def sight(found: Sight) -> str:
+    """What the checks of several gradients could have seen, and what they could not."""
+    parts = []
+    seen = [r for r in found.projected if r.smallest_visible_error is not None]
+    if seen:
+        blindest = max(seen, key=lambda r: r.smallest_visible_error or 0.0)
+        least = words.number(blindest.smallest_visible_error or 0.0)
+        middle = words.number(median(r.smallest_visible_error or 0.0 for r in seen))
+        name = words.gradient(blindest.output)
+        parts.append(
+            f"an error of {least} of a typical element in {name}, the blindest of "
+            f"{words.plural(len(seen), 'projected gradient')} ({middle} in the median)"
+        )
+    if found.projected:
+        cost = sum(r.evaluations for r in found.projected)
+        parts.append(words.plural(cost, "forward evaluation"))
+    if found.coarse:
+        names = [f"{words.subject(r.output, r.part)} ({r.unresolved:,})" for r in found.coarse]
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        count = sum(r.unresolved for r in found.coarse)
+        few = ", ".join(names[:4])
+        parts.append(f"{words.plural(count, 'element')} too uncertain to be judged, of {few}{more}")
+    return "; ".join(parts)
+
+
+def block(part: Part, count: int) -> str:
+    """What stands above the rows of one part of a model."""
+    if part is Part.GRADIENT:
+        return words.plural(count, "gradient")
+    if part is Part.STAGE:
+        return f"{words.plural(count, 'stage')}, each at the reference's values and cotangents"
+    return part.value
+
+
+def passed(found: Block) -> str:
+    """How many rows of how many pass."""
+    return f"{found.passed}/{len(found.rows)}" if found.rows else "–"
+
+
+def accusation(blame: Blame) -> str:
+    """Which stages may be at fault, and how far to trust that."""
+    stages = ", ".join(map(words.clean, blame.stages))
+    if blame.exact:
+        return f"guilty: {stages} ({len(blame.stages)} of {words.plural(blame.of, 'stage')})"
+    few = f"one of {len(blame.stages)} of {words.plural(blame.of, 'stage')}: {stages}"
+    return few if len(blame.stages) != 1 else f"{stages}, the only suspect of {blame.of} stages"
+
+
+def interval(blame: Blame) -> str:
+    """Between which gradients the fault lies; empty where that is not known."""
+    right, wrong = (words.clean(name) for name in blame.bounds)
+    if not wrong:
+        return ""
+    start = f"the right gradient of {right}" if right else "the loss"
+    return f"between {start} and the wrong one of {wrong}"
+
+
+def charges(blame: Blame) -> list[str]:
+    """Everything that is said of one round of blame, a line each."""
+    said = (interval(blame), *map(words.clean, blame.names), words.clean(blame.assumption))
+    return [f"round {blame.round}: {accusation(blame)}", *filter(None, said)]

@@ -1,0 +1,231 @@
+"""What goes where in a report about models: blocks of rows, blame, how small an error was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.record import Cell, Kind, Part, Row, rows
+from gradcheck.report.outline import badness
+from gradcheck.verdict import SEVERITY, Verdict, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gradcheck.record import Blame, Record, Run
+
+PARTS: Final = (Part.VALUE, Part.TRAINING, Part.GRADIENT, Part.STAGE)
+"""The order in which a model's parts are shown."""
+CERTIFICATE: Final = "mp50"
+"""The dtype under which the suite's own reverse pass is certified; it says nothing of anybody's."""
+WHOLE: Final = ("gradients", "vjp")
+"""What stands for all of a model's gradients where none was judged alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The rows of one part of a model, in the program's order."""
+
+    part: Part
+    rows: tuple[Row, ...]
+
+    @property
+    def passed(self) -> int:
+        """How many rows pass."""
+        return sum(row.verdict is Verdict.PASS for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Everything about one model's dialect in one implementation; a column per dtype."""
+
+    implementation: str
+    name: str
+    dialect: str
+    dtypes: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all rows."""
+        return worst(row.verdict for row in self.rows)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all blocks."""
+        return tuple(row for block in self.blocks for row in block.rows)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that were judged."""
+        return tuple(dict.fromkeys(r.sample for row in self.rows for r in results(row)))
+
+    def block(self, part: Part) -> Block:
+        """The rows of one part; empty if there are none."""
+        return next((b for b in self.blocks if b.part is part), Block(part=part, rows=()))
+
+
+def whole(model: Model, dtype: str) -> Cell | None:
+    """Everything about a model in one dtype."""
+    cells = [row.cells[dtype] for row in model.rows if dtype in row.cells]
+    if not cells:
+        return None
+    return Cell(worst(c.verdict for c in cells), tuple(r for c in cells for r in c.results))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blamed:
+    """The rounds of blame that are the same in several sizes and dtypes of one model."""
+
+    implementation: str
+    name: str
+    dialect: str
+    cases: tuple[tuple[str, str], ...]
+    """Size and dtype of each."""
+    blames: tuple[Blame, ...]
+
+    @property
+    def where(self) -> str:
+        """The sizes and dtypes, as shortly as it can be said."""
+        sizes, dtypes = (tuple(dict.fromkeys(words)) for words in zip(*self.cases, strict=True))
+        if set(self.cases) == set(product(sizes, dtypes)):
+            return f"{', '.join(sizes)} in {', '.join(dtypes)}"
+        return ", ".join("/".join(case) for case in self.cases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What the checks of one size and dtype could have seen, where that has to be told."""
+
+    implementation: str
+    case: str
+    """`model/dialect/size/dtype`."""
+    projected: tuple[Record, ...]
+    """Gradients that were projected: one number each, which sees only errors of some size."""
+    coarse: tuple[Record, ...]
+    """Gradients some of whose elements are too uncertain to be judged."""
+
+
+def models(run: Run) -> list[Model]:
+    """The models of a run, in the order in which they came; implementations in the header's."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows(run):
+        if row.kind is Kind.MODEL:
+            groups.setdefault((row.implementation, row.op, row.dialect), []).append(row)
+    places = _places(run)
+    names = run.header.implementations
+    ordered = sorted(groups, key=lambda key: names.index(key[0]) if key[0] in names else len(names))
+    return [_model(key, groups[key], places, run.header.dtypes) for key in ordered]
+
+
+def _model(
+    key: tuple[str, str, str],
+    found: list[Row],
+    places: Mapping[tuple[str, str, Part], Sequence[str]],
+    dtypes: Sequence[str],
+) -> Model:
+    told = [row for row in found if row.verdict.checked or row.output not in WHOLE]
+    found = told or found  # what was not judged at all stands among the gaps
+    blocks = []
+    for part in dict.fromkeys([*PARTS, *(row.part for row in found)]):
+        order = places.get((key[1], key[2], part), ())
+        of_part = sorted(
+            (row for row in found if row.part is part), key=lambda row: order.index(row.output)
+        )
+        if of_part:
+            blocks.append(Block(part=part, rows=tuple(of_part)))
+    judged = {dtype for row in found for dtype in row.cells}
+    return Model(
+        implementation=key[0],
+        name=key[1],
+        dialect=key[2],
+        dtypes=tuple(d for d in dict.fromkeys([*dtypes, *sorted(judged)]) if d in judged),
+        blocks=tuple(blocks),
+    )
+
+
+def _places(run: Run) -> dict[tuple[str, str, Part], list[str]]:
+    """Per model, dialect and part one order of all names, over sizes and dtypes."""
+    sequences: dict[tuple[str, str, Part], dict[tuple[str, ...], list[str]]] = {}
+    for r in run.results:
+        if r.kind is Kind.MODEL:
+            of_part = sequences.setdefault((r.op, r.dialect, r.part), {})
+            of_part.setdefault((r.implementation, r.sample, r.dtype), []).append(r.output)
+    return {key: _merged(list(of_part.values())) for key, of_part in sequences.items()}
+
+
+def _merged(sequences: Sequence[Sequence[str]]) -> list[str]:
+    """One order for all names: what a longer sequence has between two stands between them.
+
+    >>> _merged([["h.0", "out"], ["h.0", "h.1", "out"]])
+    ['h.0', 'h.1', 'out']
+    """
+    order: list[str] = []
+    for sequence in sequences:
+        at = 0
+        for name in sequence:
+            if name in order:
+                at = order.index(name) + 1
+            else:
+                order.insert(at, name)
+                at += 1
+    return order
+
+
+def results(row: Row) -> tuple[Record, ...]:
+    """All results of a row."""
+    return tuple(result for cell in row.cells.values() for result in cell.results)
+
+
+def telling(row: Row) -> Record | None:
+    """The result whose worst element stands for a row: of its worst verdict, the worst one.
+
+    One of the suite's own certificate only where there is nothing else.
+    """
+    measured = [r for r in results(row) if r.top is not None]
+    if not measured:
+        return None
+
+    def rank(result: Record) -> tuple[int, bool, float]:
+        certifies = result.dtype == CERTIFICATE
+        return SEVERITY.index(result.verdict), certifies, -badness(result)
+
+    return min(measured, key=rank)
+
+
+def blamed(run: Run) -> list[Blamed]:
+    """What was blamed; equal findings once, with the cases that they hold for."""
+    found: dict[tuple[str, str, str, tuple[Blame, ...]], list[tuple[str, str]]] = {}
+    for result in run.results:
+        if result.blames:
+            key = (result.implementation, result.op, result.dialect, result.blames)
+            found.setdefault(key, []).append((result.sample, result.dtype))
+    return [
+        Blamed(
+            implementation=implementation,
+            name=name,
+            dialect=dialect,
+            cases=tuple(dict.fromkeys(cases)),
+            blames=tuple(sorted(blames, key=lambda blame: blame.round)),
+        )
+        for (implementation, name, dialect, blames), cases in found.items()
+    ]
+
+
+def sights(run: Run) -> list[Sight]:
+    """How small an error was seen, wherever a gradient was projected or elements are unresolved."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for result in run.results:
+        if result.kind is Kind.MODEL and (result.evaluations or result.unresolved):
+            case = f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}"
+            groups.setdefault((result.implementation, case), []).append(result)
+    return [
+        Sight(
+            implementation=implementation,
+            case=case,
+            projected=tuple(r for r in found if r.evaluations),
+            coarse=tuple(r for r in found if r.unresolved and not r.evaluations),
+        )
+        for (implementation, case), found in groups.items()
+    ]

@@ -1,0 +1,83 @@
+"""Lines of text for one width, with or without colour: what terminal reports are made of."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tabulate import tabulate
+
+from gradcheck.report import outline, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradcheck.record import Cell
+    from gradcheck.verdict import Verdict
+
+COLOR: Final = re.compile("\x1b\\[[0-9]*m")
+ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines of text for one width, with or without colour."""
+
+    color: bool
+    width: int
+
+    def word(self, verdict: Verdict) -> str:
+        """A verdict's word, coloured."""
+        text = words.word(verdict)
+        return f"\x1b[{ANSI[words.tone(verdict)]}m{text}\x1b[0m" if self.color else text
+
+    def wrap(self, text: str, lead: str = "", indent: str = "") -> list[str]:
+        """`text` in lines of at most the width, the first one after `lead`."""
+        lines = textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=lead,
+            subsequent_indent=indent,
+            break_on_hyphens=False,  # names hold hyphens, and are to be found by searching
+        )
+        return lines or [lead.rstrip()]
+
+    def judged(self, verdict: Verdict, text: str) -> list[str]:
+        """A paragraph that opens with a verdict."""
+        lead = words.word(verdict)
+        first, *others = self.wrap(text, f"{lead} ", "  ")
+        return [first.replace(lead, self.word(verdict), 1), *others]
+
+    def cell(self, cell: Cell | None, *, measured: bool = True, bound: bool = True) -> str:
+        """A verdict, and how far its worst element is off."""
+        if cell is None:
+            return "–"
+        text = words.cell(outline.shown(cell), measured=measured, bound=bound)
+        return f"{self.word(cell.verdict)} {text}".rstrip()
+
+
+def grid(heads: Sequence[str], body: Sequence[Sequence[str]], counts: int) -> list[str]:
+    """A head, a rule that spans the table, and a line per row; the last `counts` columns right."""
+    align = ["left"] * (len(heads) - counts) + ["right"] * counts
+    # The heads are a row like others: tabulate would pad those that it knows as such.
+    text = tabulate(
+        [[words.clean(head) for head in heads], *body],
+        tablefmt="plain",
+        disable_numparse=True,
+        colalign=align,
+    )
+    head, *lines = text.splitlines()
+    return [line.rstrip() for line in (head, "─" * span([head, *lines]), *lines)]
+
+
+def span(lines: Sequence[str]) -> int:
+    """Columns of the widest line, colours left out."""
+    return max(len(COLOR.sub("", line)) for line in lines)
+
+
+def clip(name: str, most: int) -> str:
+    """A name cut in the middle: its end often tells it from its neighbour."""
+    tail = most // 3
+    return name if len(name) <= most else f"{name[: most - 1 - tail]}…{name[-tail:]}"
