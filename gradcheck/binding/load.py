@@ -38,7 +38,7 @@ def _binding(word: str, suite: Suite) -> Implementation:
     from gradcheck.binding.model import refuse_misspelt
     from gradcheck.binding.python import Python
 
-    binding = Python(word, suite.models)
+    binding = Python(word, suite.operators, suite.models)
     _refuse_misspelt(word, [str(key) for key in binding.table], suite)
     for key, entry in binding.table.items():
         spec = suite.models.get(str(key).partition("/")[0])

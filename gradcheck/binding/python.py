@@ -27,8 +27,10 @@ class Python:
         LoadError: the table cannot be imported, or is no mapping of names to objects.
     """
 
-    def __init__(self, reference: str, models: Collection[str] = ()) -> None:
-        """Import the table; an entry under a name in `models` is that of a model."""
+    def __init__(
+        self, reference: str, operators: Collection[str] = (), models: Collection[str] = ()
+    ) -> None:
+        """Import the table; names of neither `operators` nor `models` may be another suite's."""
         self.name = reference
         table = resolve(reference)
         if not isinstance(table, Mapping):
@@ -37,7 +39,9 @@ class Python:
                 "objects with `vjp` and, optionally, `forward`"
             )
         for key, entry in table.items():
-            if str(key).partition("/")[0] in models or is_module(entry) or says_how(entry):
+            name = str(key).partition("/")[0]
+            whole = name not in operators and (is_module(entry) or says_how(entry))
+            if name in models or whole:
                 wrong = fault(entry)
                 if wrong:
                     raise LoadError(f"{reference}[{key!r}] {wrong}")

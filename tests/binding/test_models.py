@@ -175,6 +175,12 @@ def test_entries_of_operators_and_models_stand_in_one_table(table):
     assert judged(binding, ModelTruth(case_of(model="llama"))).findings[0].verdict == "unbound"
 
 
+@pytest.mark.parametrize("entry", [{"gradients": right}, {"stages": {}}, Module])
+def test_what_is_a_models_is_refused_under_an_operators_name(table, entry):
+    with pytest.raises(LoadError, match=r"\['silu'\] is a \w+ without a callable `vjp`"):
+        table({"silu": entry})
+
+
 def test_an_entry_of_another_suites_model_is_left_alone(table):
     assert table({"my_transformer": {"gradients": right}}).bind_model(TINY, "float64") is None
 
