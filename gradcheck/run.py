@@ -25,6 +25,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
 from gradcheck.model import ModelCase, Size
+from gradcheck.power.registry import mutants_of
 from gradcheck.record import Header, Kind, Record, Run
 from gradcheck.selection import LOW
 from gradcheck.spec import Sample
@@ -205,7 +206,7 @@ def _invalid(error: BaseException) -> Callable[[Implementation, str], Sequence[F
 
 def _model(plan: Plan, case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
     truth = ModelTruth(case)
-    guilt = Guilt(truth)
+    guilt = Guilt(truth, lambda: mutants_of(plan.suite))
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
         return guilt.blamed(judge_model(truth, binding, dtype, taylor=plan.taylor), dtype)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.binding import BoundModel
 from gradcheck.contract.returned import Broken
+from gradcheck.errors import GradcheckError
+from gradcheck.explain import naming
 from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.reach import Derivatives
 from gradcheck.finding import Blame, Finding, Part
+from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
 from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.power.mutant import Mutant
 from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
+Mutants = Mapping[str, Sequence[Mutant]]
 
 WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 """Verdicts that somebody is to blame for."""
@@ -27,10 +33,21 @@ WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 class Guilt:
     """Who is to blame at one point of a model, whoever is judged there."""
 
-    def __init__(self, truth: ModelTruth) -> None:
-        """Work nothing out yet: a model that passes needs none of it."""
+    def __init__(self, truth: ModelTruth, mutants: Callable[[], Mutants]) -> None:
+        """Work nothing out yet: a model that passes needs none of it.
+
+        `mutants()` are the suite's by operator: known defects, by which a stage's is named.
+        """
         self._truth = truth
+        self._ask_mutants = mutants
         self._derivatives: dict[tuple[str, ...], Derivatives] = {}
+
+    @cached_property
+    def _mutants(self) -> Mutants:
+        try:
+            return self._ask_mutants()
+        except GradcheckError:  # a table at fault must not hide who is to blame
+            return {}
 
     def blamed(self, judged: ModelJudgement, dtype: str) -> tuple[Finding, ...]:
         """The findings; the loss's (or the first that is wrong) says which stages to blame."""
@@ -40,8 +57,31 @@ class Guilt:
         if judged.bound is None or judged.gradients is None or not (known or guilty):
             return judged.findings
         if guilty:
-            return _with(judged.findings, _exact(self._truth, judged.bound, dtype, guilty))
-        return _with(judged.findings, self._suspects(judged, dtype, known))
+            found = _exact(self._truth, judged.bound, dtype, guilty)
+            bound = judged.bound
+            blames = tuple(
+                self._named(blame, bound, dtype) if blame.exact else blame for blame in found
+            )
+        else:
+            blames = self._suspects(judged, dtype, known)
+        return _with(judged.findings, blames)
+
+    def _named(self, blame: Blame, bound: BoundModel, dtype: str) -> Blame:
+        """The blame on one stage, with what is wrong with it."""
+        stage = self._truth.program.stage(blame.stages[0])
+        known, vjp = self._truth.stage(stage), bound.stage(stage)
+        assert vjp is not None
+        mutants = self._mutants.get(stage.op.name, ())
+        for ct, typed in zip(known.cts, known.typed(dtype), strict=True):
+            try:
+                found = ask_stage(vjp, stage, typed, known.values(dtype))
+            except Broken as error:
+                return replace(blame, names=(error.finding.reason,))
+            got = [None if g is None or isinstance(g, Finding) else _wide(g) for g in found]
+            names = naming.name(stage, ct, got, known.values("float64"), mutants, dtype)
+            if names:
+                return replace(blame, names=names)
+        return blame
 
     def _suspects(
         self, judged: ModelJudgement, dtype: str, wrong: Collection[str]
@@ -60,7 +100,7 @@ class Guilt:
         names = tuple(name for name, error in errors.items() if np.isfinite(error).all())
         if names not in self._derivatives:
             self._derivatives[names] = Derivatives(truth.program, truth.values64, list(names))
-        return suspects(
+        blames = suspects(
             truth.program,
             truth.values64,
             truth.cts64,
@@ -70,6 +110,22 @@ class Guilt:
             dtype,
             self._derivatives[names],
         )
+        whole = {name: truth.cts64[name] + error for name, error in errors.items()}
+        return tuple(self._reproduced(blame, whole, wrong, dtype, len(blames)) for blame in blames)
+
+    def _reproduced(
+        self, blame: Blame, got: Mapping[str, Float], wrong: Collection[str], dtype: str, of: int
+    ) -> Blame:
+        """The blame on suspects, with the known defects of theirs that explain everything."""
+        program, values, cts = self._truth.program, self._truth.values64, self._truth.cts64
+        said = [
+            naming.contributions(program, values, cts, tied, got.get(tied), dtype)
+            for tied in program.tied & set(wrong)
+        ]
+        if not any(said) and of == 1:
+            found = naming.reproduce(program, values, cts, got, blame.stages, self._mutants, dtype)
+            said = [f"`{one.stage}`: {one.says}" for one in found]
+        return replace(blame, names=tuple(filter(None, said)))
 
 
 def _exact(
@@ -83,6 +139,10 @@ def _exact(
         return _wrong(judge_gradients(truth, bound, gradients, dtype))
 
     return rounds(truth.program, guilty, still_wrong)
+
+
+def _wide(gradient: NDArray[np.floating[Any]]) -> Float:
+    return np.asarray(gradient, dtype=np.float64)
 
 
 def _wrong(findings: Iterable[Finding]) -> list[str]:

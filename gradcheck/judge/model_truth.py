@@ -18,7 +18,7 @@ from gradcheck.errors import SpecError
 from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.tied import Tied, tied
-from gradcheck.model import ModelCase, Stage, Whole
+from gradcheck.model import ModelCase, Stage, Values, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
 
@@ -200,6 +200,23 @@ class StageTruth:
             reference.append(np.zeros(shape) if found is None else self._single(found, truth))
             random.append(draw.signed(*shape))
         self.cts = (tuple(reference), tuple(random))
+        self._around = truth.values64
+
+    def values(self, dtype: str) -> Values:
+        """Every value of the program, rounded to float32's numbers, in a working dtype."""
+        kind = np.dtype(dtype)
+        with np.errstate(over="ignore"):
+            rounded = {
+                name: v.astype(np.float32).astype(kind) if v.dtype.kind == "f" else v
+                for name, v in self._around.items()
+            }
+        reads = zip(self.stage.reads, self.primals, strict=True)
+        own = {name: p.astype(kind) if p.dtype.kind == "f" else p for name, p in reads}
+        return {**rounded, **own}
+
+    def typed(self, dtype: str) -> list[tuple[Array, ...]]:
+        """The cotangents in a working dtype."""
+        return [tuple(part.astype(np.dtype(dtype)) for part in ct) for ct in self.cts]
 
     @cached_property
     def gradients(self) -> list[Float | None] | None:

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.truth import certain
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.compare import RULES, against, compare
 from gradcheck.judge.model_truth import SAFETY, ModelTruth, StageTruth
-from gradcheck.model import Stage, StageVjp, Values
-from gradcheck.spec import Array
+from gradcheck.model import Stage, StageVjp
 from gradcheck.verdict import SEVERITY, Verdict
 
 Float = NDArray[np.float64]
@@ -44,7 +42,9 @@ class _StageJudge:
         Raises:
             Broken: its VJP broke its contract.
         """
-        rows = [ask_stage(vjp, self.stage, cts, self._values()) for cts in self._cts()]
+        values = self.known.values(self.dtype)
+        asked = self.known.typed(self.dtype)
+        rows = [ask_stage(vjp, self.stage, cts, values) for cts in asked]
         slots = [
             self._slot(index, name, [row[index] for row in rows])
             for index, name in enumerate(self.stage.reads)
@@ -75,20 +75,6 @@ class _StageJudge:
             return against(got, certain(want), rules, rounding, name, shape, self.known.names)
         found = compare(got, certain(want), rules, kinks=[ties.interval], extra=rounding())
         return ties.finding(found, found.finding(name, shape, self.known.names))
-
-    def _cts(self) -> list[tuple[Array, ...]]:
-        kind = FLOATS[self.dtype].dtype
-        return [tuple(part.astype(kind) for part in ct) for ct in self.known.cts]
-
-    def _values(self) -> Values:
-        """Every value of the program, rounded to float32's numbers, in the working dtype."""
-        kind = FLOATS[self.dtype].dtype
-        values = {
-            name: v.astype(np.float32).astype(kind) if v.dtype.kind == "f" else v
-            for name, v in self.truth.values64.items()
-        }
-        reads = zip(self.stage.reads, self.known.primals, strict=True)
-        return {**values, **{n: p.astype(kind) if p.dtype.kind == "f" else p for n, p in reads}}
 
 
 def _merged(name: str, slots: list[Finding]) -> Finding:
