@@ -102,9 +102,7 @@ def _check_params(params: Mapping[str, Array]) -> list[str]:
     for name, array in params.items():
         if not isinstance(array, np.ndarray):
             kind = type(array).__name__
-            raise UsageError(
-                f"parameter {name!r} is a {kind}: pass the NumPy array that loss reads"
-            )
+            raise UsageError(f"parameter {name!r} is a {kind}: pass the array that loss reads")
         if array.dtype.kind in "iub":
             continue
         if array.dtype.kind != "f" or array.dtype.name not in RULES:

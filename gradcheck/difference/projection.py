@@ -52,6 +52,17 @@ def direction(key: int, start: int, stop: int, dtype: np.dtype[Any]) -> Iterator
         skip = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Which direction: its key; `uphill` gives it the signs of the gradient that is judged.
+
+    A random direction sees √n times less of a tensor's error as a whole than one uphill does.
+    """
+
+    key: int
+    uphill: bool = False
+
+
 @dataclass(slots=True)
 class Scalar:
     """A function without arguments that returns a number: counted, NaN where it refuses.
@@ -130,7 +141,7 @@ class Ray:
     value: Scalar
     tensor: Array
     given: Given
-    key: int
+    heading: Heading
     unit: float
     start: int
     stop: int
@@ -170,6 +181,13 @@ class Ray:
             square += float(np.einsum("i,i->", terms, terms))
         return total * self.unit, float(np.sqrt(square)) * self.unit
 
+    def width(self, index: int) -> float:
+        """How far t = 1 moves one element of the tensor, of either sign."""
+        kind = np.dtype(np.float64)
+        d = float(next(direction(self.heading.key, index, index + 1, kind))[0])
+        slope = float(self.given.part(index, index + 1)[0])
+        return float(np.copysign(d, slope) if self.heading.uphill and slope else d) * self.unit
+
     @property
     def _run(self) -> Array:
         return self.tensor.reshape(-1)[self.start : self.stop]
@@ -183,7 +201,10 @@ class Ray:
     def _chunks(self, dtype: np.dtype[Any]) -> Iterator[tuple[int, Array]]:
         """Offsets and elements of d, in `dtype`."""
         at = 0
-        for d in direction(self.key, self.start, self.stop, dtype):
+        for d in direction(self.heading.key, self.start, self.stop, dtype):
+            if self.heading.uphill:
+                slope = self.given.part(self.start + at, self.start + at + d.size)
+                np.copysign(d, slope, out=d, where=slope != 0)
             yield at, d
             at += d.size
 

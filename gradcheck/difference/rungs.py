@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gradcheck.difference import ladder, noise
 from gradcheck.difference.kinks import RESOLVED, SMOOTH_ORDER
 from gradcheck.difference.ladder import RATIO, SIGMAS
-from gradcheck.difference.projection import Given, Pair, Ray, Scalar
+from gradcheck.difference.projection import Given, Heading, Pair, Ray, Scalar
 
 Float = NDArray[np.float64]
 
@@ -39,6 +39,8 @@ FINEST: Final = 4
 VOUCHING: Final = 3
 CALMING: Final = 2.0
 """What kinks do to a residual falls at least so fast per level; so many levels above are heard."""
+CHANCE: Final = 1e3
+"""Kinks do not cancel to less than a thousandth at two levels by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,10 @@ class Site:
     given: Given
     unit: float
 
-    def ray(self, key: int, start: int = 0, stop: int | None = None) -> Ray:
-        """The line through elements start … stop along the direction called `key`."""
+    def ray(self, heading: Heading, start: int = 0, stop: int | None = None) -> Ray:
+        """The line through elements start … stop."""
         end = self.tensor.size if stop is None else stop
-        return Ray(self.value, self.tensor, self.given, key, self.unit, start, end)
+        return Ray(self.value, self.tensor, self.given, heading, self.unit, start, end)
 
     def rungs(self, ray: Ray) -> Rungs:
         """The ladder on `ray`, which must be open."""
@@ -171,7 +173,7 @@ class Rungs:
         levels, pairs = self._taken()
         t = RATIO ** -np.array(levels, dtype=np.float64)
         sigma = self.noise()
-        even = np.array([p.above - 2 * self.base + p.below for p in pairs])
+        even = self._even(pairs)
         seen = np.flatnonzero(np.abs(even) > RESOLVED * sigma)
         pairs_seen = [k for k in seen[1:] if k - 1 in seen][-2:]
         if len(pairs_seen) < 2:
@@ -196,9 +198,13 @@ class Rungs:
         """The unit roundoff of the arithmetic in which φ is evaluated, as far as values show."""
         return self.ray.value.u
 
+    def _even(self, pairs: list[Pair]) -> Float:
+        """φ(t) − 2φ(0) + φ(−t), [s]."""
+        return np.array([p.above - 2 * self.base + p.below for p in pairs])
+
     def _rest(self, pairs: list[Pair]) -> Float:
         """What t² and t⁴ do not explain of the even parts, from the third level on: [s − 2]."""
-        even = np.array([p.above - 2 * self.base + p.below for p in pairs])
+        even = self._even(pairs)
         with np.errstate(all="ignore"):
             quartic = even[1:] - even[:-1] / RATIO**2
             return np.asarray(quartic[1:] - quartic[:-1] / RATIO**4)
@@ -211,9 +217,15 @@ class Rungs:
         """
         _, pairs = self._taken()
         rest = np.abs(self._rest(pairs))
-        rough = np.concatenate([np.zeros(2), np.where(np.isfinite(rest), rest, 0.0)]) / t
+        even = np.abs(self._even(pairs))
+        own = np.concatenate([np.zeros(2), np.fmin(rest, even[2:])]) / t
+        own[~np.isfinite(own)] = 0.0
+        rough = own.copy()
         for _ in range(VOUCHING):  # by chance a few may cancel: longer steps say how rough it is
             rough[1:] = np.maximum(rough[1:], rough[:-1] / CALMING)
+        # But not so well, at two levels: there are no more kinks so close to x.
+        both = np.maximum(own[:-1], own[1:]) + self._u * abs(self.base) / t[:-1]
+        rough[:-1] = np.minimum(rough[:-1], np.maximum(own[:-1], CHANCE * both))
         return rough[:, None]
 
     def _measure(self, level: int) -> None:

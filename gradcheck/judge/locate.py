@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
-from gradcheck.difference.projection import direction
+from gradcheck.difference.projection import Heading
 from gradcheck.difference.rungs import Site, Slope
 from gradcheck.judge.compare import KAPPA
 
@@ -31,9 +29,9 @@ MOST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The error along the direction `key` that started the search."""
+    """The error along the whole direction that started the search."""
 
-    key: int
+    heading: Heading
     slope: Slope
 
 
@@ -84,22 +82,16 @@ def locate(
     return Located(tuple(ranked), complete)
 
 
-def one_element(site: Site, index: int, key: int, precise: float = PRECISE) -> Wrong:
+def one_element(site: Site, index: int, heading: Heading, precise: float = PRECISE) -> Wrong:
     """The true derivative with respect to one element, and what was given for it."""
-    with site.ray(key, index, index + 1) as ray:
+    with site.ray(heading, index, index + 1) as ray:
         rungs = site.rungs(ray)
         slope = rungs.settle(0.0)
         if not slope.bar <= precise * abs(slope.value):
             slope = rungs.exhaust()
-    width = _width(site, key, index)
+    width = ray.width(index)
     got = float(site.given.part(index, index + 1)[0])
     return Wrong(index, got, got + slope.value / width, abs(slope.bar / width))
-
-
-def _width(site: Site, key: int, index: int) -> float:
-    """How far t = 1 moves one element."""
-    d = next(direction(key, index, index + 1, np.dtype(np.float64)))
-    return float(d[0]) * site.unit
 
 
 @dataclass(slots=True)
@@ -112,45 +104,47 @@ class _Hunt:
 
     def explain(self, seen: Seen) -> bool:
         """Bisect what the wrong elements known so far leave of an error; says whether all was."""
-        root = self._run(seen.key, 0, self.site.tensor.size, seen.slope)
+        root = self._run(seen.heading, 0, self.site.tensor.size, seen.slope)
         stack = [root] if self._significant(root) else []
         while stack:
             if len(self.wrong) >= self.most or self.site.value.evaluations >= self.until:
                 return False
             suspect = stack.pop()
             if suspect.stop - suspect.start > 1:
-                halves = self._halves(seen.key, suspect)
+                halves = self._halves(seen.heading, suspect)
                 if not halves:
                     return False
                 stack += sorted(halves, key=lambda half: abs(half.error))  # the worst comes first
-            elif not self._confirm(seen.key, suspect.start):
+            elif not self._confirm(seen.heading, suspect.start):
                 return False
-        left = self._run(seen.key, 0, self.site.tensor.size, seen.slope)
+        left = self._run(seen.heading, 0, self.site.tensor.size, seen.slope)
         return not self._significant(left)
 
-    def _halves(self, key: int, whole: Suspect) -> list[Suspect]:
+    def _halves(self, heading: Heading, whole: Suspect) -> list[Suspect]:
         """The halves that are wrong; none if neither can be told to be."""
         middle = (whole.start + whole.stop) // 2
         target = abs(whole.error) / SHARP
-        left = self._measure(key, whole.start, middle, whole.level, target)
+        left = self._measure(heading, whole.start, middle, whole.level, target)
         right = Suspect(
             middle, whole.stop, whole.error - left.error, whole.bar + left.bar, left.level
         )
         if not self._significant(left) and not self._significant(right):
-            right = self._measure(key, middle, whole.stop, left.level, target)
+            right = self._measure(heading, middle, whole.stop, left.level, target)
         return [half for half in (left, right) if self._significant(half)]
 
-    def _measure(self, key: int, start: int, stop: int, level: int, target: float) -> Suspect:
-        with self.site.ray(key, start, stop) as ray:
+    def _measure(
+        self, heading: Heading, start: int, stop: int, level: int, target: float
+    ) -> Suspect:
+        with self.site.ray(heading, start, stop) as ray:
             slope = self.site.rungs(ray).settle(target, level)
-        return self._run(key, start, stop, slope)
+        return self._run(heading, start, stop, slope)
 
-    def _run(self, key: int, start: int, stop: int, slope: Slope) -> Suspect:
+    def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Suspect:
         """An error that was measured, without that of the elements already known."""
         error, bar = slope.value, slope.bar
         for known in self.wrong.values():
             if start <= known.index < stop:
-                width = _width(self.site, key, known.index)
+                width = self.site.ray(heading).width(known.index)
                 error -= (known.want - known.got) * width
                 bar += known.bar * abs(width)
         return Suspect(start, stop, error, bar, slope.level)
@@ -158,11 +152,11 @@ class _Hunt:
     def _significant(self, suspect: Suspect) -> bool:
         return abs(suspect.error) > KAPPA * suspect.bar + self.allowed
 
-    def _confirm(self, key: int, index: int) -> bool:
+    def _confirm(self, heading: Heading, index: int) -> bool:
         """Whether one element is wrong, by a ladder of its own."""
         if index in self.wrong:
             return False
-        found = one_element(self.site, index, key)
+        found = one_element(self.site, index, heading)
         error = abs(found.got - found.want)
         if not error > KAPPA * found.bar + ALLOWED * self.site.given.u * abs(found.got):
             return False

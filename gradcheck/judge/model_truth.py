@@ -10,17 +10,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, Arithmetic, mp50
+from gradcheck.arithmetic import F64, FLOATS, Arithmetic, mp50
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.oracle import Agreement, Oracle
 from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
+from gradcheck.finding import Finding
+from gradcheck.judge.projection import judge_tensors
 from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.tied import Tied, tied
 from gradcheck.model import ModelCase, Stage, Values, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
+from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 
@@ -117,8 +120,34 @@ class ModelTruth:
 
     @cached_property
     def certified(self) -> bool:
-        """Whether a 50-digit difference of the loss agrees with the fold (a small model's only)."""
-        return self._oracle.certifies([tuple(self._exact(name) for name in self.params)])
+        """Whether differences of the loss agree with the fold: in 50 digits, or in float64."""
+        if self.exact:
+            return self._oracle.certifies([tuple(self._exact(name) for name in self.params)])
+        return all(found.verdict is Verdict.PASS for found in self.certificates)
+
+    @cached_property
+    def certificates(self) -> list[Finding]:
+        """A large model's own fold, held against slopes of its loss in float64."""
+        return self.projected({name: self._exact(name) for name in self.floating}, "float64")
+
+    def projected(self, gradients: Mapping[str, Array | Finding], dtype: str) -> list[Finding]:
+        """Gradients held against slopes of the loss along directions, as of any function.
+
+        One finding per parameter; a single one called "loss" where it cannot be differenced.
+        """
+        xp, program = FLOATS[dtype], self.program
+        given = {
+            name: v.astype(xp.dtype) if v.dtype.kind == "f" else v
+            for name, v in self.case.given.items()
+        }
+        tensors = {name: given[name] for name in self.floating}
+        case = self.case
+        return judge_tensors(
+            lambda: program.forward(xp, given)[program.loss],
+            tensors,
+            gradients,
+            seed=(case.seed, case.suite, case.spec.name, case.size.name),
+        )
 
     def agreement(self, name: str) -> Agreement:
         """The fold against a 50-digit difference along one direction of one parameter."""
