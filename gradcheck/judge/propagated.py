@@ -112,7 +112,10 @@ def _add(totals: dict[str, Float], noisy: Mapping[str, Array], exact: Mapping[st
 
 
 def _spread(total: Float) -> Float:
-    """One allowance [n] from summed squares: an element's own spread, or its tensor's typical."""
+    """One allowance [n] from summed squares: an element's own spread, or its tensor's typical.
+
+    What no noise ever reached is exact: the row of an unused token, the weights of a blank pixel.
+    """
     mean = np.ravel(total) / DRAWS
     typical = np.sqrt(np.mean(mean)) if mean.size else 0.0
-    return SPREAD * np.maximum(np.sqrt(mean), LUMPY * typical)
+    return SPREAD * np.where(mean == 0, 0.0, np.maximum(np.sqrt(mean), LUMPY * typical))

@@ -64,3 +64,12 @@ def test_the_fold_of_float64_itself_stays_far_below_what_stands_for_one_u():
     assert np.isfinite(values[truth.program.loss])
     for name in truth.floating:
         assert np.all(np.isfinite(truth.gradient(name).rounding()))
+
+
+def test_a_gradient_that_nothing_reaches_is_exact_and_its_neighbours_are_not():
+    case = next(c for c in SMALL if c.name == "baby_llama/square_error/tiny")
+    cost = ModelTruth(case).gradient("tok_embeddings").rounding()
+    unused = np.ones((case.attrs["vocab"], case.attrs["c"]), dtype=bool)
+    unused[case.inputs["tokens"]] = False
+    assert 0 < unused.sum() < unused.size
+    assert np.array_equal(cost == 0, unused.ravel())
