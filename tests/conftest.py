@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
@@ -10,3 +13,45 @@ from gradcheck_cases import SUITE
 def suite():
     """The built-in suite."""
     return SUITE
+
+
+class Network:
+    """A multi-layer perceptron with a mean square loss, and its gradients by hand."""
+
+    def __init__(self, *widths, batch=8, dtype="float64", relu=False, seed=0):
+        draw = np.random.default_rng(seed)
+        self.relu, self.layers = relu, len(widths) - 1
+        self.params = {}
+        for i, (a, b) in enumerate(pairwise(widths)):
+            self.params[f"w{i}"] = (draw.normal(size=(b, a)) / np.sqrt(a)).astype(dtype)
+            self.params[f"b{i}"] = (0.1 * draw.normal(size=b)).astype(dtype)
+        self.x = draw.normal(size=(batch, widths[0])).astype(dtype)
+        self.y = draw.normal(size=(batch, widths[-1])).astype(dtype)
+        self.forwards = 0
+
+    def activations(self):
+        values = [self.x]
+        for i in range(self.layers):
+            z = values[-1] @ self.params[f"w{i}"].T + self.params[f"b{i}"]
+            last = i == self.layers - 1
+            values.append(z if last else np.maximum(z, 0) if self.relu else np.tanh(z))
+        return values
+
+    def loss(self):
+        self.forwards += 1
+        return np.mean((self.activations()[-1] - self.y) ** 2)
+
+    def gradients(self):
+        values, out = self.activations(), {}
+        ct = (2 * (values[-1] - self.y) / self.y.size).astype(self.y.dtype)
+        for i in reversed(range(self.layers)):
+            out[f"w{i}"], out[f"b{i}"] = ct.T @ values[i], ct.sum(axis=0)
+            slope = values[i] > 0 if self.relu else 1 - values[i] ** 2
+            ct = (ct @ self.params[f"w{i}"]) * slope
+        return out
+
+
+@pytest.fixture
+def network():
+    """`network(*widths, batch=, dtype=, relu=, seed=)`: a small model of any size."""
+    return Network

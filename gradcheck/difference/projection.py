@@ -27,6 +27,8 @@ BLOCK: Final = 16
 """Elements per step of the generator's counter: 256 bits, 16 for each."""
 WORD: Final = 4
 """Elements per word that the generator returns."""
+DISTINCT: Final = 3
+"""Different values, all of them float32 numbers, that are no coincidence."""
 LEAST: Final = 0.5
 """The smallest magnitude of an element of a direction, in units of the tensor."""
 
@@ -67,32 +69,39 @@ class Heading:
 class Scalar:
     """A function without arguments that returns a number: counted, NaN where it refuses.
 
-    `evaluations` counts its calls, `single` says that every value so far was a float32 number
-    (its last step was rounded to float32, whatever type it returns), `refusal` is what it raised
-    last.
+    `evaluations` counts its calls, `refusal` is what it raised last.
     """
 
     function: Callable[[], Any]
     evaluations: int = 0
-    single: bool = True
     refusal: str = ""
+    _declared: bool = False
+    _double: bool = False
+    _few: set[float] = field(default_factory=set)
 
     def __call__(self) -> float:
         """One evaluation; NaN where the function raises."""
         self.evaluations += 1
         try:
             with np.errstate(all="ignore"):
-                value = float(self.function())
+                returned = self.function()
+                value = float(returned)
         except REFUSALS as error:  # outside the domain: the caller drops the step
             self.refusal = f"{type(error).__name__}: {error}"
             return float("nan")
-        self.single = self.single and (not np.isfinite(value) or value == float(np.float32(value)))
+        self._declared = self._declared or getattr(returned, "dtype", None) == np.float32
+        if np.isfinite(value) and not self._double:
+            with np.errstate(over="ignore"):
+                self._double = value != float(np.float32(value))
+            if len(self._few) < DISTINCT:
+                self._few.add(value)
         return value
 
     @property
     def u(self) -> float:
-        """The unit roundoff that its values show."""
-        return 2.0**-24 if self.single else 2.0**-53
+        """The unit roundoff of its values: by their dtype, or because float32 holds all of them."""
+        single = self._declared or (not self._double and len(self._few) >= DISTINCT)
+        return 2.0**-24 if single else 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +112,9 @@ class Given:
 
     @classmethod
     def of(cls, gradient: Array | Sequence[Array]) -> Given:
-        """From one array, or from several that add up to it."""
+        """From one array, or from several that add up to it (copied, where not contiguous)."""
         parts = gradient if isinstance(gradient, (list, tuple)) else (gradient,)
-        return cls(tuple(np.asarray(part).reshape(-1) for part in parts))
+        return cls(tuple(np.ascontiguousarray(part).reshape(-1) for part in parts))
 
     @property
     def u(self) -> float:

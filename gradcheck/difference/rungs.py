@@ -27,8 +27,6 @@ from gradcheck.difference.projection import Given, Heading, Pair, Ray, Scalar
 Float = NDArray[np.float64]
 
 TRIPLE: Final = 3
-ENOUGH: Final = 5
-"""Levels from which the whole ladder is climbed; with fewer, the best triple."""
 EVEN: Final = 6.0
 """Variance of φ(t) − 2φ(0) + φ(−t) where each value has variance 1."""
 LINE_UNITS: Final = 192.0
@@ -151,7 +149,7 @@ class Rungs:
         value, bar = float(values[best, 0]), float(bars[best, 0])
         modelled = self._u * abs(self.base)  # what kinks make of even parts is no noise yet
         noisy = bool(SIGMAS * modelled / t[best + 2] > bar / 8)
-        if len(levels) >= ENOUGH:
+        if levels[-1] == self.plan.bottom:  # the finest ones are all noise, as it expects
             found = ladder.climb(residuals, scale, spread, t, self._u, self._rough(t))
             value, bar = float(found[0][0]), float(found[1][0])
         return Slope(value, bar if np.isfinite(value) else np.inf, noisy, levels[best])
@@ -172,7 +170,7 @@ class Rungs:
         """
         levels, pairs = self._taken()
         t = RATIO ** -np.array(levels, dtype=np.float64)
-        sigma = self.noise()
+        sigma = max(self._u * abs(self.base), self._line)  # even parts show the kink here
         even = self._even(pairs)
         seen = np.flatnonzero(np.abs(even) > RESOLVED * sigma)
         pairs_seen = [k for k in seen[1:] if k - 1 in seen][-2:]
