@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import gradcheck_cases
@@ -335,3 +336,12 @@ def test_one_case_can_be_judged_alone():
     binding = SimpleNamespace(name="reference", bind=lambda case, dtype: None)
     (record,) = judge(wanted, wanted.cases[0], binding)
     assert (record.op, record.verdict) == ("relu", Verdict.UNBOUND)
+
+
+def test_curves_come_with_every_gradient_when_they_are_asked_for():
+    plain = execute(plan("reference", dtypes=("float64", "float32")))
+    asked = execute(plan("reference", dtypes=("float64", "float32"), taylor=True))
+    assert all(record.taylor is None for record in plain.results)
+    for record in asked.results:
+        assert (record.taylor is None) == (record.output == "forward")
+    assert [replace(r, taylor=None) for r in asked.results] == list(plain.results)

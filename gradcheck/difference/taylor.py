@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from gradcheck.difference.direction import Along, Direction
@@ -29,6 +30,10 @@ WINDOW: Final = 5
 has of order 6 would drown in the count of the steps that agree."""
 TERMS: Final = 3
 """1, h² and h⁴."""
+TAIL: Final = 6
+"""The finest steps: what 1 and h² leave there is noise, whatever had been measured."""
+VOUCHING: Final = 16.0
+"""The window before must not have been further off than so many bars."""
 SIGMAS: Final = 3.0
 TINY: Final = float(np.finfo(np.float64).tiny)
 """The noise of a forward that is zero all along."""
@@ -104,34 +109,40 @@ def _fitted(h: Float, left: Float, noise: float, rounding: Float) -> tuple[float
 
     A bar is three deviations of the intercept, times χ where the fit is worse than noise explains,
     and how far the intercept moves to the next window, whose steps are half as long: what is of
-    order 6 falls by 64 there. Windows at whose longest steps the remainders do not settle see a
-    function that saturates (r does not change with h), and know nothing.
+    order 6 falls by 64 there. Lest two windows agree by accident, it is no less than a part of the
+    move from the window before. Where the remainders at a window's longest steps do not settle,
+    a function saturates (r does not change with h), and the window knows nothing.
     """
+    count = len(h) - WINDOW  # the last window has none to vouch for it
     floor = _floor(h, noise, rounding)
     change = np.abs(np.diff(left))
     settling = change[1:] <= change[:-1] / 2 + 2 * floor[2:]
-    starts = range(len(h) - WINDOW)  # the last window has none to vouch for it
-    values, deviations = np.array(
-        [_fit(h[k : k + WINDOW], left[k : k + WINDOW], noise) for k in range(len(h) - WINDOW + 1)]
-    ).T
-    bars = SIGMAS * deviations[:-1] + np.abs(np.diff(values))
-    bars += SIGMAS * RELATIVE * rounding[: len(starts)]
-    bars[[not settling[k : k + 2].all() for k in starts]] = np.inf
+    values, misfits, share = _fits(h, left, WINDOW, TERMS)
+    _, (seen,), _ = _fits(h[-TAIL:], left[-TAIL:], min(TAIL, len(h)), TERMS - 1)
+    deviations = share / h[:count] * np.maximum(misfits[:count], max(noise, seen))
+    moves = np.abs(np.diff(values))
+    bars = SIGMAS * (deviations + RELATIVE * rounding[:count]) + moves
+    bars[1:] = np.maximum(bars[1:], moves[:-1] / VOUCHING)
+    bars[~(settling[:count] & settling[1 : count + 1])] = np.inf
     best = int(np.argmin(bars))
     return float(values[best]), float(bars[best])
 
 
-def _fit(h: Float, left: Float, noise: float) -> tuple[float, float]:
-    """The intercept of a weighted fit of r/2h, and its standard deviation times max(1, χ)."""
-    weights = h / h[0]
-    columns = weights[:, None] ** (2 * np.arange(TERMS) + 1)
-    orthogonal, triangle = np.linalg.qr(columns)
-    inverse = np.linalg.inv(triangle)
-    coefficients = inverse @ (orthogonal.T @ (left * weights))
-    misfit = left * weights - columns @ coefficients
-    seen = float(np.linalg.norm(misfit)) * h[0] / np.sqrt(WINDOW - TERMS)
-    share = float(np.linalg.norm(inverse[0])) / h[0]
-    return float(coefficients[0]), share * max(noise, seen)
+def _fits(h: Float, left: Float, width: int, terms: int) -> tuple[Float, Float, float]:
+    """Fits of 1, h², … to r/2h in every window of so many steps.
+
+    Returns intercepts [w], what the fits leave, as a deviation of φ, [w], and the deviation of an
+    intercept in units of that of φ over the window's longest step.
+    """
+    weights = 0.5 ** np.arange(width)  # h in units of the longest step, the same in every window
+    columns = weights[:, None] ** (2 * np.arange(terms) + 1)
+    inverse = np.linalg.pinv(columns)
+    unit = float(np.max(np.abs(left))) or 1.0  # squares must not overflow
+    windows = sliding_window_view(left / unit, width) * weights
+    coefficients = windows @ inverse.T
+    misfit = np.linalg.norm(windows - coefficients @ columns.T, axis=1)
+    misfit *= unit * h[: len(windows)] / np.sqrt(width - terms)
+    return coefficients[:, 0] * unit, misfit, float(np.linalg.norm(inverse[0]))
 
 
 def _floor(h: Float, noise: float, rounding: Float) -> Float:

@@ -1,4 +1,4 @@
-"""--convention, --dtype all and -j, as typed."""
+"""--convention, --dtype all, --taylor and -j, as typed."""
 
 import pytest
 
@@ -30,6 +30,26 @@ def test_processes_are_counted_in_whole_numbers_from_one(run, word, capsys):
         run("--op", "relu", "-j", word)
     assert stopped.value.code == 2
     assert "-j" in capsys.readouterr().err
+
+
+def test_taylor_adds_the_remainder_of_every_gradient(judged):
+    plain = judged("-q", "--op", "tanh").results
+    asked = judged("-q", "--op", "tanh", "--taylor").results
+    assert {result["taylor"] for result in plain} == {None}
+    for before, result in zip(plain, asked, strict=True):
+        curve = result.pop("taylor")
+        assert (curve is None) == (result["output"] == "forward" or not result["compared"])
+        assert result == {k: v for k, v in before.items() if k != "taylor"}
+        if result["dtype"] == "float64" and curve is not None:
+            assert len(curve["steps"]) == len(curve["remainders"]) == 1 + len(curve["slopes"])
+            assert abs(curve["intercept"]) <= curve["error_bar"]
+
+
+def test_curves_come_back_from_other_processes(process):
+    words = ("run", "-q", "--op", "tanh", "--op", "relu", "--taylor", "--format", "json")
+    one, several = process(*words), process(*words, "-j", "2")
+    assert one.stdout == several.stdout
+    assert '"intercept"' in one.stdout
 
 
 @pytest.mark.parametrize("word", ["2", "auto"])

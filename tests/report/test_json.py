@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 
+from gradcheck.finding import Taylor
 from gradcheck.record import run_dict
 from gradcheck.report.json import render
 from gradcheck.verdict import Verdict
@@ -34,6 +35,18 @@ def test_numbers_that_are_not_finite_are_words(make):
 
 def test_nothing_is_lost(passing):
     assert load(render(passing)) == json.loads(json.dumps(run_dict(passing)))
+
+
+def test_a_curve_is_data_like_the_rest(make):
+    curve = Taylor(
+        steps=(0.5, 0.25), remainders=(1.0, 0.0), slopes=(math.nan,), intercept=0.1,
+        error_bar=math.inf, linear=False, product=2.0, noise=1e-16,
+    )  # fmt: skip
+    (result,) = load(render(make.run(make.result(taylor=curve))))["results"]
+    assert result["taylor"] == {
+        "steps": [0.5, 0.25], "remainders": [1.0, 0.0], "slopes": ["nan"], "intercept": 0.1,
+        "error_bar": "inf", "linear": False, "product": 2.0, "noise": 1e-16,
+    }  # fmt: skip
 
 
 def test_numbers_keep_every_bit(make):

@@ -1,8 +1,6 @@
 """Right code passes at every seed. The soak writes what it saw to reports/false-alarms.md."""
 
 import importlib.util
-import json
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -63,28 +61,13 @@ def test_the_reference_raises_no_alarm_at_two_seeds(seed):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("word", "first"), CHUNKS)
-def test_no_alarm_at_any_seed(word, first, tmp_path_factory):
+def test_no_alarm_at_any_seed(word, first, gather):
     found = judged(word, range(first, first + CHUNK))
-    collect(shared(tmp_path_factory), word, first, found)
+    parts = [f"{word}-{first}" for word, first in CHUNKS]
+    whole = gather("false-alarms", f"{word}-{first}", parts, found)
+    if whole is not None:
+        REPORT.write_text(report(whole))
     assert found["alarms"] == []
-
-
-def shared(tmp_path_factory):
-    """A folder that the workers of this session have in common."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "false-alarms"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def collect(folder, word, first, found):
-    """Put one chunk down; whoever puts down the last one writes the report."""
-    part = folder / f"{word}-{first}.part"
-    part.write_text(json.dumps(found))
-    part.rename(part.with_suffix(".json"))
-    files = [folder / f"{word}-{first}.json" for word, first in CHUNKS]
-    if all(file.exists() for file in files):
-        REPORT.write_text(report([json.loads(file.read_text()) for file in files]))
 
 
 def report(chunks):
