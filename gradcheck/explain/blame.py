@@ -31,6 +31,8 @@ FLOOR: Final = 1e-3
 """The least scale of a tensor, relative to the largest one's: a gradient that is 0 is all noise."""
 SHARE: Final = 1e-6
 """Part of a gradient that a slot must contribute before its being right clears the slot."""
+RANK: Final = 1e-12
+"""Singular values below this part of the largest one are rounding."""
 WORK: Final = 3e9
 """Multiplications above which a stage is not put to the linear algebra."""
 
@@ -258,14 +260,17 @@ def _explains(court: _Court, stage: Stage, names: list[str], beyond: list[list[s
 def _lost(court: _Court, stage: Stage, name: str) -> bool:
     """Whether a gradient that is missing may be missing because the stage returned none.
 
-    Then it was to return it, or what it did not return would have made others wrong as well.
+    Then it was to return it, or the value that it returned none for has no other way to the loss;
+    what was produced all the same has one.
     """
     if name in stage.reads:
         return True
-    for read in stage.reads:
-        behind = court.reach.upstream(read)
-        if name in behind and not behind & court.right:
-            return True
+    produced = court.right | frozenset(court.errors)
+    for read in dict.fromkeys(stage.reads):
+        if name in court.reach.upstream(read):
+            reached = court.reach.without(stage, read)
+            if name not in reached and produced <= reached:
+                return True
     return False
 
 
@@ -296,14 +301,25 @@ def _consistent(court: _Court, stage: Stage, rows: list[str]) -> bool:
         return False
     matrix, rest = matrix[~beyond], seen[~beyond]
     matrix = matrix[:, np.any(matrix != 0, axis=0)]
+    if matrix.size * float(min(matrix.shape)) > WORK:
+        return True  # it would take too long to find out
+    basis = _range(matrix)
+    return bool(np.linalg.norm(rest - basis @ (basis.T @ rest)) <= allowed)
+
+
+def _range(matrix: Float) -> Float:
+    """An orthonormal basis of what a matrix [m, n] can give; its columns are not 0."""
     height, width = matrix.shape
-    if width >= height or height * float(width) ** 2 > WORK:
-        return True  # nothing contradicts it, or it would take too long to find out
-    if width:
-        # Where columns depend on each other, the basis spans more than they do: that clears less
-        basis = np.linalg.qr(matrix / np.linalg.norm(matrix, axis=0))[0]
-        rest = rest - basis @ (basis.T @ rest)
-    return bool(np.linalg.norm(rest) <= allowed)
+    matrix = matrix / np.linalg.norm(matrix, axis=0)
+    turned = np.eye(height)
+    if height > width:
+        turned, matrix = np.linalg.qr(matrix)
+    elif width > height:
+        matrix = np.linalg.qr(matrix.T)[1].T
+    if not matrix.size:
+        return np.zeros((height, 0))
+    left, sizes, _ = np.linalg.svd(matrix)
+    return np.asarray(turned @ left[:, sizes > RANK * sizes[0]])
 
 
 def _cleared(court: _Court, stage: Stage, read: str, wrong: list[str]) -> bool:
@@ -311,8 +327,9 @@ def _cleared(court: _Court, stage: Stage, read: str, wrong: list[str]) -> bool:
 
     It does if it is nearer to the loss than every wrong one, not a sum over several stages, and
     this slot's own share of it is not nothing: shares that vanish by structure (Σₜ dk = 0, so a
-    key's bias stays right whatever factor dk has) speak for nobody. An error that vanishes on its
-    way though the share does not would clear the guilty; the assumption printed says so.
+    key's bias stays right whatever factor dk has) speak for nobody, nor does a sum (a bias's) that
+    stays the same when rows are exchanged. An error that vanishes on its way though these do not
+    would clear the guilty; the assumption printed says so.
     """
     nearest = max(court.reach.place(name) for name in wrong)
     behind = court.reach.upstream(read)
@@ -328,14 +345,16 @@ def _cleared(court: _Court, stage: Stage, read: str, wrong: list[str]) -> bool:
         for name in stage.outputs
     )
     gradients = zip(stage.reads, stage.vjp(F64, outputs, court.values), strict=True)
-    own = sum(g for name, g in gradients if name == read and g is not None)
-    share = court.program.backward(F64, court.values, np.array(1.0), start={read: np.asarray(own)})
-    return any(
-        float(np.max(np.abs(share[name]), initial=0))
-        > SHARE * float(np.max(np.abs(court.cts[name]), initial=0))
-        for name in near
-        if name in share and name in court.cts
-    )
+    own = np.asarray(sum(g for name, g in gradients if name == read and g is not None))
+    for probe in (own, *(np.roll(own, 1, axis) - own for axis in range(own.ndim))):
+        share = court.program.backward(F64, court.values, np.array(1.0), start={read: probe})
+        near = [name for name in near if name in share and _felt(court, name, share[name])]
+    return bool(near)
+
+
+def _felt(court: _Court, name: str, share: Any) -> bool:
+    whole = np.max(np.abs(court.cts[name]), initial=0) if name in court.cts else np.inf
+    return bool(np.max(np.abs(share), initial=0) > SHARE * whole)
 
 
 def _nearest(court: _Court, wrong: str) -> str:

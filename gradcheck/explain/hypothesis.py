@@ -5,6 +5,7 @@ Each is computed from the reference's cotangents and values; what was returned i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,8 +23,8 @@ Vjps = Mapping[str, Sequence[Mutant]]
 
 RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What a wrong VJP may raise on values that it was not written for."""
-SEVERAL: Final = 6
-"""Values more than which are not tried with every mutant."""
+NEAREST: Final = 24
+"""Values, those written next to a stage, that are tried with every mutant in place of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,13 @@ def hypotheses(
     primals = [values[name] for name in stage.reads]
     for mutant in fitting:
         yield from _tried(1, _told(mutant), mutant.fresh(), stage, cts, primals)
+    for says, part in _partial(cts):
+        yield from _tried(2, says, stage.op.vjp, stage, part, primals)
     for says, attrs in _attributes(stage):
         yield from _tried(2, says, stage.op.vjp, stage, cts, primals, attrs)
     for says, read in _misread(stage, values):
         yield from _tried(2, says, stage.op.vjp, stage, cts, read)
-    for says, read in _misread(stage, values, SEVERAL):
+    for says, read in _misread(stage, values, NEAREST):
         for mutant in fitting:
             both = f"{_told(mutant)} And it {says}"
             yield from _tried(3, both, mutant.fresh(), stage, cts, read)
@@ -75,7 +78,10 @@ def _tried(
         with np.errstate(all="ignore"):
             found = as_tuple(
                 vjp(
-                    F64, ct[0] if len(ct) == 1 else ct, *primals, **{**stage.attrs, **(attrs or {})}
+                    F64,
+                    ct[0] if len(ct) == 1 else ct,
+                    *primals,
+                    **{**stage.all_attrs, **(attrs or {})},
                 )
             )
     except RAISES:
@@ -99,6 +105,24 @@ def _fits(mutant: Mutant, stage: Stage) -> bool:
     return False
 
 
+def _partial(cts: Gradients) -> Iterator[tuple[str, Gradients]]:
+    """Cotangents that are taken from a part of a batch, or read in another order."""
+    if len(cts) > 1:
+        return
+    ct = np.asarray(cts[0])
+    for axis, length in enumerate(ct.shape):
+        if length == 1:
+            continue
+        at = f"along axis {axis} of its cotangent"
+        for place, which in ((0, "first"), (length - 1, "last")):
+            keep = np.zeros((length, *(1,) * (ct.ndim - 1 - axis)))
+            keep[place] = 1.0
+            yield f"takes the {which} place alone {at}.", (ct * keep,)
+        for step, how in ((1, "after"), (-1, "before")):
+            yield f"takes for each place {at} the one {how} it.", (np.roll(ct, -step, axis),)
+        yield f"goes backwards {at}.", (np.flip(ct, axis),)
+
+
 def _attributes(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
     """Attributes as another dialect has them, at their default, or off by one."""
     for key, value in stage.all_attrs.items():
@@ -114,7 +138,7 @@ def _attributes(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
         for other in others:
             if not any(other is s or (type(other) is type(s) and other == s) for s in seen):
                 seen.append(other)
-                yield f"takes {key} = {other!r} where it is {value!r}", {key: other}
+                yield f"takes {key} = {other!r} where it is {value!r}.", {key: other}
 
 
 def _misread(
@@ -122,13 +146,18 @@ def _misread(
 ) -> Iterator[tuple[str, list[NDArray[Any]]]]:
     """What the stage would read if one value were another of the same shape and kind."""
     right = [values[name] for name in stage.reads]
+    names = list(values)
+    here = names.index(stage.outputs[0])
+    order = {name: abs(place - here) for place, name in enumerate(names)}
+    names.sort(key=order.__getitem__)
     for index, (name, primal) in enumerate(zip(stage.reads, right, strict=True)):
-        tried = 0
-        for other in values:
-            value = np.asarray(values[other])
-            alike = value.shape == primal.shape and value.dtype.kind == primal.dtype.kind
-            if other == name or not alike or np.array_equal(value, primal) or tried == limit:
-                continue
-            tried += 1
-            read = [*right[:index], value, *right[index + 1 :]]
+        alike = (
+            other
+            for other in names
+            if np.shape(values[other]) == primal.shape
+            and np.asarray(values[other]).dtype.kind == primal.dtype.kind
+            and not np.array_equal(values[other], primal)
+        )
+        for other in itertools.islice(alike, limit):
+            read = [*right[:index], values[other], *right[index + 1 :]]
             yield f"reads `{other}` where it needs `{name}`.", read

@@ -126,6 +126,7 @@ def _simple(stage: Stage, right: Gradients) -> Iterator[Hypothesis]:
             if i != j and second is not None and np.shape(first) == np.shape(second):
                 says = f"in place of the gradient of `{stage.reads[i]}` it is that of "
                 yield _one(right, i, second, f"{says}`{stage.reads[j]}`.")
+        yield from _moved(stage, right, i)
         if np.ndim(first) > 1:
             turned = np.swapaxes(np.asarray(first), -1, -2)
             whose = f"the gradient of `{stage.reads[i]}`"
@@ -134,6 +135,20 @@ def _simple(stage: Stage, right: Gradients) -> Iterator[Hypothesis]:
             else:
                 laid = turned.reshape(np.shape(first))
                 yield _one(right, i, laid, f"{whose} has its last two axes in the other order.")
+
+
+def _moved(stage: Stage, right: Gradients, index: int) -> Iterator[Hypothesis]:
+    """A gradient that is shifted by one place or turned round."""
+    whose = f"the gradient of `{stage.reads[index]}`"
+    gradient = np.asarray(right[index])
+    for axis in range(gradient.ndim):
+        for step, where in ((1, "after"), (-1, "before")):
+            says = f"{whose} stands one place {where} its own along axis {axis}."
+            yield _one(right, index, np.roll(gradient, step, axis), says)
+        yield _one(right, index, np.flip(gradient, axis), f"{whose} is reversed along axis {axis}.")
+    if gradient.ndim > 1:
+        says = f"{whose} is turned by half a turn in its last two axes."
+        yield _one(right, index, np.flip(gradient, (-1, -2)), says)
 
 
 def _one(right: Gradients, index: int, instead: Any, says: str) -> Hypothesis:
@@ -169,6 +184,17 @@ def _factor(got: Float, right: Float, dtype: str) -> str:
         if factor == -1.0 or abs(factor + 1) < SAME[dtype]
         else (f"{factor:.6g} times what it should be")
     )
+
+
+def _root(factor: float, dtype: str) -> str:
+    """What an odd factor may stand for: a root, or a fraction, of a whole number."""
+    for value, form in ((factor, "{}"), (1 / factor, "1/{}")):
+        for whole, sign in ((value, "{}"), (value * value, "√{}")):
+            near = round(whole)
+            odd = form == "{}" == sign
+            if not odd and 1 < near < 10_000 and abs(whole - near) <= SAME[dtype] * near:
+                return f" ({form.format(sign.format(near))})" if value > 0 else ""
+    return ""
 
 
 def _where(stage: Stage, wrong: NDArray[np.bool_]) -> str:

@@ -50,6 +50,14 @@ class Reach:
         """Every value whose gradient an error of the stage may touch."""
         return frozenset().union(*(self._upstream[name] for name in stage.reads))
 
+    def without(self, stage: Stage, read: str) -> frozenset[str]:
+        """Every value that would still get a gradient if the stage returned none for one read."""
+        reached = {self.program.loss}
+        for other in reversed(self.program.stages):
+            if reached.intersection(other.outputs):
+                reached.update(n for n in other.reads if other is not stage or n != read)
+        return frozenset(reached)
+
     def place(self, name: str) -> int:
         """Where a value is read first: the larger, the nearer to the loss. A loss is nearest."""
         return self._first.get(name, len(self.program.stages))

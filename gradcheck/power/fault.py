@@ -118,7 +118,7 @@ def of_operator(vjp: Callable[..., Any]) -> Wrong:
     def wrong(xp: Any, stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
         primals = (values[name] for name in stage.reads)
         bare = cts[0] if len(cts) == 1 else cts
-        return as_tuple(vjp(xp, bare, *primals, **stage.attrs))
+        return as_tuple(vjp(xp, bare, *primals, **stage.all_attrs))
 
     return wrong
 

@@ -19,7 +19,7 @@ FAULTS = (
     ),
     _planted(
         "mask off by one", "layers.0.softmax", "Backward sees one position beyond the mask.",
-        mutated("masked_softmax/strict"),
+        mutated("masked_softmax/one-beyond"),
     ),
     _planted(
         "mask off by one", "cross_entropy", "One position of the context is scored.",
