@@ -35,7 +35,7 @@ LAYERS = (
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.models report.model_words report.page",
     "report.model_tables report.sections report.model_catalogue report.catalogue",
-    "report.findings report.marked report.model_markdown",
+    "report.findings report.marked report.model_markdown report.figures",
     "report.terminal report.markdown report.html report.json report.junit report.power",
     "library library_model",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",

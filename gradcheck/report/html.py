@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gradcheck.report import outline, words
+from gradcheck.record import Kind
+from gradcheck.report import figures, model_words, models, outline, words
 
 if TYPE_CHECKING:
     from gradcheck.record import Miss, Record, Run
@@ -22,6 +23,8 @@ GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
 SAMPLES: Final = 3
 """Failures expanded of each of them."""
+SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
+"""A model fails at every size alike, and in many gradients."""
 
 DECADES: Final = (-6.0, 3.0)
 """Powers of ten of error/bound at the two ends of a bar; its tick stands at 0, the bound."""
@@ -37,19 +40,26 @@ def render(run: Run) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    tables, found = outline.tables(run), models.models(run)
     script = _asset(environment, "report.js")
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
         run=run,
         groups=outline.failing(run),
-        tables=outline.tables(run),
+        tables=tables,
+        models=found,
+        blamed=models.blamed(run),
+        sights=models.sights(run),
+        named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
         gaps=outline.gaps(run),
         rejected=outline.certificate(run),
         conventions=outline.conventions(run),
         most_groups=GROUPS,
-        most_samples=SAMPLES,
+        most_samples=SAMPLES_OF,
         outline=outline,
         words=words,
+        model_words=model_words,
+        figures=figures,
         position=position,
         times=times,
         style=_asset(environment, "report.css"),

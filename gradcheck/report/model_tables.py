@@ -60,7 +60,7 @@ def sections(page: Page, run: Run) -> Iterator[list[str]]:
         yield title + summary(page, theirs)
         yield from _failing(page, theirs)
     if found:
-        yield [line for sight in models.sights(run) for line in _sight(page, sight, named)]
+        yield _sights(page, run, named, alone=len({model.name for model in found}) == 1)
 
 
 def _failing(page: Page, found: list[Model]) -> Iterator[list[str]]:
@@ -165,6 +165,15 @@ def _measured(page: Page, cell: Cell | None, dtype: str, layout: _Layout) -> str
         measured=layout.errors and (layout.certified or not ours),
         bound=layout.bounds and (layout.want or not ours),
     )
+
+
+def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
+    """What the checks could have seen; of several models in detail where it was projected."""
+    sights = models.sights(run)
+    shown = [sight for sight in sights if alone or sight.projected]
+    lines = [line for sight in shown for line in _sight(page, sight, named)]
+    rest = model_words.unresolved([sight for sight in sights if sight not in shown])
+    return [*lines, *(page.wrap(rest, "visible: ", "  ") if rest else [])]
 
 
 def _sight(page: Page, sight: Sight, named: bool) -> list[str]:

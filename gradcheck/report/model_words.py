@@ -9,6 +9,8 @@ from gradcheck.finding import Part
 from gradcheck.report import words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradcheck.finding import Blame
     from gradcheck.report.models import Block, Sight
 
@@ -34,8 +36,21 @@ def sight(found: Sight) -> str:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         count = sum(r.unresolved for r in found.coarse)
         few = ", ".join(names[:4])
-        parts.append(f"{words.plural(count, 'element')} too uncertain to be judged, of {few}{more}")
+        parts.append(f"{words.plural(count, 'element')} too uncertain to be judged: {few}{more}")
     return "; ".join(parts)
+
+
+def unresolved(found: Sequence[Sight]) -> str:
+    """What the checks of several models could not judge, in one line; empty for nothing."""
+    cases = {f"{s.implementation} {s.case}": sum(r.unresolved for r in s.coarse) for s in found}
+    total = sum(cases.values())
+    if not total:
+        return ""
+    most = max(found, key=lambda s: cases[f"{s.implementation} {s.case}"])
+    return (
+        f"{words.plural(total, 'element')} too uncertain to be judged, the most of them in "
+        f"{words.clean(most.case)}: --model {words.clean(most.case.partition('/')[0])} says where"
+    )
 
 
 def block(part: Part, count: int) -> str:
@@ -62,9 +77,9 @@ def accusation(blame: Blame) -> str:
 
 
 def interval(blame: Blame) -> str:
-    """Between which gradients the fault lies; empty where that is not known."""
+    """Between which gradients the fault lies; empty where that is not known, or not needed."""
     right, wrong = (words.clean(name) for name in blame.bounds)
-    if not wrong:
+    if blame.exact or not wrong:
         return ""
     start = f"the right gradient of {right}" if right else "the loss"
     return f"between {start} and the wrong one of {wrong}"
@@ -72,5 +87,10 @@ def interval(blame: Blame) -> str:
 
 def charges(blame: Blame) -> list[str]:
     """Everything that is said of one round of blame, a line each."""
-    said = (interval(blame), *map(words.clean, blame.names), words.clean(blame.assumption))
-    return [f"round {blame.round}: {accusation(blame)}", *filter(None, said)]
+    return [f"round {blame.round}: {accusation(blame)}", *said(blame)]
+
+
+def said(blame: Blame) -> list[str]:
+    """What stands behind an accusation: the interval, what exactly is wrong, what is assumed."""
+    known = (interval(blame), *map(words.clean, blame.names), words.clean(blame.assumption))
+    return list(filter(None, known))

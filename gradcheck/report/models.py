@@ -86,6 +86,11 @@ class Blamed:
     blames: tuple[Blame, ...]
 
     @property
+    def whose(self) -> tuple[str, str, str]:
+        """Implementation, model and dialect."""
+        return self.implementation, self.name, self.dialect
+
+    @property
     def where(self) -> str:
         """The sizes and dtypes, as shortly as it can be said."""
         sizes, dtypes = (tuple(dict.fromkeys(words)) for words in zip(*self.cases, strict=True))

@@ -11,6 +11,7 @@ if (tools) {
     const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     document.body.classList.toggle("failing-only", only.checked);
     let shown = 0;
+    if (wanted.length) document.querySelectorAll("details.model").forEach((model) => { model.open = true; });
     rows.forEach((row, i) => {
       row.hidden = !wanted.every((word) => texts[i].includes(word));
       if (!row.hidden && !(only.checked && row.classList.contains("passed"))) shown += 1;
