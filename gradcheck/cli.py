@@ -128,6 +128,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
+        "--project", action="store_true",
+        help="models: hold gradients against slopes of the loss, as of any function, and not "
+        "element by element",
+    )  # fmt: skip
+    parser.add_argument(
         "--taylor", action="store_true",
         help="also the Taylor remainder of every gradient along one direction (in -o reports)",
     )  # fmt: skip
@@ -236,6 +241,7 @@ def _run(arguments: argparse.Namespace) -> int:
         convention=_convention(arguments.convention, suite),
         jobs=arguments.jobs,
         taylor=arguments.taylor,
+        project=arguments.project,
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report

@@ -49,7 +49,8 @@ class Plan:
     `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
     whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
-    `taylor` asks for the Taylor remainder of every gradient.
+    `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
+    models against slopes of their loss, as large ones always are.
     """
 
     suite: Suite
@@ -63,6 +64,7 @@ class Plan:
     models: Sequence[ModelCase] = ()
     model_dtypes: Sequence[str] = ()
     taylor: bool = False
+    project: bool = False
 
     @property
     def everything(self) -> list[Case | ModelCase]:
@@ -209,7 +211,8 @@ def _model(plan: Plan, case: ModelCase) -> Callable[[Implementation, str], Seque
     guilt = Guilt(truth, lambda: mutants_of(plan.suite))
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
-        return guilt.blamed(judge_model(truth, binding, dtype, taylor=plan.taylor), dtype)
+        judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
+        return guilt.blamed(judged, dtype)
 
     return ask
 
@@ -265,6 +268,8 @@ def _record(
     words += ["--sample", point.name, "--dtype", dtype]
     if implementation != "reference":
         words += _flag("--impl", implementation)
+    if plan.project and not isinstance(case, Case):
+        words.append("--project")
     if plan.convention:
         words += _flag("--convention", plan.convention)
     if plan.seed:

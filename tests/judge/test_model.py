@@ -251,3 +251,51 @@ def test_the_truth_of_a_large_model_has_the_rounding_of_float64_as_its_bar():
     assert np.median(known.bar) <= 1e-9 * np.sqrt(np.mean(known.value**2))
     values = truth.program.forward(F64, truth.case.given)
     assert np.isfinite(values[truth.program.loss])
+
+
+# ── by slopes of the loss ────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_projected_gradients_pass_and_say_what_they_would_have_seen(truth, dtype):
+    found = judge_model(truth, Reference(), dtype, project=True).of(Part.GRADIENT)
+    assert {f.verdict for f in found.values()} == {Verdict.PASS}
+    assert all(f.evaluations > 0 for f in found.values())
+    visible = [f.smallest_visible_error for f in found.values()]
+    assert max(visible) <= (1e-6 if dtype == "float64" else 0.1)
+
+
+def test_a_projection_finds_the_one_element_that_is_wrong(truth):
+    def gradients(params, inputs):
+        found = right("float64")(params, inputs)
+        found["h.1.mlp.fc.w"][7, 3] *= 1.1
+        return found
+
+    judged = judge_model(truth, Foreign(gradients=gradients), "float64", project=True)
+    wrong = {n: f for n, f in judged.of(Part.GRADIENT).items() if f.verdict is not Verdict.PASS}
+    assert list(wrong) == ["h.1.mlp.fc.w"]
+    assert [miss.index for miss in wrong["h.1.mlp.fc.w"].worst] == [(7, 3)]
+
+
+def test_a_large_fold_that_is_wrong_fails_itself_and_blames_nobody():
+    case = CASES["gpt2/default/large"]
+
+    def build(**attrs):
+        program = GPT2.spec.build(**{**case.attrs, **attrs})
+        return replace(program, stages=tuple(wrong_gelu(stage) for stage in program.stages))
+
+    spec = ModelSpec("spoilt", lambda: build(), (replace(case.size, attrs={}),), "says", "source")
+    truth = ModelTruth(ModelCase(spec, spec.dialects[0], spec.sizes[0], 0, "spoilt"))
+    assert not truth.exact
+    own = verdicts(judge_model(truth, Reference(), "float64"), Part.GRADIENT)
+    assert own["wpe"] is Verdict.FAIL
+    assert own["ln_f.w"] is Verdict.PASS
+
+    def gradients(params, inputs):
+        xp = FLOATS["float64"]
+        values = truth.program.forward(xp, {**params, **inputs})
+        cts = truth.program.backward(xp, values, xp.asarray(1.0))
+        return {name: np.asarray(cts[name]) for name in params}
+
+    others = judge_model(truth, Foreign(gradients=gradients), "float64")
+    assert set(verdicts(others, Part.GRADIENT).values()) == {Verdict.INVALID}
