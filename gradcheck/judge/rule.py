@@ -77,8 +77,7 @@ def _judged(name: str, rows: list[Row], got: Mapping[str, Flat], rules: Rules) -
     flat = np.stack([f.reshape(-1) for f in found])
     compared = _compared(flat, rows, rules)
     finding = compared.finding(name, rows[0].want.shape, tuple(row.name for row in rows))
-    certificate = _certificate(rows, rules)
-    return replace(finding, part=Part.UPDATE, certificate=certificate)
+    return replace(finding, part=Part.UPDATE)
 
 
 def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
@@ -99,8 +98,16 @@ def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
     return compare(got, estimate, rules, extra=SAFETY * rules.u * cost)
 
 
+def certified_rule(truth: RuleTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
+    """The findings with what the same comparison would have rejected."""
+    rows = truth.rows(dtype) if any(f.compared for f in findings) else {}
+    return [
+        replace(f, certificate=_certificate(rows[f.name], rules_for(dtype))) if f.compared else f
+        for f in findings
+    ]
+
+
 def _certificate(rows: Sequence[Row], rules: Rules) -> Certificate:
-    """Which impostors the same comparison rejects."""
     want = np.stack([row.want.reshape(-1) for row in rows])
     rejected: list[str] = []
     blind: list[str] = []

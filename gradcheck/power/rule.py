@@ -17,8 +17,6 @@ from gradcheck.spec import NAME
 from gradcheck.suite import Suite, resolve
 from gradcheck.verdict import Verdict
 
-REJECTED = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMutant:
@@ -130,7 +128,9 @@ def kills(mutants: Sequence[RuleMutant], cases: Iterable[RuleCase]) -> list[Kill
 
 
 def _rejected(truth: RuleTruth, mutant: RuleMutant, dtype: str) -> bool:
-    return any(f.verdict in REJECTED for f in judge_rule(truth, Mutated(mutant), dtype))
+    return any(
+        f.verdict is Verdict.FAIL and f.compared for f in judge_rule(truth, Mutated(mutant), dtype)
+    )
 
 
 def _check(mutant: RuleMutant, suite: Suite) -> None:
