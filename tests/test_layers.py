@@ -28,8 +28,8 @@ LAYERS = (
     "judge.locate judge.projection judge.steps judge.ask_rule judge.rule",
     "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
-    "power power.mutant power.mutate power.registry power.equivalence power.attack power.score",
-    "power.run power.rule",
+    "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
+    "power.score power.run power.rule",
     "explain explain.reach explain.blame explain.hypothesis explain.naming explain.guilt",
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
@@ -119,6 +119,8 @@ def test_dependencies_stay_where_they_belong(name):
 @pytest.mark.parametrize("name", CASE_MODULES)
 def test_a_case_file_sees_specs_alone(name):
     allowed = {f"gradcheck.{m}" for m in ("arithmetic", "draw", "spec", "model", "rule", "suite")}
+    if ".faults" in name:
+        allowed |= {f"gradcheck.power.{m}" for m in ("fault", "mutate")}
     if ".mutants" in name:
         allowed |= {f"gradcheck.power.{m}" for m in ("mutant", "mutate", "rule")}
     peers = {"torch"} if ".peers.torch" in name else set()

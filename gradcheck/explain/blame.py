@@ -53,20 +53,6 @@ TOGETHER: Final = (
 )
 
 
-def exact(program: Program, guilty: Collection[str]) -> tuple[Blame, ...]:
-    """The stages that are wrong at the reference's cotangent, in one blame; none: ().
-
-    Raises:
-        UnknownNameError: the program has no such stage.
-    """
-    for name in guilty:
-        program.stage(name)
-    stages = tuple(stage.name for stage in program.stages if stage.name in guilty)
-    if not stages:
-        return ()
-    return (Blame(exact=True, stages=stages, of=len(program.stages), assumption=CERTAIN),)
-
-
 def rounds(
     program: Program,
     guilty: Collection[str],
@@ -148,6 +134,11 @@ def suspects(
                 assumption=assumption,
                 bounds=(_nearest(court, explained[0]), explained[0]),
                 round=len(found) + 1,
+                names=tuple(
+                    f"no gradient of `{name}` is produced."
+                    for name in explained
+                    if name in court.missing
+                ),
             )
         )
         touched = frozenset().union(*(court.reach.of(stage) for stage in stages))
@@ -222,8 +213,8 @@ def _groups(court: _Court, names: Sequence[str]) -> list[list[str]]:
 
 
 def _explained(court: _Court, groups: list[list[str]]) -> tuple[int, list[Stage]]:
-    """How many groups, all if possible, one stage explains; and which stages do."""
-    for count in range(len(groups), 0, -1):
+    """How many groups, all or the nearest alone, one stage explains; and which stages do."""
+    for count in dict.fromkeys((len(groups), 1)):  # beyond the nearest, faults may mix
         names = [name for group in groups[:count] for name in group]
         stages = [s for s in court.program.stages if _explains(court, s, names, groups[count:])]
         if stages:

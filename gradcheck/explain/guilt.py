@@ -125,7 +125,7 @@ class Guilt:
         if not any(said) and of == 1:
             found = naming.reproduce(program, values, cts, got, blame.stages, self._mutants, dtype)
             said = [f"`{one.stage}`: {one.says}" for one in found]
-        return replace(blame, names=tuple(filter(None, said)))
+        return replace(blame, names=(*blame.names, *filter(None, said)))
 
 
 def _exact(

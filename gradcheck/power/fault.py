@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.arithmetic import FLOATS
+from gradcheck.binding import BoundModel
 from gradcheck.errors import SpecError
-from gradcheck.model import ModelSpec, Stage, StageVjp, Values
+from gradcheck.model import ModelCase, ModelSpec, Stage, StageVjp, Values
 from gradcheck.spec import NAME, as_tuple
 
 Wrong = Callable[[Any, Stage, tuple[Any, ...], Values], tuple[Any, ...]]
@@ -78,6 +80,10 @@ class Fault:
         """`model/name`."""
         return f"{self.model}/{self.name}"
 
+    def of_dialect(self, dialect: str) -> bool:
+        """Whether the fault exists in a dialect of its model."""
+        return not self.dialects or dialect in self.dialects
+
     def vjp(self, xp: Any) -> StageVjp:
         """The VJP of every stage of the model, in the arithmetic `xp`; wrong where the fault is."""
 
@@ -89,6 +95,36 @@ class Fault:
         return of
 
 
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """An implementation of a fault's model: stage by stage, or `whole`, as end-to-end gradients."""
+
+    fault: Fault
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """The fault's."""
+        return self.fault.full_name
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """The wrong backward pass; nothing for other models and dialects."""
+        fault = self.fault
+        if case.spec.name != fault.model or not fault.of_dialect(case.dialect.name):
+            return None
+        xp, program = FLOATS[dtype], case.program
+        vjp = fault.vjp(xp)
+        if not self.whole:
+            return BoundModel(stage=lambda stage: vjp)
+
+        def gradients(params: Values, inputs: Values) -> dict[str, Any]:
+            values = program.forward(xp, {**params, **inputs})
+            found = program.backward(xp, values, xp.asarray(1.0), vjp)
+            return {name: found[name] for name in program.params if name in found}
+
+        return BoundModel(gradients=gradients)
+
+
 def check(fault: Fault, spec: ModelSpec) -> None:
     """Hold a fault against its model.
 
@@ -98,7 +134,7 @@ def check(fault: Fault, spec: ModelSpec) -> None:
     for name in fault.dialects:
         spec.dialect(name)
     for dialect in spec.dialects:
-        if fault.dialects and dialect.name not in fault.dialects:
+        if not fault.of_dialect(dialect.name):
             continue
         program = spec.build(**{**spec.defaults, **dialect.attrs, **spec.sizes[0].attrs})
         known = {stage.name for stage in program.stages}
