@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
     from gradcheck.library_model import check_model
+    from gradcheck.model import ModelSpec, Program, Size, Stage
     from gradcheck.power.mutant import Mutant
     from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
@@ -26,11 +27,15 @@ _HOME = {
     "Finding": "gradcheck.finding",
     "GradcheckError": "gradcheck.errors",
     "Kink": "gradcheck.spec",
+    "ModelSpec": "gradcheck.model",
     "Mutant": "gradcheck.power.mutant",
     "OpSpec": "gradcheck.spec",
+    "Program": "gradcheck.model",
     "Result": "gradcheck.library",
     "Sample": "gradcheck.spec",
+    "Size": "gradcheck.model",
     "Slack": "gradcheck.spec",
+    "Stage": "gradcheck.model",
     "Suite": "gradcheck.suite",
     "Unsupported": "gradcheck.errors",
     "Verdict": "gradcheck.verdict",
@@ -45,11 +50,15 @@ __all__ = [
     "Finding",
     "GradcheckError",
     "Kink",
+    "ModelSpec",
     "Mutant",
     "OpSpec",
+    "Program",
     "Result",
     "Sample",
+    "Size",
     "Slack",
+    "Stage",
     "Suite",
     "Unsupported",
     "Verdict",

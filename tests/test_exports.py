@@ -35,8 +35,9 @@ def test_every_public_name_resolves_to_what_it_says(name):
 
 def test_the_public_names_are_these():
     assert set(gradcheck.__all__) == {
-        "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "Mutant", "OpSpec", "Result",
-        "Sample", "Slack", "Suite", "Unsupported", "Verdict", "assert_vjp", "check",
+        "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "ModelSpec",
+        "Mutant", "OpSpec", "Program", "Result",
+        "Sample", "Size", "Slack", "Stage", "Suite", "Unsupported", "Verdict", "assert_vjp", "check",
         "check_model",
     }  # fmt: skip
 

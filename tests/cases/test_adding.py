@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), 
 @pytest.fixture
 def mycases(tmp_path):
     """The README's blocks in one module; the suite's line last, for it names the mutants."""
-    spec, suite, mutants = BLOCKS
+    spec, suite, mutants = BLOCKS[:3]
     (tmp_path / "mycases.py").write_text("\n".join((spec, mutants, suite)), encoding="utf-8")
     return tmp_path
 
@@ -62,3 +62,30 @@ def test_a_wrong_vjp_is_seen_in_both(mycases):
     power = gradcheck("power", "-q", cwd=mycases)
     assert power.returncode == 1
     assert "the right VJP does not pass" in power.stdout
+
+
+# ── a model ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def mymodel(tmp_path):
+    (tmp_path / "mycases.py").write_text(BLOCKS[3], encoding="utf-8")
+    return tmp_path
+
+
+def test_the_model_runs_and_passes_at_fifty_digits_and_in_both_dtypes(mymodel):
+    run = gradcheck("run", "-q", "--model", "autoencoder", cwd=mymodel)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "RESULT pass" in run.stdout
+    for name in ("dw", "db", "dc", "encode", "squash", "loss"):
+        assert re.search(rf"^ *{name} ", run.stdout, re.MULTILINE), name
+
+
+def test_a_stage_that_is_wrong_is_refused_with_its_name(mymodel):
+    path = mymodel / "mycases.py"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('reads=("h",), writes="z"', 'reads=("z",), writes="z"'), "utf-8")
+    run = gradcheck("run", "-q", "--model", "autoencoder", cwd=mymodel)
+    assert run.returncode in (2, 5)
+    assert "stage 'squash' reads 'z' before it is written" in run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
