@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gradcheck import console
 from gradcheck.errors import GradcheckError, UnknownNameError, UsageError
-from gradcheck.selection import LOW, all_dtypes_of, dtypes_of
+from gradcheck.selection import DTYPES, LOW, all_dtypes_of, dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.choice import Choice
@@ -158,6 +158,11 @@ def _add_power(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op", action="append", default=[], metavar="GLOB",
         help="only operators that match (repeat); default: all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="GLOB",
+        help="instead: plant faults in the models that match (repeat), and see that each is "
+        "found and blamed on its stage",
     )  # fmt: skip
     parser.add_argument(
         "--suite", action="append", default=[], metavar="MODULE:NAME",
@@ -346,6 +351,8 @@ def _exit_code(run: Run, *, written: bool) -> int:
 
 
 def _power(arguments: argparse.Namespace) -> int:
+    if arguments.model:
+        return _power_models(arguments)
     from gradcheck import report
 
     targets = [report.format_of(text) for text in arguments.outputs]
@@ -386,6 +393,49 @@ def _power(arguments: argparse.Namespace) -> int:
     if not any(found.trials or found.alarms for found in power.scores):
         return NOTHING
     return OK if power.sound else GATE
+
+
+def _power_models(arguments: argparse.Namespace) -> int:
+    from gradcheck import report
+
+    if arguments.op or arguments.part != "1/1":
+        raise UsageError("--model plants faults in models; leave --op and --part out")
+    targets = [report.format_of(text) for text in arguments.outputs]
+    dtypes = dtypes_of(arguments.dtype)
+    if not set(dtypes) <= set(DTYPES):
+        raise UsageError(f"power attacks {' and '.join(DTYPES)} alone")
+    _check_writable([path for path, _ in targets])
+
+    from gradcheck.power.model import Sowing, sow
+    from gradcheck.report import fault as pages
+
+    for path, form in targets:
+        if form not in pages.FORMATS:
+            raise UsageError(f"-o {path}: power writes {', '.join(pages.FORMATS)}, not {form}")
+    suite = _suite(arguments.suite)
+    plan = Sowing(
+        suites=tuple(arguments.suite),
+        models=tuple(dict.fromkeys(c.spec.name for c in suite.model_cases(arguments.model))),
+        dtypes=tuple(dtypes),
+        seed=arguments.seed,
+        jobs=arguments.jobs,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):
+        harvest = sow(plan, progress)
+    progress.clear()
+    written = [_save(path, pages.render(harvest, form)) for path, form in targets]
+    text = pages.render(harvest, "terminal", width=console.width(sys.stdout), short=True)
+    written.append(console.show(text))
+    if not harvest.complete:
+        return INTERRUPTED
+    if any(score.troubles for score in harvest.scores):
+        return INTERNAL
+    if not all(written):
+        return USAGE
+    if not harvest.sown:
+        return NOTHING
+    return OK if harvest.sound else GATE
 
 
 def _part(text: str) -> Part:

@@ -118,7 +118,8 @@ class Suite:
 
     `peers` names tables of the same operators and models in other people's code: the word that
     `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
-    `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s.
+    `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s, `faults` that of a sequence of
+    `Fault`s of the models.
 
     Raises:
         SpecError: two of them share a name.
@@ -134,6 +135,7 @@ class Suite:
         models: Sequence[ModelSpec] = (),
         rules: Sequence[RuleSpec] = (),
         rule_mutants: str = "",
+        faults: str = "",
     ) -> None:
         """Register `operators`, `models` and `rules`."""
         self.name = name
@@ -142,6 +144,7 @@ class Suite:
             word: (reference,) for word, reference in peers.items()
         }
         self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
+        self.faults: tuple[str, ...] = (faults,) if faults else ()
         self.operators: dict[str, OpSpec] = {}
         self.home: dict[str, str] = {}  # operator or model → the suite that seeds its samples
         for spec in operators:
@@ -184,6 +187,7 @@ class Suite:
             whole.home.update(suite.home)
             whole.mutants += suite.mutants
             whole.rule_mutants += suite.rule_mutants
+            whole.faults += suite.faults
             for word, references in suite.peers.items():
                 whole.peers[word] = whole.peers.get(word, ()) + references
         return whole

@@ -31,12 +31,14 @@ LAYERS = (
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule",
     "explain explain.reach explain.blame explain.hypothesis explain.naming explain.guilt",
+    "power.model",  # asks whether blame falls on what was planted
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.models report.model_words report.page",
     "report.model_tables report.sections report.model_catalogue report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
     "report.terminal report.markdown report.html report.json report.junit report.power",
+    "report.fault",
     "library library_model",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",
 )

@@ -47,6 +47,7 @@ SUITE = Suite(
     peers={"torch": "gradcheck_cases.peers.torch:COUNTERPARTS"},
     mutants="gradcheck_cases.mutants:MUTANTS",
     models=MODELS,
+    faults="gradcheck_cases.faults:FAULTS",
     rules=optimizer.RULES,
     rule_mutants="gradcheck_cases.mutants.optimizer:RULE_MUTANTS",
 )

@@ -6,7 +6,7 @@ value read, as the stage's own VJP does; the functions below build such from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, Final
@@ -15,9 +15,10 @@ import numpy as np
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import BoundModel
-from gradcheck.errors import SpecError
+from gradcheck.errors import LoadError, SpecError
 from gradcheck.model import ModelCase, ModelSpec, Stage, StageVjp, Values
 from gradcheck.spec import NAME, as_tuple
+from gradcheck.suite import Suite, resolve
 
 Wrong = Callable[[Any, Stage, tuple[Any, ...], Values], tuple[Any, ...]]
 Change = Callable[..., Any]
@@ -143,6 +144,29 @@ def check(fault: Fault, spec: ModelSpec) -> None:
                 raise SpecError(
                     f"fault {fault.full_name}: {spec.name}/{dialect.name} has no stage {name!r}"
                 )
+
+
+def faults_of(suite: Suite) -> dict[str, list[Fault]]:
+    """The suite's planted faults by model, in suite order.
+
+    Raises:
+        LoadError: a table of faults cannot be imported, or holds something else.
+        SpecError: a fault names a model, a dialect or a stage that does not exist, or shares its
+            name with another.
+    """
+    found: dict[str, list[Fault]] = {name: [] for name in suite.models}
+    for reference in suite.faults:
+        table = resolve(reference)
+        if not isinstance(table, Sequence) or not all(isinstance(f, Fault) for f in table):
+            raise LoadError(f"{reference}: make it a tuple of gradcheck.power.fault.Fault")
+        for fault in table:
+            if fault.model not in found:
+                raise SpecError(f"fault {fault.full_name}: the suite has no model {fault.model!r}")
+            check(fault, suite.models[fault.model])
+            if any(f.name == fault.name for f in found[fault.model]):
+                raise SpecError(f"two faults are called {fault.full_name}; rename one")
+            found[fault.model].append(fault)
+    return found
 
 
 # ── what makes a stage wrong ─────────────────────────────────────────────────────────────────

@@ -1,0 +1,237 @@
+"""Every model selected, with every planted fault: is it found, blamed and named?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+import gradcheck
+from gradcheck import pool
+from gradcheck.binding.reference import Reference
+from gradcheck.errors import GradcheckError
+from gradcheck.explain.guilt import Guilt
+from gradcheck.finding import Blame, Finding, Part
+from gradcheck.judge.model import judge_model
+from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.power.equivalence import FAULTS as RAISED
+from gradcheck.power.fault import Fault, Planted, faults_of
+from gradcheck.power.registry import mutants_of
+from gradcheck.suite import Suite, load_suite
+from gradcheck.verdict import Verdict
+
+Progress = Callable[[int, int, str], None]
+
+REJECTED: Final = frozenset({Verdict.FAIL, Verdict.MISSING, Verdict.ERROR})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sown:
+    """One fault in one dialect of its model and one dtype, and what the judgement made of it.
+
+    `rejected` counts parameters whose gradients are rejected, of `parameters`. `blamed` are the
+    stages that are blamed when each is judged alone, in order of rounds, and `named` says what is
+    wrong with the first. `suspects` are those of each round when the gradients alone are known,
+    and `guess` what would reproduce them.
+    """
+
+    fault: str
+    says: str
+    kind: str
+    dialect: str
+    dtype: str
+    stages: tuple[str, ...]
+    of: int
+    parameters: int
+    rejected: int
+    blamed: tuple[str, ...]
+    named: tuple[str, ...]
+    suspects: tuple[tuple[str, ...], ...]
+    guess: tuple[str, ...]
+    modelled_on: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the stages blamed are those at fault, and no others."""
+        return sorted(self.blamed) == sorted(self.stages)
+
+    @property
+    def contained(self) -> bool:
+        """Whether the first suspects hold a stage at fault: the one, where there is one alone."""
+        if not self.suspects or (len(self.stages) == 1 < len(self.suspects)):
+            return False
+        return bool(set(self.suspects[0]) & set(self.stages))
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is found and blamed as it should be."""
+        return self.rejected > 0 and self.exact and self.contained
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelScore:
+    """All faults of one model; `alarms` names the cases in which the right one does not pass."""
+
+    model: str
+    sown: tuple[Sown, ...]
+    judged: int
+    alarms: tuple[str, ...] = ()
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether every fault is found and blamed, and no right model is."""
+        return not (self.alarms or self.troubles) and all(s.sound for s in self.sown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sowing:
+    """Which models to attack, in which dtypes; `suites` as in `Attack`."""
+
+    suites: tuple[str, ...] = ()
+    models: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    seed: int = 0
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harvest:
+    """What the attack showed; `complete` is false where it was cut short, `troubles` say why."""
+
+    version: str
+    suite: str
+    suite_version: str
+    dtypes: tuple[str, ...]
+    seed: int
+    scores: tuple[ModelScore, ...]
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def sown(self) -> list[Sown]:
+        """All trials."""
+        return [sown for score in self.scores for sown in score.sown]
+
+    @property
+    def sound(self) -> bool:
+        """Whether all faults, one at least, are found and blamed, and all right models pass."""
+        return self.complete and bool(self.sown) and all(s.sound for s in self.scores)
+
+
+_SUITE: Suite
+_FAULTS: dict[str, list[Fault]]
+_PLAN: Sowing
+
+
+def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
+    """Attack the models one after another; cut short, return what is known.
+
+    Raises:
+        LoadError: the suite, or its table of faults, cannot be imported.
+        SpecError: a fault contradicts its model.
+    """
+    suite = load_suite(plan.suites)
+    faults_of(suite)  # mistakes are told here, before any process starts
+    scores: list[ModelScore] = []
+    complete = True
+    troubles: list[str] = []
+    try:
+        with closing(_scores(plan)) as found:
+            for name in plan.models:
+                if progress is not None:
+                    progress(len(scores), len(plan.models), name)
+                scores.append(next(found))
+    except KeyboardInterrupt:
+        complete = False
+    except pool.Died as error:
+        complete = False
+        troubles.append(f"{error}; run again with -j 1 to see where")
+    return Harvest(
+        version=gradcheck.__version__,
+        suite=suite.name,
+        suite_version=suite.version,
+        dtypes=plan.dtypes,
+        seed=plan.seed,
+        scores=tuple(scores),
+        complete=complete,
+        troubles=tuple(troubles),
+    )
+
+
+def _scores(plan: Sowing) -> Generator[ModelScore]:
+    return pool.each(_score, plan.models, plan.jobs, _prepare, (plan,))
+
+
+def _prepare(plan: Sowing) -> None:
+    global _SUITE, _FAULTS, _PLAN  # noqa: PLW0603  what a worker process keeps
+    _PLAN, _SUITE = plan, load_suite(plan.suites)
+    _FAULTS = faults_of(_SUITE)
+
+
+def _score(model: str) -> ModelScore:
+    spec = _SUITE.models[model]
+    mutants = mutants_of(_SUITE)
+    sown: list[Sown] = []
+    alarms: list[str] = []
+    troubles: list[str] = []
+    judged = 0
+    for case in _SUITE.model_cases([model], sizes=[spec.sizes[0].name], seed=_PLAN.seed):
+        try:
+            truth = ModelTruth(case)
+            guilt = Guilt(truth, lambda: mutants)
+            for dtype in _PLAN.dtypes:
+                judged += 1
+                right = judge_model(truth, Reference(), dtype)
+                if not all(f.verdict in (Verdict.PASS, Verdict.SKIP) for f in right.findings):
+                    alarms.append(f"{case.name}/{dtype}")
+        except RAISED as error:
+            troubles.append(f"{case.name}: {_told(error)}")
+            continue
+        for fault in _FAULTS[model]:
+            if not fault.of_dialect(case.dialect.name):
+                continue
+            try:
+                sown += [plant(truth, guilt, fault, dtype) for dtype in _PLAN.dtypes]
+            except RAISED as error:
+                troubles.append(f"{case.name}, {fault.full_name}: {_told(error)}")
+    return ModelScore(
+        model=model, sown=tuple(sown), judged=judged, alarms=tuple(alarms),
+        troubles=tuple(troubles),
+    )  # fmt: skip
+
+
+def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
+    """Judge one fault twice: stage by stage, and by its end-to-end gradients alone."""
+    by_stage = guilt.blamed(judge_model(truth, Planted(fault), dtype), dtype)
+    judged = judge_model(truth, Planted(fault, whole=True), dtype)
+    by_gradients = guilt.blamed(judged, dtype)
+    stages, whole = _blames(by_stage), _blames(by_gradients)
+    exact = [blame for blame in stages if blame.exact]
+    gradients = [f for f in by_gradients if f.part is Part.GRADIENT]
+    return Sown(
+        fault=fault.full_name,
+        says=fault.says,
+        kind=fault.kind,
+        dialect=truth.case.dialect.name,
+        dtype=dtype,
+        stages=fault.stages,
+        of=len(truth.program.stages),
+        parameters=len(gradients),
+        rejected=sum(f.verdict in REJECTED for f in gradients),
+        blamed=tuple(stage for blame in exact for stage in blame.stages),
+        named=exact[0].names if exact else (),
+        suspects=tuple(blame.stages for blame in whole),
+        guess=whole[0].names if whole else (),
+        modelled_on=fault.modelled_on,
+    )
+
+
+def _blames(findings: Sequence[Finding]) -> list[Blame]:
+    return [blame for finding in findings for blame in finding.blames]
+
+
+def _told(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, GradcheckError) else f"{type(error).__name__}: {text}"

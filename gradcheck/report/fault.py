@@ -1,0 +1,195 @@
+"""Which planted faults of the models are found, blamed and named, as text, markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from tabulate import tabulate
+
+from gradcheck.report.marked import code, escape
+from gradcheck.report.words import clean
+
+if TYPE_CHECKING:
+    from gradcheck.power.model import Harvest, ModelScore, Sown
+
+FORMATS: Final = ("terminal", "markdown", "json")
+SMALL: Final = 2
+"""Models whose faults a short report lists one by one."""
+HEADS: Final = (
+    "model", "faults", "found", "blamed exactly", "among suspects", "suspects (median, most)",
+    "named", "false alarms",
+)  # fmt: skip
+ROW: Final = ("fault", "stage", "gradients rejected", "suspects", "what blame says of the stage")
+
+
+def render(harvest: Harvest, format: str, *, width: int = 100, short: bool = False) -> str:
+    """The harvest in one of `FORMATS`, ending in a newline; `short` is for the terminal alone."""
+    if format == "json":
+        return _json(harvest)
+    return _markdown(harvest) if format == "markdown" else _terminal(harvest, width, short)
+
+
+def summary(harvest: Harvest) -> str:
+    """The last line, for a script to read."""
+    sown = harvest.sown
+    return (
+        f"POWER {'pass' if harvest.sound else 'fail'} faults={len(sown)} "
+        f"found={sum(s.rejected > 0 for s in sown)} exact={sum(s.exact for s in sown)} "
+        f"among_suspects={sum(s.contained for s in sown)} "
+        f"named={sum(bool(s.named) for s in sown)} "
+        f"alarms={sum(len(s.alarms) for s in harvest.scores)}"
+    )
+
+
+def _overview(harvest: Harvest) -> list[list[str]]:
+    rows = [_row(score.model, [score]) for score in harvest.scores]
+    return [*rows, _row("all", harvest.scores)] if len(rows) > 1 else rows
+
+
+def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
+    sown = [s for score in scores for s in score.sown]
+    lengths = [len(s.suspects[0]) for s in sown if s.suspects]
+    longest = max((s for s in sown if s.suspects), key=lambda s: len(s.suspects[0]), default=None)
+    most = f"{len(longest.suspects[0])} of {longest.of} stages" if longest else ""
+    return [
+        clean(name),
+        f"{len(sown)}",
+        f"{sum(s.rejected > 0 for s in sown)}",
+        f"{sum(s.exact for s in sown)}",
+        f"{sum(s.contained for s in sown)}",
+        f"{statistics.median(lengths):g}, {most}" if lengths else "",
+        f"{sum(bool(s.named) for s in sown)}",
+        f"{sum(len(score.alarms) for score in scores)} of {sum(s.judged for s in scores)}",
+    ]
+
+
+def _problems(harvest: Harvest) -> Iterator[str]:
+    """What is not as it should be, one line each."""
+    yield from harvest.troubles
+    for score in harvest.scores:
+        yield from score.troubles
+        for case in score.alarms:
+            yield f"{case}: the right model does not pass; run it with `gradcheck run --model`"
+        for sown in score.sown:
+            me = f"{sown.fault}, {sown.dialect}, {sown.dtype}"
+            if not sown.rejected:
+                yield f"{me}: no parameter's gradient is rejected. {sown.says}"
+                continue
+            if not sown.exact:
+                blamed = ", ".join(sown.blamed) or "nobody"
+                yield f"{me}: {blamed} is blamed, at fault is {', '.join(sown.stages)}"
+            if not sown.contained:
+                yield f"{me}: the suspects do not hold {', '.join(sown.stages)}"
+
+
+def _details(score: ModelScore) -> list[list[str]]:
+    """One row per fault and dialect: what is the same in both dtypes is said once."""
+    rows = []
+    for sown in _merged(score.sown):
+        first = f"{len(sown.suspects[0])} of {sown.of}" if sown.suspects else "none"
+        stages = sown.stages[0] + (f" and {len(sown.stages) - 1} more" if sown.stages[1:] else "")
+        rows.append(
+            [
+                sown.fault.partition("/")[2],
+                stages,
+                f"{sown.rejected} of {sown.parameters}",
+                first,
+                " ".join(sown.named),
+            ]
+        )
+    return [[clean(cell) for cell in row] for row in rows]
+
+
+def _merged(sown: Sequence[Sown]) -> list[Sown]:
+    """The first of each fault in each dialect: in the widest dtype."""
+    found: dict[tuple[str, str], Sown] = {}
+    for one in sown:
+        found.setdefault((one.fault, one.dialect), one)
+    return list(found.values())
+
+
+def _facts(harvest: Harvest) -> str:
+    return (
+        f"gradcheck {clean(harvest.version)}, suite {clean(harvest.suite)} "
+        f"{clean(harvest.suite_version)}, {', '.join(harvest.dtypes)}, seed {harvest.seed}"
+    )
+
+
+def _state(harvest: Harvest) -> str:
+    if harvest.sound:
+        return "every planted fault is found, and blamed on its stage"
+    if not harvest.complete:
+        return "incomplete: the run stopped early"
+    return "NOT SOUND" if harvest.sown else "nothing was planted"
+
+
+def _terminal(harvest: Harvest, width: int, short: bool) -> str:
+    blocks = [_facts(harvest)]
+    if not short or len(harvest.scores) <= SMALL:
+        blocks += [_listed(score, width) for score in harvest.scores]
+    table = tabulate(_overview(harvest), HEADS, disable_numparse=True, tablefmt="simple",
+                     maxheadercolwidths=12)  # fmt: skip
+    blocks.append(table)
+    problems = [clean(problem) for problem in _problems(harvest)]
+    if problems:
+        blocks.append("\n".join(_filled(problem, width, "  ") for problem in problems))
+    if not (harvest.sound or problems) or not harvest.complete:
+        blocks.append(_state(harvest))
+    return "\n\n".join([*blocks, summary(harvest)]) + "\n"
+
+
+def _listed(score: ModelScore, width: int) -> str:
+    """The faults of a model: a line each, and what blame says of it below."""
+    rows = _details(score)
+    table = tabulate([row[:4] for row in rows], ROW[:4], disable_numparse=True, tablefmt="simple")
+    heads, lines = table.splitlines()[:2], table.splitlines()[2:]
+    out = [f"{clean(score.model)}:", *heads]
+    for line, row in zip(lines, rows, strict=True):
+        out.append(line.rstrip())
+        out += [_filled(f"    {row[4]}", width, "    ")] if row[4] else []
+    return "\n".join(out)
+
+
+def _filled(text: str, width: int, indent: str) -> str:
+    """Lines that break at blanks: a name is looked for as it is written."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _markdown(harvest: Harvest) -> str:
+    lines = [f"**gradcheck power: {_state(harvest)}**", "", escape(_facts(harvest)), ""]
+    lines += [_table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
+    problems = [f"- {escape(clean(problem))}" for problem in _problems(harvest)]
+    lines += [*problems, ""] if problems else []
+    for score in harvest.scores:
+        rows = [[code(r[0]), code(r[1]), r[2], r[3], escape(r[4])] for r in _details(score)]
+        title = f"<b>{escape(clean(score.model))}</b> {len(rows)} faults"
+        lines += [f"<details><summary>{title}</summary>", "", _table(ROW, rows), "", "</details>"]
+        lines.append("")
+    return "\n".join([*lines, f"`{summary(harvest)}`\n"])
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _json(harvest: Harvest) -> str:
+    document = {
+        **asdict(harvest),
+        "sound": harvest.sound,
+        "scores": [
+            {
+                **asdict(score),
+                "sown": [
+                    {**asdict(s), "exact": s.exact, "contained": s.contained} for s in score.sown
+                ],
+            }
+            for score in harvest.scores
+        ],
+    }
+    return json.dumps(document, indent=1) + "\n"
