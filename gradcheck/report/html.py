@@ -54,6 +54,7 @@ def render(run: Run) -> str:
         gaps=outline.gaps(run),
         rejected=outline.certificate(run),
         conventions=outline.conventions(run),
+        curves=outline.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         outline=outline,

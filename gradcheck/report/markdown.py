@@ -116,6 +116,8 @@ def _soundness(page: _Page, run: Run) -> None:
     found = outline.certificate(run)
     if found is not None:
         page.add(f"\nCertificate: {escape(words.rejected(found))}.\n")
+    for curves in outline.curves(run):
+        page.add(f"\nTaylor: {escape(words.curves(*curves))}.\n")
     rows = outline.conventions(run)
     if rows:
         page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")

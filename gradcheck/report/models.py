@@ -167,8 +167,8 @@ def _merged(sequences: Sequence[Sequence[str]]) -> list[str]:
     ['h.0', 'h.1', 'out']
     """
     order: list[str] = []
-    for sequence in sequences:
-        at = 0
+    for sequence in sorted(sequences, key=len, reverse=True):
+        at = 0 if set(sequence) & set(order) else len(order)
         for name in sequence:
             if name in order:
                 at = order.index(name) + 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.record import Cell, Kind, Part, Record, Row, rows
-from gradcheck.report.words import Rejected
+from gradcheck.report.words import Rejected, missing
 from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
@@ -162,6 +162,18 @@ def conventions(run: Run) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, _unique(texts)) for name, texts in found.items()]
 
 
+def curves(run: Run) -> list[tuple[str, int, Record]]:
+    """Per dtype, how many Taylor curves there are, and the one that misses the largest part."""
+    found: dict[str, list[tuple[float, Record]]] = {}
+    for result in run.results:
+        if result.taylor is not None:
+            found.setdefault(result.dtype, []).append((missing(result.taylor), result))
+    return [
+        (dtype, len(pairs), max(pairs, key=lambda pair: (math.isfinite(pair[0]), pair[0]))[1])
+        for dtype, pairs in found.items()
+    ]
+
+
 def certificate(run: Run) -> Rejected | None:
     """The certificates of all results together; None if there are none."""
     certified = [(r, r.certificate) for r in run.results if r.certificate is not None]
@@ -221,6 +233,11 @@ def by_sample(row: Row) -> list[tuple[Record, ...]]:
         for result in cell.results:
             samples.setdefault(result.sample, []).append(result)
     return [tuple(results) for results in samples.values()]
+
+
+def drawn(row: Row) -> list[Record]:
+    """A row's results that have a Taylor curve."""
+    return [r for results in by_sample(row) for r in results if r.taylor is not None]
 
 
 def _severity(result: Record) -> int:

@@ -138,6 +138,8 @@ class _Page(Page):
         found = outline.certificate(run)
         if found is not None:
             lines += self.wrap(words.rejected(found), "certificate: ", "  ")
+        for curves in outline.curves(run):
+            lines += self.wrap(words.curves(*curves), "taylor: ", "  ")
         for name, texts in outline.conventions(run):
             lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
 
-SLOPES: Final = 5
-"""Slopes of a Taylor curve that are told, from the longest steps on."""
+CLEAR: Final = 100.0
+"""A Taylor remainder of so many times the noise shows the slope of its curve."""
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
 
@@ -292,12 +292,46 @@ def visible(result: Record) -> str:
 
 def taylor(found: Taylor) -> str:
     """What a curve of Taylor remainders says of the gradient along one direction."""
-    intercept = f"the error of ⟨g, d⟩ is {number(found.intercept)} ± {number(found.error_bar, 2)}"
+    product = number(found.product, 6)
+    if not math.isfinite(found.error_bar):
+        return f"⟨g, d⟩ is {product}; no steps agree on what is missing from it"
+    missing = f"{number(found.intercept)} ± {number(found.error_bar, 2)}"
+    intercept = f"⟨g, d⟩ is {product}, and {missing} is missing from it"
     if found.linear:
         return f"{intercept}; every remainder is noise"
-    more = ", …" if len(found.slopes) > SLOPES else ""
-    slopes = ", ".join(f"{slope:.1f}" for slope in found.slopes[:SLOPES]) + more
-    return f"{intercept}; slopes {slopes} (3 where it is right, 1 where it is wrong)"
+    slope = _last_slope(found)
+    if slope is None:
+        return intercept
+    return f"{intercept}; slope {slope:.1f} (3 where the gradient is right, 1 where it is wrong)"
+
+
+def _last_slope(found: Taylor) -> float | None:
+    """The slope at the shortest steps whose remainders stand well above the noise."""
+    whole = [abs(2 * h * r) for h, r in zip(found.steps, found.remainders, strict=True)]
+    clear = [
+        slope
+        for slope, rest in zip(found.slopes, whole[1:], strict=True)
+        if rest > CLEAR * found.noise and math.isfinite(slope)
+    ]
+    return clear[-1] if clear else None
+
+
+def missing(found: Taylor) -> float:
+    """What is missing from ⟨g, d⟩, as a part of it; infinite where that means nothing."""
+    share = abs(found.intercept / found.product) if found.product else math.inf
+    return share if math.isfinite(share) and math.isfinite(found.error_bar) else math.inf
+
+
+def curves(dtype: str, count: int, worst: Record) -> str:
+    """What the Taylor curves of one dtype say together."""
+    if worst.taylor is None:
+        return ""
+    share, bar = number(missing(worst.taylor)), number(abs(worst.taylor.error_bar), 2)
+    return (
+        f"{plural(count, 'curve')} in {clean(dtype)}; the largest part missing from ⟨g, d⟩ is "
+        f"{share}, in {title(worst)} ({number(worst.taylor.intercept)} ± {bar} missing from "
+        f"{number(worst.taylor.product)})"
+    )
 
 
 def paragraph(result: Record) -> str:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from types import SimpleNamespace
 
 import pytest
 
-from gradcheck.record import Header, Miss, Record, Run
+from gradcheck.finding import Part
+from gradcheck.record import Blame, Header, Kind, Miss, Record, Run, Taylor
 from gradcheck.verdict import Verdict
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
 DTYPES = ("float64", "float32")
-EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+EPS = {
+    "mp50": 1e-50,
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+}
 
 
 def miss(**changes):
@@ -53,6 +61,28 @@ def result(
     )  # fmt: skip
 
 
+def of_model(output="wte", verdict=Verdict.PASS, *, part=Part.GRADIENT, size="tiny", **changes):
+    """A result of a model: a parameter's gradient, or with another `part` a stage, the loss, …"""
+    plain = {"op": "gpt2", "dialect": "default", "sample": size, "hunts": f"what {size} shows"}
+    return result(output=output, verdict=verdict, kind=Kind.MODEL, part=part, **plain | changes)
+
+
+def blame(*stages, exact=True, **changes):
+    plain = {"of": 25, "assumption": "one fault at a time"}
+    return Blame(exact=exact, stages=stages, **{**plain, **changes})
+
+
+def curve(intercept=0.0, **changes):
+    """The remainders of a gradient whose directional derivative is off by `intercept`."""
+    steps = tuple(2.0**-k for k in range(1, 9))
+    rest = tuple(intercept + 0.1 * h * h for h in steps)
+    whole = [2 * h * r for h, r in zip(steps, rest, strict=True)]
+    slopes = tuple(math.log2(a / b) for a, b in itertools.pairwise(whole))
+    plain = {"steps": steps, "remainders": rest, "slopes": slopes, "intercept": intercept,
+             "error_bar": 1e-12, "linear": False, "product": 0.25, "noise": 1e-16}  # fmt: skip
+    return Taylor(**{**plain, **changes})
+
+
 def run(*results, **changes):
     header = {
         "version": "0.1.0",
@@ -74,8 +104,11 @@ def run(*results, **changes):
 
 @pytest.fixture(scope="session")
 def make():
-    """Builders: `make.miss`, `make.result`, `make.run`; `make.hostile` is a text."""
-    return SimpleNamespace(miss=miss, result=result, run=run, hostile=HOSTILE)
+    """Builders: `make.miss`, `make.result`, `make.run`, …; `make.hostile` is a text."""
+    return SimpleNamespace(
+        miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
+        curve=curve,
+    )  # fmt: skip
 
 
 def passing_results(implementation="reference"):
@@ -120,6 +153,45 @@ def failing():
     )  # fmt: skip
 
 
+def model_results(implementation="reference", op="gpt2", names=("wte", "h.0.w", "ln_f.w")):
+    """A model that passes: its loss, three gradients, two stages; at two sizes, in two dtypes."""
+    return [
+        of_model(output, part=part, size=size, dtype=dtype, implementation=implementation, op=op)
+        for size in ("tiny", "large")
+        for dtype in DTYPES
+        for part, outputs in (
+            (Part.VALUE, ("loss",)), (Part.GRADIENT, names), (Part.STAGE, ("embed", "ln_f")),
+        )
+        for output in outputs
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def model():
+    """A model that passes, and an operator beside it."""
+    return run(*passing_results(), *model_results())
+
+
+@pytest.fixture
+def faulty():
+    """A model with a wrong stage, who is to blame for it, projections and Taylor curves."""
+    v = Verdict
+    suspects = blame("embed", "h.0.attn", exact=False, bounds=("ln_f.w", "wte"), round=2)
+    return run(
+        *model_results(),
+        *model_results(op="llama"),
+        of_model("wte", v.FAIL, size="odd", taylor=curve(1e-3)),
+        of_model("h.0.attn", v.FAIL, part=Part.STAGE, size="odd",
+                 worst=(miss(tensor="h.0.qkv"),)),
+        of_model("embed", v.MISSING, part=Part.STAGE, size="odd", reason="no gradient for wpe"),
+        of_model("ln_f.b", v.INCONCLUSIVE, size="odd", compared=3, unresolved=3, evaluations=26,
+                 smallest_visible_error=0.25, worst=(miss(index=()),)),
+        of_model("gradients", v.SKIP, size="huge", reason="too many parameters"),
+        of_model("loss", part=Part.VALUE, size="odd",
+                 blames=(blame("h.0.attn", names=("its dk lacks a factor",)), suspects)),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def empty():
     return run()
@@ -138,12 +210,20 @@ def several():
 @pytest.fixture
 def hostile():
     """Foreign text everywhere that it can stand."""
+    accused = blame(
+        HOSTILE, exact=False, assumption=HOSTILE, bounds=(HOSTILE, HOSTILE), names=(HOSTILE,)
+    )
     found = [
         result(
             HOSTILE, HOSTILE, verdict, dialect=HOSTILE, sample=HOSTILE, implementation=HOSTILE,
-            reason=HOSTILE, hunts=HOSTILE, repro=HOSTILE, worst=(miss(cotangent=HOSTILE),),
+            reason=HOSTILE, hunts=HOSTILE, repro=HOSTILE, evaluations=2, unresolved=1,
+            worst=(miss(cotangent=HOSTILE, tensor=HOSTILE),), kind=kind, part=part,
+            blames=(accused,), taylor=curve(),
         )
         for verdict in Verdict
+        for kind, part in (
+            (Kind.OPERATOR, Part.GRADIENT), (Kind.MODEL, Part.GRADIENT), (Kind.MODEL, Part.STAGE),
+        )
     ]  # fmt: skip
     return run(
         *found,
@@ -151,6 +231,6 @@ def hostile():
     )  # fmt: skip
 
 
-@pytest.fixture(params=["passing", "failing", "empty", "several", "hostile"])
+@pytest.fixture(params=["passing", "failing", "empty", "several", "hostile", "model", "faulty"])
 def any_run(request):
     return request.getfixturevalue(request.param)

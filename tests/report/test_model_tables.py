@@ -1,0 +1,200 @@
+import re
+
+import pytest
+
+from gradcheck.finding import Part
+from gradcheck.report import model_tables, page
+from gradcheck.report.terminal import render
+from gradcheck.verdict import Verdict
+
+FAIL = Verdict.FAIL
+
+
+def sections(run, width=100):
+    return render(run, width=width).split("\n\n")
+
+
+def table(run, width=100, head="gpt2 "):
+    (found,) = [s for s in sections(run, width) if s.startswith(head)]
+    return found.splitlines()
+
+
+@pytest.fixture
+def alone(make):
+    """A single model with loss, gradients and stages."""
+    rows = [(Part.VALUE, "loss"), (Part.GRADIENT, "wte"), (Part.GRADIENT, "ln_f.w"),
+            (Part.STAGE, "embed"), (Part.STAGE, "ln_f")]  # fmt: skip
+    found = [
+        make.of_model(output, part=part, size=size, dtype=dtype,
+                      worst=(make.miss(index=(3, 1), want=0.5, got=0.5, error=1e-17,
+                                       error_bar=2e-19, tensor="h.x" * (part is Part.STAGE)),))
+        for size in ("tiny", "large")
+        for dtype in ("mp50", "float64", "float32")
+        for part, output in rows
+    ]  # fmt: skip
+    return make.run(*found, dtypes=("mp50", "float64", "float32"))
+
+
+def test_a_single_model_has_a_row_per_gradient_and_per_stage_set_apart(alone):
+    head, rule, loss, gradients, *rest = table(alone)
+    assert head.split() == ["gpt2", "mp50", "float64", "float32", "worst", "±", "error", "bar"]
+    assert set(rule) == {"─"}
+    assert loss.startswith("loss ")
+    assert gradients.startswith("── 2 gradients ──")
+    wte, norm, stages, embed, last, note = rest
+    assert wte.startswith("dwte ")
+    assert norm.startswith("d ln_f.w ")
+    assert stages.startswith("── 2 stages, each at the reference's values")
+    assert embed.startswith("embed ")
+    assert last.startswith("ln_f ")
+    assert note == "sizes tiny, large; a cell shows the worst of them"
+    for row in (wte, norm, embed, last):
+        assert row.count("PASS") == 3
+        assert row.endswith("[3, 1] ± 2e-19")
+    assert len(rule) == len(gradients) == len(stages) <= 100
+
+
+def test_a_wide_table_says_which_element_of_what_at_which_size(alone):
+    head, _, _, _, wte, *rest = table(alone, 200)
+    assert re.search(" worst element  want +in$", head)
+    assert re.search(r" \[3, 1\] +0.5 ± 2e-19 +tiny/float64$", wte)
+    assert any("h.x[3, 1]" in row for row in rest)
+
+
+def test_narrow_tables_give_up_the_certificates_error_then_bounds_then_elements(alone):
+    def shown(width):
+        lines = table(alone, width)
+        assert max(map(len, lines)) <= width
+        return "\n".join(lines)
+
+    certified = re.compile(r"^dwte +PASS \d", re.MULTILINE)
+    assert certified.search(shown(120))
+    assert not certified.search(shown(84))
+    assert "≤" in shown(84)
+    assert "≤" not in shown(70)
+    assert "[3, 1]" in shown(70)
+    assert "[3, 1]" not in shown(45)
+    for width in (40, 45, 60, 70, 84, 120):
+        assert shown(width).count("PASS") == 15
+
+
+def test_a_size_that_lacks_a_row_or_a_dtype_is_no_pass(make):
+    run = make.run(
+        make.of_model("a"), make.of_model("b", dtype="float32"), make.of_model("a", size="large")
+    )
+    rows = [line for line in table(run) if line.startswith("d")]
+    assert [(row.count("PASS"), row.count("–")) for row in rows] == [(1, 1), (1, 1)]
+
+
+def test_several_models_have_a_line_each_that_counts_what_passes(faulty):
+    lines = table(faulty, head="model")
+    assert lines[0].split() == ["model", "gradients", "stages", "float64", "float32"]
+    gpt2, llama = lines[2:4]
+    assert gpt2.split()[:3] == ["gpt2", "2/4", "1/3"]
+    assert "FAIL" in gpt2
+    assert llama.split()[:3] == ["llama", "3/3", "2/2"]
+    assert llama.count("PASS") == 2
+    assert lines[4].startswith("A line per model; --model NAME")
+
+
+def test_what_fails_among_several_models_is_shown_in_full(faulty):
+    heads = [section.split()[0] for section in sections(faulty)]
+    assert "gpt2" in heads
+    assert "llama" not in heads
+    rows = table(faulty)
+    assert any(re.match(r"h\.0\.attn +FAIL 4\.5e-04", row) for row in rows)
+    assert any(re.match(r"d ln_f\.b +INCONCLUSIVE", row) for row in rows)
+
+
+def test_more_failing_models_than_fit_are_named(make, monkeypatch):
+    monkeypatch.setattr(model_tables, "LONGEST", 3)
+    found = [
+        make.of_model(f"w{i}", FAIL, op=op) for op in ("one", "two", "three") for i in range(2)
+    ]
+    found = sections(make.run(*found, make.of_model(op="four")))
+    assert [s.split()[0] for s in found if re.match("(one|two|three|four) ", s)] == ["one"]
+    assert "two, three: --model NAME or -o report.html shows every row." in found
+
+
+def test_each_implementation_has_its_own_tables(make):
+    found = [make.of_model(implementation=who) for who in ("mine", "reference")]
+    text = render(make.run(*found, implementations=("reference", "mine")))
+    assert "\n\nreference\ngpt2 " in text
+    assert "\n\nmine\ngpt2 " in text
+    assert "\nreference\ngpt2" not in render(make.run(make.of_model()))
+
+
+def test_a_dialect_stands_in_the_head_and_in_a_column(make):
+    run = make.run(make.of_model(dialect="mean"), make.of_model(dialect="sum"))
+    heads = [s.split("\n")[0].split()[:2] for s in sections(run) if s.startswith("gpt2")]
+    assert heads == [["gpt2", "mean"], ["gpt2", "sum"]]
+    run = make.run(make.of_model(dialect="mean"), make.of_model(op="svm"))
+    lines = table(run, head="model")
+    assert lines[0].split()[:2] == ["model", "dialect"]
+
+
+def test_failures_of_stages_come_before_those_that_may_follow_from_them(faulty):
+    titles = re.findall(r"^(?:FAIL|MISSING|INCONCLUSIVE) .* · (.*?)(?::|$)", render(faulty), re.M)
+    assert titles == ["stage h.0.attn", "stage embed", "dwte", "d ln_f.b"]
+
+
+def test_a_model_shows_one_failure_of_each_gradient_the_smallest_first(make):
+    found = [
+        make.of_model("wte", FAIL, size=size, worst=(make.miss(error=error, bound=1.0),))
+        for size, error in (("tiny", 2.0), ("large", 9e9))
+    ]
+    text = render(make.run(*found))
+    assert "\nFAIL gpt2/default/tiny/float64 · dwte: " in text
+    assert "\nFAIL gpt2/default/large" not in text
+    assert "… and 1 more of gpt2/default · dwte: 1 FAIL" in text
+
+
+def test_blame_is_the_last_thing_before_the_result(faulty):
+    *_, blame, result = sections(faulty)
+    assert result.startswith("RESULT fail ")
+    assert blame.splitlines() == [
+        "blame gpt2/default (odd in float64)",
+        "  round 1: guilty: h.0.attn (1 of 25 stages)",
+        "    its dk lacks a factor",
+        "  round 2: one of 2 of 25 stages: embed, h.0.attn",
+        "    between the right gradient of ln_f.w and the wrong one of wte",
+        "  assumption: one fault at a time",
+    ]
+
+
+def test_blame_names_its_implementation_where_there_are_several(make):
+    found = [
+        make.of_model("loss", implementation=who, blames=(make.blame("a"),)) for who in ("x", "y")
+    ]
+    text = render(make.run(*found, implementations=("x", "y")))
+    assert "\nblame x · gpt2/default (tiny in float64)\n  guilty: a (1 of 25 stages)\n" in text
+    assert "\nblame y · gpt2/default " in text
+
+
+def test_what_cannot_be_seen_is_told_in_full_for_one_model_in_a_line_for_several(make):
+    coarse = make.of_model("wte", unresolved=7)
+    projected = make.of_model("big", evaluations=26, smallest_visible_error=1e-6, op="mlp")
+    text = render(make.run(coarse), width=200)
+    said = "7 elements too uncertain to be judged"
+    assert f"\nvisible: gpt2/default/tiny/float64: {said}: dwte (7)\n" in text
+    text = render(make.run(coarse, projected), width=200)
+    assert "\nvisible: mlp/default/tiny/float64: an error of 1e-06 of a typical element" in text
+    assert f"\nvisible: {said}, the most of them in gpt2/default/tiny/float64: --model gpt2" in text
+    assert "visible" not in render(make.run(make.of_model()))
+
+
+def test_a_pass_of_taylor_curves_says_how_much_is_missing_at_most(make):
+    curves = [make.curve(intercept) for intercept in (1e-13, -0.05, 0.0)]
+    found = [make.of_model(f"w{i}", taylor=curve) for i, curve in enumerate(curves)]
+    found.append(make.result(taylor=make.curve(0.0), dtype="float32"))
+    text = " ".join(render(make.run(*found)).split())
+    assert (
+        "taylor: 3 curves in float64; the largest part missing from ⟨g, d⟩ is 0.2, in "
+        "gpt2/default/tiny/float64 · dw1 (-0.05 ± 1e-12 missing from 0.25)"
+    ) in text
+    assert "taylor: 1 curve in float32; the largest part missing from ⟨g, d⟩ is 0, in" in text
+
+
+def test_colour_widens_no_table(faulty):
+    plain = render(faulty, width=70)
+    assert page.COLOR.sub("", render(faulty, width=70, color=True)) == plain

@@ -1,0 +1,141 @@
+import math
+
+import pytest
+
+from gradcheck.finding import Part
+from gradcheck.report import model_words, models, words
+from gradcheck.verdict import Verdict
+
+
+def sight(make, *results):
+    (found,) = models.sights(make.run(*results))
+    return model_words.sight(found)
+
+
+def projected(make, output, least, **changes):
+    return make.of_model(output, smallest_visible_error=least, evaluations=26, **changes)
+
+
+def test_the_blindest_projection_is_the_one_that_is_named(make):
+    results = [projected(make, f"w{i}", least) for i, least in enumerate([1e-7, 3e-5, 1e-6])]
+    assert sight(make, *results) == (
+        "an error of 3e-05 of a typical element in dw1, the blindest of 3 projected gradients "
+        "(1e-06 in the median); 78 forward evaluations"
+    )
+
+
+def test_a_projection_that_saw_nothing_is_the_blindest(make):
+    text = sight(make, projected(make, "a", 1e-7), projected(make, "b", math.inf))
+    assert text.startswith("an error of inf of a typical element in db")
+    assert sight(make, projected(make, "a", None)) == "26 forward evaluations"
+
+
+def test_unresolved_elements_are_counted_and_the_first_gradients_named(make):
+    results = [make.of_model(f"w{i}", unresolved=1000) for i in range(6)]
+    assert sight(make, *results) == (
+        "6,000 elements too uncertain to be judged: dw0 (1,000), dw1 (1,000), dw2 (1,000), "
+        "dw3 (1,000) and 2 more"
+    )
+    one = make.of_model("ln_f", part=Part.STAGE, unresolved=1)
+    assert sight(make, one) == "1 element too uncertain to be judged: stage ln_f (1)"
+
+
+def test_of_several_models_the_one_with_most_unresolved_elements_is_named(make):
+    def found(*counts):
+        results = [make.of_model("w", op=f"m{i}", unresolved=n) for i, n in enumerate(counts)]
+        return model_words.unresolved(models.sights(make.run(*results)))
+
+    assert found(1, 5, 2) == (
+        "8 elements too uncertain to be judged, the most of them in m1/default/tiny/float64: "
+        "--model m1 says where"
+    )
+    assert found() == ""
+
+
+@pytest.mark.parametrize(
+    ("stages", "exact", "said"),
+    [
+        (("a",), True, "guilty: a (1 of 25 stages)"),
+        (("a", "b"), True, "guilty: a, b (2 of 25 stages)"),
+        (("a", "b"), False, "one of 2 of 25 stages: a, b"),
+        (("a",), False, "a, the only suspect of 25 stages"),
+    ],
+)
+def test_an_accusation_never_says_more_than_is_known(make, stages, exact, said):
+    assert model_words.accusation(make.blame(*stages, exact=exact)) == said
+
+
+@pytest.mark.parametrize(
+    ("bounds", "exact", "said"),
+    [
+        (("ln_f.w", "wte"), False, "between the right gradient of ln_f.w and the wrong one of wte"),
+        (("", "wte"), False, "between the loss and the wrong one of wte"),
+        (("ln_f.w", ""), False, ""),
+        (("", ""), False, ""),
+        (("ln_f.w", "wte"), True, ""),
+    ],
+)
+def test_an_interval_has_two_ends(make, bounds, exact, said):
+    assert model_words.interval(make.blame("a", exact=exact, bounds=bounds)) == said
+
+
+def test_everything_that_is_known_of_a_round_is_said_in_order(make):
+    blame = make.blame(
+        "a", "b", exact=False, bounds=("x", "y"), names=("a/dropped", "b/twice"), round=3
+    )
+    assert model_words.charges(blame) == [
+        "round 3: one of 2 of 25 stages: a, b",
+        "between the right gradient of x and the wrong one of y",
+        "a/dropped",
+        "b/twice",
+        "one fault at a time",
+    ]
+
+
+def test_blocks_are_counted_and_named(make):
+    assert model_words.block(Part.GRADIENT, 1) == "1 gradient"
+    assert model_words.block(Part.STAGE, 2).startswith("2 stages, each at the reference's")
+    assert model_words.block(Part.TRAINING, 1) == "training"
+    (model,) = models.models(make.run(make.of_model("a"), make.of_model("b", Verdict.FAIL)))
+    assert model_words.passed(model.block(Part.GRADIENT)) == "1/2"
+    assert model_words.passed(model.block(Part.STAGE)) == "–"
+
+
+def test_what_is_missing_from_a_directional_derivative_is_told_with_its_bar(make):
+    wrong = words.taylor(make.curve(1e-3))
+    assert wrong.startswith("⟨g, d⟩ is 0.25, and 0.001 ± 1e-12 is missing from it; slope 1.0 (")
+    right = words.taylor(make.curve(0.0))
+    assert "and 0 ± 1e-12 is missing from it; slope 3.0 (" in right
+
+
+def test_a_curve_of_noise_has_no_slope_to_speak_of(make):
+    assert "slope" not in words.taylor(make.curve(0.0, noise=1.0))
+    nan = (math.nan,) * 7
+    assert "slope" not in words.taylor(make.curve(0.0, slopes=nan))
+    assert words.taylor(make.curve(0.0, linear=True)).endswith("every remainder is noise")
+    lost = words.taylor(make.curve(0.0, error_bar=math.inf))
+    assert lost == "⟨g, d⟩ is 0.25; no steps agree on what is missing from it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [({"intercept": 0.05}, 0.2), ({"intercept": -0.05}, 0.2), ({"product": 0.0}, math.inf),
+     ({"error_bar": math.inf}, math.inf), ({"intercept": math.nan}, math.inf)],
+)  # fmt: skip
+def test_what_is_missing_is_a_part_of_the_whole_or_means_nothing(make, changes, share):
+    assert words.missing(make.curve(**{"intercept": 0.0, **changes})) == share
+
+
+def test_a_stage_is_called_one_and_its_element_by_its_gradients_name(make):
+    stage = make.of_model("ln_f", part=Part.STAGE)
+    assert words.title(stage) == "gpt2/default/tiny/float64 · stage ln_f"
+    assert words.place(stage, make.miss(tensor="h.1.x", index=(2,))) == "d h.1.x[2]"
+    assert words.place(make.of_model("loss", part=Part.VALUE), make.miss(index=())) == "loss"
+    assert words.place(make.of_model("wte"), make.miss(index=(1, 0))) == "dwte[1, 0]"
+
+
+def test_a_projection_says_what_it_saw_even_if_it_passes(make):
+    passed = projected(make, "wte", 3e-7)
+    said = "an error of 3e-07 of a typical element or more; 26 forward evaluations"
+    assert ("visible", said) in words.facts(passed)
+    assert "visible" not in dict(words.facts(make.of_model("wte", smallest_visible_error=1e-8)))
