@@ -37,8 +37,8 @@ def test_the_public_names_are_these():
     assert set(gradcheck.__all__) == {
         "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "ModelSpec",
         "Mutant", "OpSpec", "Program", "Result",
-        "Sample", "Size", "Slack", "Stage", "Suite", "Unsupported", "Verdict", "assert_vjp", "check",
-        "check_model",
+        "Sample", "Size", "Slack", "Stage", "Suite", "Unsupported", "Verdict", "assert_vjp",
+        "check", "check_model",
     }  # fmt: skip
 
 
