@@ -16,6 +16,9 @@ from gradcheck.report import model_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gradcheck.finding import Blame
     from gradcheck.record import Record, Run
 
 FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
@@ -24,13 +27,14 @@ FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 def render(run: Run) -> str:
     """The run as XML."""
     root = ET.Element("testsuites", name="gradcheck", time="0")
+    blames = {_case(result): result.blames for result in run.results if result.blames}
     by_suite: dict[tuple[str, str], list[Record]] = {}
     for result in run.results:
         by_suite.setdefault((result.implementation, result.op), []).append(result)
     for (implementation, op), results in by_suite.items():
         suite = _suite(root, run, f"{implementation}/{op}")
         for result in results:
-            _testcase(suite, result)
+            _testcase(suite, result, blames.get(_case(result), ()))
     troubles = _troubles(run)
     if troubles:
         suite = _suite(root, run, "gradcheck")
@@ -66,7 +70,12 @@ def _output(result: Record) -> str:
     return words.clean(result.output)
 
 
-def _testcase(suite: ET.Element, result: Record) -> None:
+def _case(result: Record) -> tuple[str, str]:
+    """What the blame of one result holds for: all that fails in the same case."""
+    return result.implementation, words.case(result)
+
+
+def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> None:
     testcase = ET.SubElement(
         suite,
         "testcase",
@@ -82,7 +91,7 @@ def _testcase(suite: ET.Element, result: Record) -> None:
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in words.facts(result)]
-    lines += [f"blame: {text}" for blame in result.blames for text in model_words.charges(blame)]
+    lines += [f"blame: {text}" for blame in blames for text in model_words.charges(blame)]
     outcome.text = "\n".join(lines)
 
 

@@ -250,3 +250,79 @@ def test_contrast_is_accessible_in_light_and_dark():
             assert contrast(scheme["soft"], scheme[back]) >= 4.5
             for tone in ("good", "bad", "warn"):
                 assert contrast(scheme[f"{tone}-bar"], scheme[back]) >= 2.5, tone
+
+
+def opened(text):
+    return re.findall(r'<details class="card model"( open)?', text)
+
+
+def test_a_model_is_a_part_of_its_own_with_its_gradients_and_stages(model):
+    text = render(model)
+    found = Page(text).text
+    assert opened(text) == [" open"]
+    part = found[found.index("model dialect passed") :]
+    for row in ("gpt2 default 3/3 gradients, 2/2 stages", "dwte", "embed", "3 gradients",
+                "2 stages, each at the reference's values", "worst ± error bar"):  # fmt: skip
+        assert row in part
+    assert "gpt2" not in found[found.index("all operators") : found.index("model dialect passed")]
+
+
+def test_of_several_models_those_that_fail_are_unfolded(faulty):
+    assert opened(render(faulty)) == [" open", ""]
+
+
+def test_a_models_row_unfolds_to_its_sizes(model):
+    text = Page(render(model)).text
+    assert "tiny what tiny shows" in text
+    assert "large what large shows" in text
+
+
+def test_blame_comes_first_with_the_stages_in_a_row(faulty):
+    text = render(faulty)
+    found = Page(text).text
+    start, failures = found.index("Who is to blame"), found.index("Failures, the worst first")
+    said = found[start:failures]
+    assert start < failures
+    for words_ in ("guilty: h.0.attn (1 of 25 stages)", "its dk lacks a factor",
+                   "one of 2 of 25 stages: embed, h.0.attn", "one fault at a time",
+                   "between the right gradient of ln_f.w and the wrong one of wte"):  # fmt: skip
+        assert words_ in said
+    strip = re.findall(r'<li class="(\w+)" title="[^"]*">(\S+) ([\w.]+)</li>', text)
+    assert strip == [("bad", "✗", "embed"), ("bad", "✗", "h.0.attn"), ("good", "✓", "ln_f")]
+
+
+def test_where_nobody_is_to_blame_there_is_no_such_part(model):
+    assert "blame" not in Page(render(model)).text
+
+
+def test_a_taylor_curve_is_drawn_where_there_is_one(make, faulty):
+    page = Page(render(faulty))
+    assert page.tags.count("svg") == 1
+    assert page.tags.count("circle") == len(make.curve().steps)
+    assert "0.001 ± 1e-12 is missing from it; slope 1.0" in page.text
+    assert "dashed: what this error alone leaves" in page.text
+    operator = Page(render(make.run(make.result(taylor=make.curve()))))
+    assert operator.tags.count("svg") == 1
+    assert "dashed" not in operator.text
+    assert "svg" not in Page(render(make.run(make.result()))).tags
+
+
+def test_a_curve_that_cannot_be_drawn_is_still_told(make):
+    nothing = make.curve(remainders=(0.0,) * 8, linear=True)
+    page = Page(render(make.run(make.of_model(taylor=nothing))))
+    assert "svg" not in page.tags
+    assert "every remainder is noise" in page.text
+
+
+def test_what_projections_see_is_told_per_case_and_per_row(faulty):
+    text = Page(render(faulty)).text
+    assert "an error of 0.25 of a typical element in d ln_f.b" in text
+    assert "visible: an error of 0.25 of a typical element or more; 26 forward evaluations" in text
+
+
+def test_a_page_of_models_alone_has_its_filter_too(make):
+    text = render(make.run(make.of_model()))
+    assert text.count('class="tools"') == 1
+    assert '<a href="#models">' in text
+    assert text.count('id="models"') == 1
+    assert 'id="table"' not in text

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.finding import Taylor
+from gradcheck.finding import Part, Taylor
 from gradcheck.record import run_dict
 from gradcheck.report.json import render
 from gradcheck.verdict import Verdict
@@ -85,3 +85,19 @@ def test_an_empty_run_has_no_results(empty):
     found = load(render(empty))
     assert found["results"] == []
     assert found["footer"]["passed"] is False
+
+
+def test_a_models_results_say_what_they_are_about(make):
+    blame = make.blame("a", exact=False, bounds=("x", "y"), names=("z",))
+    run = make.run(
+        make.of_model("ln_f", part=Part.STAGE),
+        make.of_model("loss", blames=(blame,)),
+        make.result(),
+    )
+    stage, loss, operator = load(render(run))["results"]
+    assert (stage["kind"], stage["part"], stage["blames"]) == ("model", "stage", [])
+    assert (operator["kind"], operator["part"]) == ("operator", "gradient")
+    assert loss["blames"] == [{
+        "exact": False, "stages": ["a"], "of": 25, "assumption": "one fault at a time",
+        "bounds": ["x", "y"], "round": 1, "names": ["z"],
+    }]  # fmt: skip

@@ -4,6 +4,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
+from gradcheck.finding import Part
 from gradcheck.report.junit import kind, render
 from gradcheck.verdict import Verdict
 
@@ -122,3 +123,22 @@ def test_there_is_no_time_in_it(any_run):
     root = parse(any_run)
     assert {element.get("time", "0") for element in root.iter()} == {"0"}
     assert not [element for element in root.iter() if "timestamp" in element.attrib]
+
+
+def test_a_stage_and_a_parameter_of_one_name_are_two_cases(make):
+    run = make.run(make.of_model("ln_f"), make.of_model("ln_f", part=Part.STAGE))
+    names = [case.get("name") for case in parse(run).iter("testcase")]
+    assert names == ["gpt2/default/tiny/float64/ln_f", "gpt2/default/tiny/float64/stage ln_f"]
+
+
+def test_blame_stands_with_every_failure_of_its_case(make):
+    blames = (make.blame("h.0.attn", names=("its dk lacks a factor",)),)
+    run = make.run(
+        make.of_model("loss", part=Part.VALUE, blames=blames),
+        make.of_model("wte", Verdict.FAIL),
+        make.of_model("wte", Verdict.FAIL, size="large"),
+    )
+    tiny, large = parse(run).iter("failure")
+    assert "\nblame: round 1: guilty: h.0.attn (1 of 25 stages)\n" in tiny.text
+    assert "\nblame: its dk lacks a factor\n" in tiny.text
+    assert "blame" not in large.text

@@ -193,3 +193,42 @@ def test_numbers_that_are_none_are_shown_as_they_are(make):
     miss = make.miss(got=math.nan, error=math.nan, ulp=None)
     text = render(make.run(make.result(verdict=FAIL, worst=(miss,))))
     assert "| nan | 0.1234 ± 1e-20 |  | 3 of 24 |" in text
+
+
+def test_models_have_a_line_each_and_unfold_to_gradients_and_stages(model):
+    text = render(model)
+    assert (
+        "| `gpt2` | `default` | 3/3 | 2/2 | PASS (< 0.1) | PASS (< 0.1) | `tiny`, `large` |" in text
+    )
+    (part,) = re.findall("<details><summary><b>PASS</b> gpt2.*?</details>", text, re.DOTALL)
+    assert "gpt2/default: 3 gradients, 2 stages" in part
+    rows = re.findall(r"^\| `([^`]*)` \| PASS \(< 0.1\) \| PASS \(< 0.1\) \| 96 \|$", part, re.M)
+    assert rows == ["loss", "dwte", "d h.0.w", "d ln_f.w", "stage embed", "stage ln_f"]
+
+
+def test_blame_stands_before_the_failures(faulty):
+    text = render(faulty)
+    blame = text.index("Blame: `gpt2/default` (odd in float64)")
+    assert blame < text.index("<b>FAIL</b> gpt2/default · stage h.0.attn")
+    assert "- round 1: guilty: h.0.attn (1 of 25 stages); its dk lacks a factor; one fault" in text
+    assert "- round 2: one of 2 of 25 stages: embed, h.0.attn; between the right gradient" in text
+
+
+def test_a_failing_model_gives_one_line_to_paste(make):
+    found = [make.of_model("wte", Verdict.FAIL, size=size) for size in ("tiny", "large")]
+    text = render(make.run(*found))
+    assert text.count("--sample tiny ") == 1
+    assert "--sample large " not in text
+    found = [make.result("relu", verdict=Verdict.FAIL, sample=s) for s in ("tiny", "large")]
+    assert render(make.run(*found)).count("--sample large ") == 1
+
+
+def test_what_projections_see_is_told(faulty):
+    assert "Visible: `gpt2/default/odd/float64`: an error of 0.25 of a typical" in render(faulty)
+
+
+def test_models_that_do_not_fit_are_counted(make):
+    found = [make.of_model(f"w{i}", op=f"m{j}") for i in range(40) for j in range(40)]
+    text = render(make.run(*found), limit=20_000)
+    assert len(text.encode()) <= 20_000
+    assert re.search(r"… and \d+ more models, left out for size", text)
