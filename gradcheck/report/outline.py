@@ -122,6 +122,18 @@ def failing(run: Run) -> list[Group]:
     return sorted(ordered, key=_urgency)
 
 
+def spoilt(run: Run, group: Group) -> bool:
+    """Whether a parameter's gradient is wrong for no other reason than stages that are blamed."""
+    if group.kind is not Kind.MODEL or group.part is not Part.GRADIENT:
+        return False
+    guilty = {
+        (r.implementation, r.name)
+        for r in run.results
+        if r.blames and all(blame.exact for blame in r.blames)
+    }
+    return all((r.implementation, r.name) in guilty for r in group.results)
+
+
 def _urgency(group: Group) -> tuple[int, bool, tuple[int, float]]:
     """What is worse than a wrong number, then what is wrong by itself, then what may follow."""
     rank = min(map(_rank, group.results))

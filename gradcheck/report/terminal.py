@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from gradcheck.record import Record, Row, Run
 
+NAMED: Final = 8
+"""Gradients named that are wrong because a stage behind them is."""
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
@@ -157,7 +159,9 @@ class _Page(Page):
 
     def failures(self, run: Run) -> list[str]:
         """Failures by gradient, the worst first; what is left out is counted."""
-        groups = outline.failing(run)
+        every = outline.failing(run)
+        spoilt = [group for group in every if outline.spoilt(run, group)]
+        groups = [group for group in every if group not in spoilt]
         named = len({r.implementation for r in run.results}) > 1
         blocks = [self.group(group, named) for group in groups[:GROUPS]]
         rest = groups[GROUPS:]
@@ -170,6 +174,12 @@ class _Page(Page):
                     f"{_tally(r for group in rest for r in group.results)}; "
                     "-o report.html shows them all"
                 )
+            )
+        if spoilt:
+            names = ", ".join(words.subject(g.output, g.part) for g in spoilt[:NAMED])
+            more = f", … and {len(spoilt) - NAMED} more" if len(spoilt) > NAMED else ""
+            blocks.append(
+                self.wrap(f"spoilt by these stages: {names}{more}; -o report.html shows each")
             )
         return [line for block in blocks for line in ["", *block]][1:]
 
