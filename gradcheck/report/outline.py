@@ -122,16 +122,22 @@ def failing(run: Run) -> list[Group]:
     return sorted(ordered, key=_urgency)
 
 
-def spoilt(run: Run, group: Group) -> bool:
-    """Whether a parameter's gradient is wrong for no other reason than stages that are blamed."""
-    if group.kind is not Kind.MODEL or group.part is not Part.GRADIENT:
-        return False
+def blamed(run: Run, part: Part) -> list[Group]:
+    """Failing stages that blame names exactly, or failing parameters of models that have such.
+
+    What blame says of the former need not be said twice; the latter are wrong for no other reason.
+    """
     guilty = {
         (r.implementation, r.name)
         for r in run.results
         if r.blames and all(blame.exact for blame in r.blames)
     }
-    return all((r.implementation, r.name) in guilty for r in group.results)
+    return [
+        group
+        for group in failing(run)
+        if group.kind is Kind.MODEL and group.part is part
+        if all((r.implementation, r.name) in guilty for r in group.results)
+    ]
 
 
 def _urgency(group: Group) -> tuple[int, bool, tuple[int, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind
+from gradcheck.record import Kind, Part
 from gradcheck.report import model_tables, outline, words
 from gradcheck.report.page import Page, clip, grid
 from gradcheck.verdict import Verdict
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from gradcheck.record import Record, Row, Run
 
+GUILTY: Final = 2
+"""Stages that blame names and whose failures are shown in full all the same."""
 NAMED: Final = 8
-"""Gradients named that are wrong because a stage behind them is."""
+"""Others that are named."""
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
@@ -159,9 +161,10 @@ class _Page(Page):
 
     def failures(self, run: Run) -> list[str]:
         """Failures by gradient, the worst first; what is left out is counted."""
-        every = outline.failing(run)
-        spoilt = [group for group in every if outline.spoilt(run, group)]
-        groups = [group for group in every if group not in spoilt]
+        guilty = outline.blamed(run, Part.STAGE)
+        spoilt = outline.blamed(run, Part.GRADIENT)
+        brief = [*guilty[GUILTY:], *spoilt]
+        groups = [group for group in outline.failing(run) if group not in brief]
         named = len({r.implementation for r in run.results}) > 1
         blocks = [self.group(group, named) for group in groups[:GROUPS]]
         rest = groups[GROUPS:]
@@ -175,12 +178,11 @@ class _Page(Page):
                     "-o report.html shows them all"
                 )
             )
-        if spoilt:
-            names = ", ".join(words.subject(g.output, g.part) for g in spoilt[:NAMED])
-            more = f", … and {len(spoilt) - NAMED} more" if len(spoilt) > NAMED else ""
-            blocks.append(
-                self.wrap(f"spoilt by these stages: {names}{more}; -o report.html shows each")
-            )
+        for lead, few in (("wrong too", guilty[GUILTY:]), ("spoilt by these stages", spoilt)):
+            if few:
+                names = ", ".join(words.subject(g.output, g.part) for g in few[:NAMED])
+                more = f", … and {len(few) - NAMED} more" if len(few) > NAMED else ""
+                blocks.append(self.wrap(f"{lead}: {names}{more}; -o report.html shows each"))
         return [line for block in blocks for line in ["", *block]][1:]
 
     def group(self, group: outline.Group, named: bool) -> list[str]:
