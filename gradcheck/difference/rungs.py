@@ -34,9 +34,10 @@ LINE_UNITS: Final = 192.0
 FINEST: Final = 4
 """Even parts, those of the shortest steps, that show the noise."""
 
-VOUCHING: Final = 3
 CALMING: Final = 2.0
-"""What kinks do to a residual falls at least so fast per level; so many levels above are heard."""
+"""What kinks do to a residual falls at least so fast per level."""
+SMOOTHLY: Final = 128.0
+"""What is left of a smooth even part (t⁶, so t⁵ of the residual) falls faster: 1024 times."""
 CHANCE: Final = 1e3
 """Kinks do not cancel to less than a thousandth at two levels by chance."""
 
@@ -219,8 +220,9 @@ class Rungs:
         own = np.concatenate([np.zeros(2), np.fmin(rest, even[2:])]) / t
         own[~np.isfinite(own)] = 0.0
         rough = own.copy()
-        for _ in range(VOUCHING):  # by chance a few may cancel: longer steps say how rough it is
-            rough[1:] = np.maximum(rough[1:], rough[:-1] / CALMING)
+        for k in range(1, rough.size):  # by chance kinks may cancel: longer steps tell of them
+            if own[k] * SMOOTHLY > own[k - 1]:
+                rough[k] = max(own[k], rough[k - 1] / CALMING)
         # But not so well, at two levels: there are no more kinks so close to x.
         both = np.maximum(own[:-1], own[1:]) + self._u * abs(self.base) / t[:-1]
         rough[:-1] = np.minimum(rough[:-1], np.maximum(own[:-1], CHANCE * both))

@@ -118,6 +118,8 @@ class Strike:
     """What one direction says: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
 
     `noise` is one standard deviation of the loss; `sides` are the errors on both sides of a kink.
+    `alarm` is what a few steps tolerated, where they saw more: the whole ladder, which may be more
+    careful, clears it only by seeing less than that.
     """
 
     heading: Heading
@@ -127,6 +129,7 @@ class Strike:
     allowed: float
     noise: float
     sides: Sides | None = None
+    alarm: float = np.inf
 
     @property
     def error(self) -> float:
@@ -148,7 +151,7 @@ class Strike:
     @property
     def ok(self) -> bool:
         """Whether the gradient is right as far as this direction can tell."""
-        return abs(self.error) <= self.tolerance
+        return abs(self.error) <= min(self.tolerance, self.alarm)
 
     @property
     def wrong(self) -> bool:
@@ -206,8 +209,9 @@ class Projection:
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
             if self._sees(strike):
                 return strike
+            alarm = np.inf if strike.ok else strike.tolerance
             slope = rungs.exhaust()
-            strike = replace(strike, slope=slope, noise=rungs.noise())
+            strike = replace(strike, slope=slope, noise=rungs.noise(), alarm=alarm)
             return strike if self._sees(strike) else replace(strike, sides=rungs.sides())
 
     def _aligned(self) -> tuple[Ray, float, float]:
@@ -250,7 +254,7 @@ class Projection:
     def _unclear(self, strike: Strike) -> str:
         """Why nothing can be said."""
         base = self.site.base
-        if strike.sides is not None and not strike.ok:
+        if strike.sides is not None:
             low, high = (strike.product + side for side in (strike.sides.low, strike.sides.high))
             return (
                 f"the loss has a kink here: its slopes along a random direction are {low:.6g} and "
