@@ -58,7 +58,8 @@ class Line:
             change = (ahead - behind) / (2 * self.h)[:, None]
             self._slopes: Float = change @ ct
             self._scale: Float = np.abs(change) @ np.abs(ct)
-            self._noise = float(along.noise(ct[None])[0])
+            noise = float(along.noise(ct[None])[0])
+        self._noise = np.inf if np.isnan(noise) else noise
         dtype = next(p.dtype for p in self._primals if p.dtype.kind == "f")
         self._u = float(np.finfo(dtype).eps) / 2
 
@@ -79,7 +80,8 @@ class Line:
         h, left = self.h[first:], left[first:]
         rounding = self._u * np.maximum(self._scale[first:], size)
         noise = max(self._noise, float(rounding[-1] * h[-1]), TINY)
-        intercept, bar = _fitted(h, left, noise, rounding)
+        with np.errstate(all="ignore"):
+            intercept, bar = _fitted(h, left, noise, rounding)
         return Taylor(
             steps=tuple(h.tolist()),
             remainders=tuple(left.tolist()),
@@ -127,7 +129,7 @@ def _fitted(h: Float, left: Float, noise: float, rounding: Float) -> tuple[float
     moves = np.abs(np.diff(values))
     bars = SIGMAS * (deviations + RELATIVE * rounding[:count]) + moves
     bars[1:] = np.maximum(bars[1:], moves[:-1] / VOUCHING)
-    bars[~(settling[:count] & settling[1 : count + 1])] = np.inf
+    bars[~(settling[:count] & settling[1 : count + 1] & np.isfinite(bars))] = np.inf
     best = int(np.argmin(bars))
     return float(values[best]), float(bars[best])
 

@@ -113,6 +113,18 @@ def test_a_forward_that_overflows_at_long_steps_is_seen_at_short_ones():
     assert abs(curve.intercept) <= curve.error_bar <= 1e-8 * curve.product
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e200, 1e300])
+def test_squares_that_overflow_or_underflow_widen_the_bar_at_most(scale):
+    x = np.array([0.5, -1.0, 0.25])
+    here = line(lambda x: scale * np.tanh(x), x)
+    right, missing = (here.left_by([g]) for g in (scale / np.cosh(x) ** 2, np.zeros(3)))
+    assert abs(right.intercept) <= right.error_bar
+    slope = np.sum(
+        np.asarray(scale / np.cosh(x) ** 2) * draw_direction(Draw(0, "direction"), (x,), {0})[0]
+    )
+    assert abs(missing.intercept - slope) <= missing.error_bar
+
+
 def test_a_forward_that_is_infinite_everywhere_leaves_no_curve():
     assert line(lambda x: x / 0.0, np.ones(2)).left_by([np.ones(2)]) is None
 
