@@ -67,6 +67,8 @@ class RuleSpec:
 
     `init(xp, params)` is the state before step 1. What `update` gives first is, by `gives`, the
     new parameters, or (clipping) new gradients; hyper-parameters are its keyword-only arguments.
+    `training` are those with which a small model learns; None: the rule trains nothing. With
+    `searched`, a line search may shorten its steps.
 
     Raises:
         SpecError: the parts contradict each other.
@@ -80,6 +82,8 @@ class RuleSpec:
     source: str
     dialects: tuple[Dialect, ...] = DEFAULT
     gives: Literal["params", "grads"] = "params"
+    training: Attrs | None = None
+    searched: bool = False
 
     def __post_init__(self) -> None:
         me = f"rule {self.name!r}"
@@ -103,7 +107,7 @@ class RuleSpec:
             for name in names:
                 if names.count(name) > 1:
                     raise SpecError(f"{me}: two {kind}s are called {name!r}; rename one")
-        attrs = [(s.name, s.attrs) for s in self.samples]
+        attrs = [*((s.name, s.attrs) for s in self.samples), ("training", self.training or {})]
         for name, given in (*attrs, *((d.name, d.attrs) for d in self.dialects)):
             for attr in given:
                 if attr not in self.defaults:

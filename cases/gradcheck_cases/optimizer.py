@@ -177,6 +177,7 @@ adam = RuleSpec(
             attrs={"eps_hat": True},
         ),
     ),
+    training={"lr": 2.0**-6},
 )
 
 adamw = RuleSpec(
@@ -194,6 +195,7 @@ adamw = RuleSpec(
             attrs={"by_rate": False},
         ),
     ),
+    training={"lr": 2.0**-6},
 )
 
 
@@ -251,6 +253,7 @@ sgd = RuleSpec(
             attrs={"rate_inside": True},
         ),
     ),
+    training={"lr": 2.0**-10},
 )  # fmt: skip
 
 
@@ -349,6 +352,7 @@ def lbfgs_update(xp, params, grads, state, t, *, m=5, lr=1.0, sum_of_sizes=False
         y = {name: g - state["g"][name] for name, g in grads.items()}
         if dot(xp, s, y) > 0:
             pairs = [(s, y), *pairs][:m]
+    if state:
         rate = lr
     elif sum_of_sizes:
         size = sum((xp.sum(xp.abs(g)) for g in grads.values()), xp.asarray(0.0))
@@ -433,6 +437,8 @@ lbfgs = RuleSpec(
             attrs={"sum_of_sizes": True},
         ),
     ),
+    training={"m": 16},
+    searched=True,
 )  # fmt: skip
 
 

@@ -55,14 +55,16 @@ def _refuse_misspelt(word: str, keys: list[str], suite: Suite) -> None:
     """
     import difflib  # deferred: only a user's table needs it
 
-    operators, models = ([*named] for named in (suite.operators, suite.models))
+    operators, models, rules = map(list, (suite.operators, suite.models, suite.rules))
     operators += [f"{op.name}/{dialect.name}" for op in suite for dialect in op.dialects]
     models += [f"{m.name}/{d.name}" for m in suite.models.values() for d in m.dialects]
-    known = [*operators, *models]
+    rules += [f"{r.name}/{d.name}" for r in suite.rules.values() for d in r.dialects]
+    known = [*operators, *models, *rules]
     for key in keys:
         near = [] if key in known else difflib.get_close_matches(key, known, n=1, cutoff=0.75)
         if near and near[0] not in keys:
-            what = "operator" if near[0] in operators else "model"
+            kinds = {"operator": operators, "model": models, "update rule": rules}
+            what = next(kind for kind, names in kinds.items() if near[0] in names)
             raise LoadError(
                 f"{word}[{key!r}]: the suite has no such {what}; did you mean {near[0]!r}?"
             )

@@ -347,7 +347,7 @@ def clip_always(xp, params, grads, state, t, *, max_norm, eps):
 
 @functools.wraps(clip.update)
 def clip_each(xp, params, grads, state, t, *, max_norm, eps):
-    clipped = {}
+    clipped: dict[str, Any] = {}
     for name, g in grads.items():
         clipped.update(clip.update(xp, params, {name: g}, state, t, max_norm=max_norm, eps=eps)[0])
     return clipped, {}

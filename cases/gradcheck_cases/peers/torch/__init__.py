@@ -1,4 +1,4 @@
-"""Operators and models in PyTorch: its own where it has them, else composed of its own."""
+"""Operators, models and update rules in PyTorch: its own where it has them, else composed of its own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gradcheck_cases.peers.torch import (
     loss,
     moe,
     norm,
+    optimizer,
     position,
     recurrent,
     reduction,
@@ -40,4 +41,4 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **shape.OPERATORS,
 }
 
-COUNTERPARTS: dict[str, Callable[..., Any]] = {**OPERATORS, **MODULES}
+COUNTERPARTS: dict[str, Callable[..., Any]] = {**OPERATORS, **MODULES, **optimizer.RULES}

@@ -1,0 +1,385 @@
+"""Training a model: does its loss fall at every step as the gradients say?
+
+A step moves the parameters by Δ. Along it the loss changes by ∫⟨g(p + sΔ), Δ⟩ds for any gradient
+that is right, whatever rule made the step; so the integral, taken over the gradients judged, is
+held against the loss itself. Its error bar is the difference between quadratures (Boole's rule,
+Simpson's, the trapezoid), panel by panel: twice that covers a jump of the slope at a kink too,
+wherever it is in its panel. It is refined before anything is blamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64, FLOATS
+from gradcheck.binding import BoundModel, ModelBinding
+from gradcheck.contract import returned
+from gradcheck.contract.returned import Broken, broken
+from gradcheck.draw import key_of
+from gradcheck.errors import Unsupported
+from gradcheck.finding import Finding, Miss, Part
+from gradcheck.judge.compare import KAPPA, RULES, Rules
+from gradcheck.model import ModelCase, Stage, Values
+from gradcheck.rule import RuleSpec, State
+from gradcheck.spec import Array
+from gradcheck.verdict import Verdict
+
+Float = NDArray[np.float64]
+Tensors = dict[str, Array]
+
+STEPS: Final = 30
+PANELS: Final = 64
+"""Of a leg, at most: 257 gradients."""
+SURE: Final = 100.0
+"""Error bars at which a wrong leg needs no more panels."""
+SHARP: Final = 2e-2
+"""Of Σ|g·Δ| along a leg: a wider bound could hide a wrong gradient."""
+SHARE: Final = 1e-4
+"""Of the largest step's Σ|g·Δ|: what moves the loss by less need not be resolved."""
+SAFETY: Final = 8.0
+"""So many times the noise that was seen in a few values of the loss."""
+NEARBY: Final = 6
+"""Values of the loss that show its noise."""
+ARMIJO: Final = 1e-4
+HALVINGS: Final = 20
+BOOLE: Final = np.array([7.0, 32.0, 12.0, 32.0, 7.0]) / 90
+SIMPSON: Final = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6
+TRAPEZOID: Final = np.array([1.0, 0.0, 0.0, 0.0, 1.0]) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """A straight way that the parameters took: the loss's change, and what was predicted.
+
+    `tensor` is the parameter that moved alone; "" where all of them did. `size` is Σ|g·Δ|, what
+    `bound` is measured against; `bar` is how uncertain the prediction is. Units: the loss's.
+    """
+
+    step: int
+    tensor: str
+    observed: float
+    predicted: float
+    bar: float
+    bound: float
+    size: float
+
+    @property
+    def error(self) -> float:
+        """|predicted − observed|."""
+        return abs(self.predicted - self.observed)
+
+    @property
+    def right(self) -> bool:
+        """Whether the prediction holds; NaN does not."""
+        return self.error <= self.bound
+
+    def resolved(self, whole: float) -> bool:
+        """Whether the bound is narrow enough to say so, or the tensor moves next to nothing."""
+        return self.bound <= max(SHARP * self.size, SHARE * whole)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What training left behind: every step's loss (the first one before it), legs, parameters."""
+
+    losses: tuple[float, ...]
+    legs: tuple[Leg, ...]
+    params: Mapping[str, Array]
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One model, one implementation of its gradients, one rule, in one dtype."""
+
+    case: ModelCase
+    bound: BoundModel
+    dtype: str
+    rule: RuleSpec
+    steps: int = STEPS
+
+    def run(self) -> Trained:
+        """Take all steps, or those up to the first that goes otherwise than predicted.
+
+        Parameters are numbers of the dtype all along; the loss is the model's own, in float64.
+        On the first and on the last step every tensor is moved alone as well, by what the rule
+        makes of the true gradients: one that gets no gradient would move nowhere by itself.
+
+        Raises:
+            Broken: the implementation gives no gradient that can be used.
+        """
+        xp = FLOATS[self.dtype]
+        params = {n: p.astype(xp.dtype) for n, p in self.case.params.items() if _moves(p)}
+        state: State = self.rule.init(xp, params)
+        losses, legs = [self.loss(params)], []
+        for step in range(1, self.steps + 1):
+            gradients = self.gradients(params)
+            if step in (1, self.steps):
+                true = self.true_gradients(params)
+                alone = self._updated(params, true, state, step)[0]
+                legs += [self._leg(params, {n: new}, step, n) for n, new in alone.items()]
+            new, state = self._updated(params, gradients, state, step)
+            new = self._shortened(params, new, gradients) if self.rule.searched else new
+            legs.append(self._leg(params, new, step))
+            params = new
+            losses.append(self.loss(params))
+            if not all(leg.right for leg in legs):
+                break
+        return Trained(losses=tuple(losses), legs=tuple(legs), params=params)
+
+    def loss(self, params: Values) -> float:
+        """The model's loss in float64."""
+        with np.errstate(all="ignore"):
+            values = self.case.program.forward(F64, self._given(params, "float64"))
+        return float(values[self.case.program.loss])
+
+    def gradients(self, params: Values) -> Tensors:
+        """What the implementation gives, by parameter, in the working dtype.
+
+        Raises:
+            Broken: it gives none for a parameter, or something of another form.
+        """
+        if self.bound.gradients is None:
+            return self._folded(params, self.dtype, self.bound)
+        given = self._given(params, self.dtype)
+        chosen = {n: np.array(given[n]) for n in self.case.program.params}
+        inputs = {n: np.array(given[n]) for n in self.case.program.inputs}
+        try:
+            with np.errstate(all="ignore"):
+                made = self.bound.gradients(chosen, inputs)
+        except (Unsupported, KeyboardInterrupt, Broken):
+            raise
+        except BaseException as error:  # SystemExit too: foreign code must not end the run
+            text = " ".join(str(error).split()) or "no message"
+            raise broken("training", f"gradients raised {type(error).__name__}: {text}") from error
+        return {name: self._form(name, made, p) for name, p in params.items()}
+
+    def true_gradients(self, params: Values) -> Tensors:
+        """The fold of the operators' own VJPs, in the working dtype."""
+        return self._folded(params, self.dtype, None)
+
+    def _form(self, name: str, made: Any, pattern: Array) -> Array:
+        """One gradient as an array; a list of buffers counts as their sum."""
+        found = made.get(name) if isinstance(made, Mapping) else None
+        parts = list(found) if isinstance(found, (list, tuple)) else [found]
+        for part in parts or [None]:
+            fault = returned.fault(part, pattern, name, role="gradients")
+            if fault is not None:
+                raise broken("training", fault.reason, fault.verdict)
+        return np.asarray(sum(np.array(part) for part in parts), dtype=pattern.dtype)
+
+    def _folded(self, params: Values, dtype: str, bound: BoundModel | None) -> Tensors:
+        """The reverse fold; a stage that is bound gives its own VJP."""
+        xp, program = FLOATS[dtype], self.case.program
+
+        def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
+            own = None if bound is None else bound.stage(stage)
+            return stage.vjp(xp, cts, values) if own is None else own(stage, cts, values)
+
+        with np.errstate(all="ignore"):
+            values = program.forward(xp, self._given(params, dtype))
+            cts = program.backward(xp, values, xp.asarray(1.0), vjp)
+        return {n: np.asarray(cts.get(n, np.zeros_like(p)), p.dtype) for n, p in params.items()}
+
+    def _updated(
+        self, params: Tensors, gradients: Tensors, state: State, step: int
+    ) -> tuple[Tensors, State]:
+        xp = FLOATS[self.dtype]
+        attrs = {**self.rule.defaults, **(self.rule.training or {})}
+        with np.errstate(all="ignore"):
+            new, kept = self.rule.update(xp, params, gradients, state, step, **attrs)
+        return {n: np.asarray(p, dtype=xp.dtype) for n, p in new.items()}, kept
+
+    def _shortened(self, params: Tensors, new: Tensors, gradients: Tensors) -> Tensors:
+        """The step, halved until the loss falls by a part of what its slope promises (Armijo)."""
+        start = self.loss(params)
+        slope = _product(gradients, _difference(new, params))
+        length = 1.0
+        for _ in range(HALVINGS):
+            ok = self.loss(new) <= start + ARMIJO * length * slope
+            if ok:
+                break
+            new = {n: ((a + params[n]) / 2).astype(a.dtype) for n, a in new.items()}
+            length /= 2
+        return new
+
+    def _leg(self, params: Tensors, moved: Tensors, step: int, tensor: str = "") -> Leg:
+        """From `params` to where the tensors of `moved` are; the others stay."""
+        end = {**params, **moved}
+        change = _difference(end, params)
+        observed = self.loss(end) - self.loss(params)
+        noise = self._noise(params) + self._noise(end)
+        way = _Way(lambda s: self.gradients(_between(params, end, s)), change)
+        panels, rules = 1, RULES[self.dtype]
+        while True:
+            leg = way.leg(panels, observed, noise, rules, step, tensor)
+            hidden = leg.size * SHARP <= noise  # by rounding: no quadrature tells more
+            done = leg.resolved(0.0) or hidden if leg.right else leg.error >= SURE * leg.bar
+            if (done and panels > 1) or panels >= PANELS:
+                return leg
+            panels *= 2
+
+    def _noise(self, params: Values) -> float:
+        """What rounding may cost the loss in float64: how it reacts to the last place of all.
+
+        Bounds that are carried through a whole model come out a million times too wide.
+        """
+        rng = np.random.Generator(np.random.Philox(key=key_of("noise", self.case.name)))
+        values = [self.loss(params)]
+        for _ in range(NEARBY):
+            moved = {
+                n: np.nextafter(p.astype(np.float64), _sides(rng, p)) for n, p in params.items()
+            }
+            values.append(self.loss(moved))
+        spread = max(values) - min(values)
+        return SAFETY * (spread + 4 * 2.0**-53 * abs(values[0]))
+
+    def _given(self, params: Values, dtype: str) -> Tensors:
+        given = {**self.case.given, **params}
+        return {n: v.astype(dtype) if _moves(v) else v for n, v in given.items()}
+
+
+@dataclass(slots=True)
+class _Way:
+    """Slopes along a straight way, each taken once."""
+
+    gradients: Callable[[float], Tensors]
+    change: dict[str, Float]
+    known: dict[float, tuple[float, float]] = field(default_factory=dict)
+
+    def leg(
+        self, panels: int, observed: float, noise: float, rules: Rules, step: int, tensor: str
+    ) -> Leg:
+        """The leg, with its slopes integrated over so many panels of five nodes."""
+        nodes = np.arange(4 * panels + 1) / (4 * panels)
+        slopes, sizes = np.array([self._slope(float(s)) for s in nodes]).T
+        boole = _panels(slopes, BOOLE)
+        others = [np.abs(boole - _panels(slopes, w)) for w in (SIMPSON, TRAPEZOID)]
+        size = float(np.sum(_panels(sizes, BOOLE)))
+        bar = float(np.sum(np.maximum(*others)))
+        bound = rules.rtol * size + noise + KAPPA * bar
+        return Leg(
+            step=step, tensor=tensor, observed=observed, predicted=float(np.sum(boole)), bar=bar,
+            bound=bound, size=size,
+        )  # fmt: skip
+
+    def _slope(self, s: float) -> tuple[float, float]:
+        """⟨g, Δ⟩ and Σ|g·Δ| at one place."""
+        if s not in self.known:
+            gradients = self.gradients(s)
+            parts = [_wide(gradients[n]) * d for n, d in self.change.items()]
+            signed = float(sum(p.sum() for p in parts))
+            self.known[s] = signed, float(sum(np.abs(p).sum() for p in parts))
+        return self.known[s]
+
+
+def judge_training(
+    case: ModelCase, binding: ModelBinding, dtype: str, rule: RuleSpec, steps: int = STEPS
+) -> list[Finding]:
+    """Train the model with the gradients of `binding`: one finding, named "training"."""
+    try:
+        if dtype not in RULES:
+            raise Unsupported("models are trained in float64 and float32")
+        bound = binding.bind_model(case, dtype)
+        if bound is None:
+            reason = f"{binding.name} says nothing about {case.spec.name}"
+            return [_finding(Verdict.UNBOUND, reason)]
+        trained = Trainer(case, bound, dtype, rule, steps).run()
+    except Unsupported as reason:
+        return [_finding(Verdict.UNSUPPORTED, str(reason))]
+    except Broken as error:
+        return [_finding(error.finding.verdict, error.finding.reason)]
+    return [verdict(trained, rule.name)]
+
+
+def verdict(trained: Trained, rule: str) -> Finding:
+    """What the legs say together, and whether the loss fell."""
+    legs = trained.legs
+    wrong = [leg for leg in legs if not leg.right]
+    whole = [leg for leg in legs if not leg.tensor]
+    largest = max((leg.size for leg in legs), default=0.0)
+    blind = [leg for leg in legs if leg.right and not leg.resolved(largest)]
+    start, end = trained.losses[0], trained.losses[-1]
+    told = (
+        f"loss {start:.6g} → {end:.6g} in {len(whole)} steps of {rule}: fell by "
+        f"{-sum(leg.observed for leg in whole):.6g}, "
+        f"{-sum(leg.predicted for leg in whole):.6g} predicted"
+    )
+    fell = end < start
+    if wrong:
+        found, reason = Verdict.FAIL, f"{_said(wrong[0])}; {told}"
+    elif blind:
+        found = Verdict.INCONCLUSIVE
+        reason = f"{len(blind)} of {len(legs)} predictions are too uncertain; {told}"
+    elif not fell:
+        found, reason = Verdict.INCONCLUSIVE, f"every step goes as predicted, but not down; {told}"
+    else:
+        found, reason = Verdict.PASS, told
+    shown = wrong or [max(legs, key=lambda leg: leg.error / leg.bound if leg.bound else 0.0)]
+    return Finding(
+        name="training", verdict=found, reason=reason, part=Part.TRAINING,
+        compared=len(legs), failed=len(wrong), unresolved=len(blind),
+        worst=tuple(_miss(leg) for leg in shown[:20]),
+    )  # fmt: skip
+
+
+def _said(leg: Leg) -> str:
+    """A prediction that did not come true, in words."""
+    mover = f"moving {leg.tensor} alone" if leg.tensor else "the step"
+    return (
+        f"step {leg.step}: {mover} changes the loss by {leg.observed:.6g}, "
+        f"the gradients say {leg.predicted:.6g} ± {leg.bar:.2g}"
+    )
+
+
+def _miss(leg: Leg) -> Miss:
+    return Miss(
+        index=(leg.step,), got=leg.predicted, want=leg.observed, error=leg.error,
+        bound=leg.bound, error_bar=leg.bar, ulp=None, cotangent=f"step {leg.step}",
+        tensor=leg.tensor,
+    )  # fmt: skip
+
+
+def _finding(found: Verdict, reason: str) -> Finding:
+    return Finding(name="training", verdict=found, reason=reason, part=Part.TRAINING)
+
+
+def _panels(values: Float, weights: Float) -> Float:
+    """∫ over each of n equal panels of [0, 1], from values at 4n + 1 nodes."""
+    count = len(values) // 4
+    return np.array([weights @ values[4 * k : 4 * k + 5] for k in range(count)]) / count
+
+
+def _wide(values: Array) -> Float:
+    return values.astype(np.float64)
+
+
+def _sides(rng: np.random.Generator, p: Array) -> Float:
+    """±∞: where `nextafter` is to go."""
+    return np.asarray(rng.choice((-np.inf, np.inf), size=p.shape))
+
+
+def _moves(values: Array) -> bool:
+    return bool(values.dtype.kind == "f")
+
+
+def _difference(new: Values, old: Values) -> dict[str, Float]:
+    """New − old in float64, without the tensors that stay."""
+    found = {n: _wide(new[n]) - _wide(old[n]) for n in new}
+    return {n: d for n, d in found.items() if d.any()}
+
+
+def _product(gradients: Values, change: Mapping[str, Float]) -> float:
+    return float(sum(np.sum(_wide(gradients[n]) * d) for n, d in change.items()))
+
+
+def _between(start: Tensors, end: Tensors, s: float) -> Tensors:
+    """The place `s` of the way, as numbers of the dtype."""
+    if s in (0.0, 1.0):
+        return end if s else start
+    mixed = {n: (1 - s) * _wide(a) + s * end[n] for n, a in start.items()}
+    return {n: a.astype(start[n].dtype) for n, a in mixed.items()}
