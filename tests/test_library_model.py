@@ -88,7 +88,7 @@ def test_a_loss_that_is_nan_is_one_line():
     result = check_model(lambda: np.nan, params, {"w": params["w"]})
     assert len(result.findings) == 1
     text = str(result)
-    assert text.startswith("INCONCLUSIVE gradients, float64: the loss is nan here")
+    assert text.startswith("INCONCLUSIVE gradients, float64: loss is nan here")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -162,7 +162,7 @@ def million(network):
     return lambda dtype: network(784, 1000, 250, batch=4, dtype=dtype)
 
 
-def test_one_wrong_element_of_a_million_is_detected_and_named(million, capsys):
+def test_one_wrong_element_of_a_million_is_detected_and_named(million, record_property):
     net = million("float64")
     assert sum(p.size for p in net.params.values()) > 1_000_000
     gradients = net.gradients()
@@ -180,9 +180,8 @@ def test_one_wrong_element_of_a_million_is_detected_and_named(million, capsys):
     assert found["w0"].worst_index == (123, 456)
     assert found["w0"].reason == "1 of 784000 elements is wrong"
     assert abs(found["w0"].want - right) <= 2 * found["w0"].error_bar <= 1e-6 * abs(right)
-    with capsys.disabled():
-        print(f"\none of 1,035,250 parameters, 10% off: named after {net.forwards} forwards")
     assert net.forwards == 2 + sum(f.evaluations for f in found.values())
+    record_property("forwards", net.forwards)
     assert net.forwards < 500
 
 
@@ -197,7 +196,7 @@ def test_in_float32_the_same_element_is_below_what_shows_and_that_is_said(millio
     row = next(line for line in str(result).splitlines() if line.startswith("dw0"))
     assert "×" in row  # times its own size, not a part of it
     gradients["w0"][123, 456] += (
-        3 * found.smallest_visible_error * np.sqrt(np.mean(gradients["w0"] ** 2))
+        20 * found.smallest_visible_error * np.sqrt(np.mean(gradients["w0"] ** 2))
     )
     found = check_model(net.loss, net.params, gradients).findings[0]
     assert (found.verdict, found.worst_index) == (Verdict.FAIL, (123, 456))

@@ -34,6 +34,9 @@ LINE_UNITS: Final = 192.0
 FINEST: Final = 4
 """Even parts, those of the shortest steps, that show the noise."""
 
+MOSTLY: Final = 0.5
+HARDLY: Final = 0.125
+"""Parts of a bar that are noise: above the one longer steps help, below the other shorter ones."""
 CALMING: Final = 2.0
 """What kinks do to a residual falls at least so fast per level."""
 SMOOTHLY: Final = 128.0
@@ -50,7 +53,7 @@ class Plan:
     bottom: int
 
 
-PLANS: Final = {"float64": Plan(first=4, bottom=14), "float32": Plan(first=2, bottom=8)}
+PLANS: Final = {"float64": Plan(first=4, bottom=14), "float32": Plan(first=1, bottom=8)}
 """By the dtype of the tensor: three steps from 4⁻⁴ leave 1e-11 of a smooth function's slope."""
 
 
@@ -58,12 +61,13 @@ PLANS: Final = {"float64": Plan(first=4, bottom=14), "float32": Plan(first=2, bo
 class Slope:
     """What is known of e: its value and error bar.
 
-    `level` is the longest step of the best triple, `noisy` says that its bar is mostly noise.
+    `level` is the longest step of the best triple, `noise` the part of its bar that is the least
+    noise φ can have.
     """
 
     value: float
     bar: float
-    noisy: bool
+    noise: float
     level: int
 
 
@@ -149,11 +153,11 @@ class Rungs:
         best = int(np.argmin(bars[:, 0]))
         value, bar = float(values[best, 0]), float(bars[best, 0])
         modelled = self._u * abs(self.base)  # what kinks make of even parts is no noise yet
-        noisy = bool(SIGMAS * modelled / t[best + 2] > bar / 8)
+        noise = float(SIGMAS * modelled / t[best + 2] / bar) if bar else 1.0
         if levels[-1] == self.plan.bottom:  # the finest ones are all noise, as it expects
             found = ladder.climb(residuals, scale, spread, t, self._u, self._rough(t))
             value, bar = float(found[0][0]), float(found[1][0])
-        return Slope(value, bar if np.isfinite(value) else np.inf, noisy, levels[best])
+        return Slope(value, bar if np.isfinite(value) else np.inf, noise, levels[best])
 
     def noise(self) -> float:
         """One standard deviation of φ: a model, what even parts show, what a line showed."""
@@ -240,10 +244,10 @@ class Rungs:
         """One more step where it may help; says whether there was one."""
         taken = sorted(self.pairs)
         longer, shorter = taken[0] - 1, taken[-1] + 1
-        if slope.noisy and slope.level == taken[0] and longer >= self.top:
+        if slope.noise > MOSTLY and slope.level == taken[0] and longer >= self.top:
             self._measure(longer)
             return True
-        if not slope.noisy and shorter <= self.plan.bottom:
+        if slope.noise < HARDLY and shorter <= self.plan.bottom:
             self._measure(shorter)
             return True
         return False

@@ -29,7 +29,12 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 
 TARGET: Final = {"float64": 1e-9, "float32": 1e-4}
-"""The error bar, as a part of ‖g∘d‖₂, with which the ladder is content."""
+"""The error bar, as a part of ‖g∘d‖₂, with which the ladder is content: in float64 one element of
+10⁸ shows if it is a thousandth off."""
+LONE: Final = 0.025
+CROWDED: Final = 5e-3
+"""The same in float32: LONE/√n shows one of n elements that is a tenth off. Where that is less than
+TARGET, no step will show it, and CROWDED shows what is wrong with the whole."""
 BLIND: Final = {"float64": 1e-3, "float32": 0.1}
 """The smallest error of a whole tensor that must be visible, relative: a mean over T − 1 instead of
 T for a thousand tokens. In float32 a network with kinks shows no less than a few per cent, and a
@@ -200,11 +205,10 @@ class Projection:
 
     def _strike(self) -> Strike:
         """One more direction: three steps and a few more, or the whole ladder."""
-        kind = self.site.tensor.dtype.name
         ray, product, norm = self._aligned()
         with ray:
             rungs = self.site.rungs(ray)
-            slope = rungs.settle(TARGET[kind] * (norm or abs(self.site.base)))
+            slope = rungs.settle(self._target() * (norm or abs(self.site.base)))
             allowed = ALLOWED * self.site.given.u * norm
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
             if self._sees(strike):
@@ -213,6 +217,14 @@ class Projection:
             slope = rungs.exhaust()
             strike = replace(strike, slope=slope, noise=rungs.noise(), alarm=alarm)
             return strike if self._sees(strike) else replace(strike, sides=rungs.sides())
+
+    def _target(self) -> float:
+        """The error bar to aim for, as a part of ‖g∘d‖₂."""
+        kind = self.site.tensor.dtype.name
+        lone = LONE / np.sqrt(self.site.tensor.size)
+        if kind == "float64" or lone >= TARGET[kind]:
+            return float(max(TARGET[kind], lone if kind == "float32" else 0.0))
+        return CROWDED
 
     def _aligned(self) -> tuple[Ray, float, float]:
         """A direction that is not orthogonal to the gradient, its ⟨g, d⟩ and ‖g∘d‖₂."""
@@ -381,17 +393,17 @@ def _base(scalar: Scalar, tensors: Mapping[str, Array]) -> float | Finding:
         scalar.refusal = ""
         values.append(scalar())
         if scalar.refusal:
-            return broken(Verdict.ERROR, f"the loss raised {scalar.refusal}")
+            return broken(Verdict.ERROR, f"loss raised {scalar.refusal}")
     for name, tensor in tensors.items():
         if _checksum([tensor]) != before[name]:
-            return broken(Verdict.ERROR, f"the loss writes into {name}: it must only read it")
+            return broken(Verdict.ERROR, f"loss writes into {name}: it must only read it")
     if not np.isfinite(values[0]):
-        reason = f"the loss is {values[0]} here: it has no derivative"
+        reason = f"loss is {values[0]} here: it has no derivative"
         return broken(Verdict.INCONCLUSIVE, reason)
     if values[0] != values[1]:
         return broken(
             Verdict.ERROR,
-            f"the loss is not deterministic: it was {values[0]!r}, then {values[1]!r}. Freeze its "
+            f"loss is not deterministic: it was {values[0]!r}, then {values[1]!r}. Freeze its "
             "seed, and what it counts or averages from call to call",
         )
     return values[0]

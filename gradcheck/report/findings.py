@@ -23,7 +23,7 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
     first, *others = blocks or [[lead]]
     body = [
         [
-            words.gradient(finding.name),
+            words.subject(finding.name, finding.part),
             words.word(finding.verdict),
             words.cell(_record(subject, dtype, finding)),
             f"{finding.compared:,}",
@@ -52,7 +52,7 @@ def _lone(finding: Finding) -> str:
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     """What one finding says, and the facts behind it where it is a failure."""
     reason = words.clean(finding.reason)
-    name = words.gradient(finding.name)
+    name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
     lines = [reason if reason.startswith(f"{finding.name} ") else f"{name}: {reason}"]
     if not finding.verdict.expected:
@@ -72,6 +72,7 @@ def _record(subject: str, dtype: str, finding: Finding) -> Record:
         sample="",
         dtype=dtype,
         output=finding.name,
+        part=finding.part,
         verdict=finding.verdict,
         seed=0,
         repro="",

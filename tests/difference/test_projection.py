@@ -15,10 +15,10 @@ def whole(key, start, stop, dtype=F64):
     return np.concatenate([d.copy() for d in direction(key, start, stop, dtype)])
 
 
-def ray(tensor, function=lambda: 0.0, gradient=None, heading=Heading(7), **changes):
+def ray(tensor, function=lambda: 0.0, gradient=None, uphill=False, **changes):
     given = Given.of(np.zeros_like(tensor) if gradient is None else gradient)
     options = {"unit": 1.0, "start": 0, "stop": tensor.size} | changes
-    return Ray(Scalar(function), tensor, given, heading, **options)
+    return Ray(Scalar(function), tensor, given, Heading(options.pop("key", 7), uphill), **options)
 
 
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 17, 33_000, 2 * projection.CHUNK - 1])
@@ -123,7 +123,7 @@ def test_buffers_of_one_gradient_are_summed():
 
 def test_uphill_takes_the_gradients_signs_where_it_has_one():
     g = np.array([1.0, -2.0, 0.0, 3.0, -1e-300, 0.0])
-    line = ray(np.zeros(6), gradient=g, heading=Heading(3, uphill=True), unit=2.0)
+    line = ray(np.zeros(6), gradient=g, key=3, uphill=True, unit=2.0)
     d = whole(3, 0, 6)
     expected = np.where(g == 0, d, np.copysign(d, g))
     product, norm = line.products()

@@ -69,7 +69,7 @@ def test_several_wrong_elements_are_all_named_the_largest_error_first():
 
 def test_two_equal_errors_in_both_signs_are_found():
     for sign in (1, -1):
-        site, right = wrong_at()
+        site, _ = wrong_at()
         site.given.buffers[0][[100, 2900]] += 1e-3 * np.array([1, sign])
         found, _ = searched(site)
         assert {w.index for w in found.wrong} == {100, 2900}
@@ -77,7 +77,7 @@ def test_two_equal_errors_in_both_signs_are_found():
 
 
 def test_errors_that_cancel_along_one_direction_are_found_along_the_other():
-    site, right = wrong_at()
+    site, _ = wrong_at()
     d = [site.ray(Heading(0)).width(i) for i in (100, 2900)]
     site.given.buffers[0][[100, 2900]] += 1e-3 * np.array([1 / d[0], -1 / d[1]])
     site.given.buffers[0][7] += 1e-4

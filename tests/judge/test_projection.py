@@ -50,13 +50,13 @@ def writing(x):
 @pytest.mark.parametrize(
     ("loss", "verdict", "says"),
     [
-        (lambda x: np.nan, OPEN, "the loss is nan here: it has no derivative"),
-        (lambda x: np.inf, OPEN, "the loss is inf here"),
-        (lambda x: 1 / 0, Verdict.ERROR, "the loss raised ZeroDivisionError: division by zero"),
-        (lambda x: x, Verdict.ERROR, "the loss raised TypeError"),
-        (lambda x: "no", Verdict.ERROR, "the loss raised ValueError"),
-        (counting(), Verdict.ERROR, "the loss is not deterministic: it was 3.0"),
-        (writing, Verdict.ERROR, "the loss writes into x"),
+        (lambda x: np.nan, OPEN, "loss is nan here: it has no derivative"),
+        (lambda x: np.inf, OPEN, "loss is inf here"),
+        (lambda x: 1 / 0, Verdict.ERROR, "loss raised ZeroDivisionError: division by zero"),
+        (lambda x: x, Verdict.ERROR, "loss raised TypeError"),
+        (lambda x: "no", Verdict.ERROR, "loss raised ValueError"),
+        (counting(), Verdict.ERROR, "loss is not deterministic: it was 3.0"),
+        (writing, Verdict.ERROR, "loss writes into x"),
     ],
 )
 def test_a_loss_that_cannot_be_differenced_is_one_clear_line(loss, verdict, says):
