@@ -55,7 +55,7 @@ def _refuse_misspelt(word: str, keys: list[str], suite: Suite) -> None:
     """
     import difflib  # deferred: only a user's table needs it
 
-    operators, models, rules = map(list, (suite.operators, suite.models, suite.rules))
+    operators, models, rules = [*suite.operators], [*suite.models], [*suite.rules]
     operators += [f"{op.name}/{dialect.name}" for op in suite for dialect in op.dialects]
     models += [f"{m.name}/{d.name}" for m in suite.models.values() for d in m.dialects]
     rules += [f"{r.name}/{d.name}" for r in suite.rules.values() for d in r.dialects]

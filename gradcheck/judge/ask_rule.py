@@ -17,11 +17,14 @@ from gradcheck.rule import Tensors
 
 
 def singles(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
-    """Every step from the true state before it; the first one twice."""
-    for k, t in enumerate(truth.case.times):
+    """Every step from the true state before it; the last one first, and twice.
+
+    Backwards: a memory that the code keeps for itself would otherwise be the right one.
+    """
+    for k, t in reversed(list(enumerate(truth.case.times))):
         here, grads = truth.before(k, dtype)
         new = _ask(truth, bound, here, grads, k)
-        if k == 0:
+        if k == len(truth.case.times) - 1:
             _same(new, _ask(truth, bound, here, grads, k))
         yield f"step {t}", new.flat
 

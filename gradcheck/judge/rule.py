@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,31 +53,40 @@ def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Findi
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_whole(Verdict.UNBOUND, reason)]
-        got = dict(singles(truth, bound, dtype))
-        if truth.moves:
+        wanted, got = truth.rows(dtype), dict(singles(truth, bound, dtype))
+        faults = {name: _faults(name, rows, got, dtype) for name, rows in wanted.items()}
+        if truth.moves and not any(faults.values()):
             got.update(ways(truth, bound, dtype))
+            faults = {name: _faults(name, rows, got, dtype) for name, rows in wanted.items()}
     except Unsupported as reason:
         return [_whole(Verdict.UNSUPPORTED, str(reason))]
     except Broken as error:
         return [replace(error.finding, part=Part.UPDATE)]
-    return [_judged(name, rows, got, rules) for name, rows in truth.rows(dtype).items()]
+    return [faults[name] or _judged(name, rows, got, rules) for name, rows in wanted.items()]
 
 
-def _judged(name: str, rows: list[Row], got: Mapping[str, Flat], rules: Rules) -> Finding:
-    """The verdict on one output over all rows; a form that is wrong anywhere comes first."""
-    found = []
+def _faults(name: str, rows: Sequence[Row], got: Mapping[str, Flat], dtype: str) -> Finding | None:
+    """What is wrong with the form of one output, where it is seen first."""
     for row in rows:
-        tensor = got[row.name].get(name)
-        pattern = np.empty(row.want.shape, dtype=rules.dtype)
-        fault = returned.fault(tensor, pattern, name, role="update", gives="new value")
-        if fault is not None:
-            reason = f"{fault.reason} ({row.name})"
-            return replace(fault, reason=reason, part=Part.UPDATE)
-        found.append(np.asarray(tensor, dtype=np.float64) - row.base)
-    flat = np.stack([f.reshape(-1) for f in found])
-    compared = _compared(flat, rows, rules)
-    finding = compared.finding(name, rows[0].want.shape, tuple(row.name for row in rows))
+        if row.name in got:
+            pattern, tensor = np.empty(row.want.shape, dtype=dtype), got[row.name].get(name)
+            fault = returned.fault(tensor, pattern, name, role="update", gives="new value")
+            if fault is not None:
+                return replace(fault, reason=f"{fault.reason} ({row.name})", part=Part.UPDATE)
+    return None
+
+
+def _judged(name: str, rows: Sequence[Row], got: Mapping[str, Flat], rules: Rules) -> Finding:
+    """The verdict on one output over all rows that were asked for."""
+    asked = [row for row in rows if row.name in got]
+    flat = np.stack([(_wide(got[row.name][name]) - row.base).reshape(-1) for row in asked])
+    names = tuple(row.name for row in asked)
+    finding = _compared(flat, asked, rules).finding(name, asked[0].want.shape, names)
     return replace(finding, part=Part.UPDATE)
+
+
+def _wide(tensor: Any) -> Float:
+    return np.asarray(tensor, dtype=np.float64)
 
 
 def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:

@@ -45,6 +45,8 @@ SAFETY: Final = 8.0
 """So many times the noise that was seen in a few values of the loss."""
 NEARBY: Final = 6
 """Values of the loss that show its noise."""
+FAR: Final = 1e6
+"""Times the first loss: a loss without a lower bound goes there, and training ends."""
 ARMIJO: Final = 1e-4
 HALVINGS: Final = 20
 BOOLE: Final = np.array([7.0, 32.0, 12.0, 32.0, 7.0]) / 90
@@ -94,16 +96,20 @@ class Trained:
 
 @dataclass(slots=True)
 class Trainer:
-    """One model, one implementation of its gradients, one rule, in one dtype."""
+    """One model, one implementation of its gradients, one rule, in one dtype.
+
+    `largest` is the largest Σ|g·Δ| of a step so far.
+    """
 
     case: ModelCase
     bound: BoundModel
     dtype: str
     rule: RuleSpec
     steps: int = STEPS
+    largest: float = 0.0
 
     def run(self) -> Trained:
-        """Take all steps, or those up to the first that goes otherwise than predicted.
+        """Take all steps, or those up to the first that goes otherwise than predicted, or too far.
 
         Parameters are numbers of the dtype all along; the loss is the model's own, in float64.
         On the first and on the last step every tensor is moved alone as well, by what the rule
@@ -125,9 +131,11 @@ class Trainer:
             new, state = self._updated(params, gradients, state, step)
             new = self._shortened(params, new, gradients) if self.rule.searched else new
             legs.append(self._leg(params, new, step))
+            self.largest = max(self.largest, legs[-1].size)
             params = new
             losses.append(self.loss(params))
-            if not all(leg.right for leg in legs):
+            far = not abs(losses[-1]) <= FAR * (1 + abs(losses[0]))
+            if far or not all(leg.right for leg in legs):
                 break
         return Trained(losses=tuple(losses), legs=tuple(legs), params=params)
 
@@ -215,6 +223,8 @@ class Trainer:
         noise = self._noise(params) + self._noise(end)
         way = _Way(lambda s: self.gradients(_between(params, end, s)), change)
         panels, rules = 1, RULES[self.dtype]
+        # Near a minimum gradients cancel inside: what they were made of was as large as before.
+        noise += SAFETY * rules.u * self.largest
         while True:
             leg = way.leg(panels, observed, noise, rules, step, tensor)
             hidden = leg.size * SHARP <= noise  # by rounding: no quadrature tells more

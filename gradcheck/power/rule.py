@@ -128,8 +128,11 @@ def kills(mutants: Sequence[RuleMutant], cases: Iterable[RuleCase]) -> list[Kill
 
 
 def _rejected(truth: RuleTruth, mutant: RuleMutant, dtype: str) -> bool:
+    """By its numbers, or because something is not there; a mutant that raises proves nothing."""
+    findings = judge_rule(truth, Mutated(mutant), dtype)
     return any(
-        f.verdict is Verdict.FAIL and f.compared for f in judge_rule(truth, Mutated(mutant), dtype)
+        f.verdict is Verdict.MISSING or (f.verdict is Verdict.FAIL and f.compared > 0)
+        for f in findings
     )
 
 

@@ -426,7 +426,7 @@ def lbfgs_unchecked(xp, params, grads, state, t, *, m, lr, sum_of_sizes):
     y = {n: g - state["g"][n] for n, g in grads.items()}
     pairs = [(s, y), *optimizer.history(state)][:m]
     step = optimizer.two_loop(xp, grads, pairs)
-    remembered = {"x": dict(params), "g": dict(grads)}
+    remembered: dict[str, Tensors] = {"x": dict(params), "g": dict(grads)}
     for k, (move, turn) in enumerate(pairs):
         remembered[f"s.{k}"], remembered[f"y.{k}"] = move, turn
     return {n: p - lr * step[n] for n, p in params.items()}, remembered
@@ -439,7 +439,8 @@ def lbfgs_unscaled(xp, params, grads, state, t, *, m, lr, sum_of_sizes):
     if "x" not in state:
         return new, kept
     pairs = list(optimizer.history(kept))
-    q, shares = dict(grads), []
+    q: Any = dict(grads)
+    shares: list[Any] = []
     for s, y in pairs:
         shares.append(dot(xp, s, q) / dot(xp, s, y))
         q = {n: q[n] - shares[-1] * y[n] for n in q}

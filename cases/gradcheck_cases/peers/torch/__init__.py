@@ -1,4 +1,4 @@
-"""Operators, models and update rules in PyTorch: its own where it has them, else composed of its own."""
+"""Operators, models and update rules in PyTorch: its own, or composed of its own."""
 
 from __future__ import annotations
 
