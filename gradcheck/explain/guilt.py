@@ -16,6 +16,7 @@ from gradcheck.errors import GradcheckError
 from gradcheck.explain import naming
 from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.reach import Derivatives
+from gradcheck.explain.reproduce import contributions, reproduce
 from gradcheck.finding import Blame, Finding, Part
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
@@ -119,11 +120,11 @@ class Guilt:
         """The blame on suspects, with the known defects of theirs that explain everything."""
         program, values, cts = self._truth.program, self._truth.values64, self._truth.cts64
         said = [
-            naming.contributions(program, values, cts, tied, got.get(tied), dtype)
+            contributions(program, values, cts, tied, got.get(tied), dtype)
             for tied in program.tied & set(wrong)
         ]
         if not any(said) and of == 1:
-            found = naming.reproduce(program, values, cts, got, blame.stages, self._mutants, dtype)
+            found = reproduce(program, values, cts, got, blame.stages, self._mutants, dtype)
             said = [f"`{one.stage}`: {one.says}" for one in found]
         return replace(blame, names=(*blame.names, *filter(None, said)))
 

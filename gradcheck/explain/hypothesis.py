@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +23,8 @@ Vjps = Mapping[str, Sequence[Mutant]]
 
 RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What a wrong VJP may raise on values that it was not written for."""
+COMPOUND: Final = 3
+"""Rank of two defects at once."""
 NEAREST: Final = 24
 """Values, those written next to a stage, that are tried with every mutant in place of its own."""
 
@@ -48,16 +50,17 @@ def hypotheses(
     primals = [values[name] for name in stage.reads]
     for mutant in fitting:
         yield from _tried(1, _told(mutant), mutant.fresh(), stage, cts, primals)
+    right = stage.vjp(F64, cts, values)
     for says, part in _partial(cts):
-        yield from _tried(2, says, stage.op.vjp, stage, part, primals)
+        yield from _each(stage, right, _tried(2, says, stage.op.vjp, stage, part, primals))
     for says, attrs in _attributes(stage):
-        yield from _tried(2, says, stage.op.vjp, stage, cts, primals, attrs)
+        yield from _each(stage, right, _tried(2, says, stage.op.vjp, stage, cts, primals, attrs))
     for says, read in _misread(stage, values):
-        yield from _tried(2, says, stage.op.vjp, stage, cts, read)
+        yield from _each(stage, right, _tried(2, says, stage.op.vjp, stage, cts, read))
     for says, read in _misread(stage, values, NEAREST):
         for mutant in fitting:
             both = f"{_told(mutant)} And it {says}"
-            yield from _tried(3, both, mutant.fresh(), stage, cts, read)
+            yield from _tried(COMPOUND, both, mutant.fresh(), stage, cts, read)
 
 
 def _told(mutant: Mutant) -> str:
@@ -88,6 +91,19 @@ def _tried(
         return
     if len(found) == len(stage.reads):
         yield Hypothesis(rank=rank, says=says, gradients=found)
+
+
+def _each(stage: Stage, right: Gradients, found: Iterator[Hypothesis]) -> Iterator[Hypothesis]:
+    """A wrong VJP, and the same for one gradient alone: each may be computed by itself."""
+    several = sum(g is not None for g in right) > 1
+    for hypothesis in found:
+        yield hypothesis
+        for i, gradient in enumerate(hypothesis.gradients if several else ()):
+            if gradient is not None and right[i] is not None:
+                says = (
+                    f"{hypothesis.says.rstrip('.')}, for the gradient of `{stage.reads[i]}` alone."
+                )
+                yield replace(_one(right, i, gradient, says), rank=hypothesis.rank)
 
 
 def _fits(mutant: Mutant, stage: Stage) -> bool:
@@ -161,3 +177,47 @@ def _misread(
         for other in itertools.islice(alike, limit):
             read = [*right[:index], values[other], *right[index + 1 :]]
             yield f"reads `{other}` where it needs `{name}`.", read
+
+
+# ── right gradients in a wrong place or order ─────────────────────────────────────────────────────
+
+
+def simple(stage: Stage, right: Gradients) -> Iterator[Hypothesis]:
+    """Each gradient lost or negated, in another's place, transposed, written in the other order."""
+    for i, first in enumerate(right):
+        if first is None:
+            continue
+        yield _one(right, i, np.zeros_like(first), f"the gradient of `{stage.reads[i]}` is lost.")
+        yield _one(right, i, -first, f"the gradient of `{stage.reads[i]}` has the wrong sign.")
+        for j, second in enumerate(right):
+            if i != j and second is not None and np.shape(first) == np.shape(second):
+                says = f"in place of the gradient of `{stage.reads[i]}` it is that of "
+                yield _one(right, i, second, f"{says}`{stage.reads[j]}`.")
+        yield from _moved(stage, right, i)
+        if np.ndim(first) > 1:
+            turned = np.swapaxes(np.asarray(first), -1, -2)
+            whose = f"the gradient of `{stage.reads[i]}`"
+            if turned.shape == np.shape(first):
+                yield _one(right, i, turned, f"{whose} is transposed.")
+            else:
+                laid = turned.reshape(np.shape(first))
+                yield _one(right, i, laid, f"{whose} has its last two axes in the other order.")
+
+
+def _moved(stage: Stage, right: Gradients, index: int) -> Iterator[Hypothesis]:
+    """A gradient that is shifted by one place or turned round."""
+    whose = f"the gradient of `{stage.reads[index]}`"
+    gradient = np.asarray(right[index])
+    for axis in range(gradient.ndim):
+        for step, where in ((1, "after"), (-1, "before")):
+            says = f"{whose} stands one place {where} its own along axis {axis}."
+            yield _one(right, index, np.roll(gradient, step, axis), says)
+        yield _one(right, index, np.flip(gradient, axis), f"{whose} is reversed along axis {axis}.")
+    if gradient.ndim > 1:
+        says = f"{whose} is turned by half a turn in its last two axes."
+        yield _one(right, index, np.flip(gradient, (-1, -2)), says)
+
+
+def _one(right: Gradients, index: int, instead: Any, says: str) -> Hypothesis:
+    gradients = (*right[:index], instead, *right[index + 1 :])
+    return Hypothesis(rank=0, says=says, gradients=gradients)
