@@ -1,26 +1,43 @@
-"""What the words of a selection choose from a suite: cases of operators and of models."""
+"""What the words of a selection choose from a suite: cases of operators, models, update rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from gradcheck.errors import UnknownNameError
 from gradcheck.model import ModelCase
+from gradcheck.rule import RuleCase
 from gradcheck.suite import Case, Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The cases that are meant, each kind in the suite's order."""
+
+    operators: Sequence[Case] = ()
+    models: Sequence[ModelCase] = ()
+    rules: Sequence[RuleCase] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is meant at all."""
+        return bool(self.operators or self.models or self.rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """Globs by kind; none given means all of them.
 
-    Without globs for operators and models every operator is meant; with globs for one of the two
-    kinds, that kind alone. `samples` name an operator's samples and a model's sizes.
+    Without globs for operators, models and rules every operator is meant; with globs for some of
+    these kinds, those kinds alone. `samples` name an operator's and a rule's samples and a model's
+    sizes.
     """
 
     ops: Sequence[str] = ()
     models: Sequence[str] = ()
+    rules: Sequence[str] = ()
     dialects: Sequence[str] = ()
     samples: Sequence[str] = ()
     seed: int = 0
@@ -28,51 +45,58 @@ class Choice:
     @property
     def has_operators(self) -> bool:
         """Whether operators are chosen from."""
-        return bool(self.ops) or not self.models
+        return bool(self.ops) or not (self.models or self.rules)
 
-    def cases(self, suite: Suite) -> tuple[list[Case], list[ModelCase]]:
-        """The cases chosen from `suite`: operators' and models'.
-
-        Raises:
-            UnknownNameError: a glob matches nothing.
-        """
-        ours = suite.cases(self.ops, seed=self.seed) if self.has_operators else []
-        theirs = suite.model_cases(self.models, seed=self.seed) if self.models else []
-        return self._narrowed(ours, theirs)
-
-    def everything(self, suite: Suite) -> tuple[list[Case], list[ModelCase]]:
-        """The same, but all operators and all models where neither is named.
+    def cases(self, suite: Suite) -> Chosen:
+        """The cases chosen from `suite`.
 
         Raises:
             UnknownNameError: a glob matches nothing.
         """
-        if self.ops or self.models:
+        return self._narrowed(
+            suite.cases(self.ops, seed=self.seed) if self.has_operators else [],
+            suite.model_cases(self.models, seed=self.seed) if self.models else [],
+            suite.rule_cases(self.rules, seed=self.seed) if self.rules else [],
+        )
+
+    def everything(self, suite: Suite) -> Chosen:
+        """The same, but all there is where no kind is named.
+
+        Raises:
+            UnknownNameError: a glob matches nothing.
+        """
+        if self.ops or self.models or self.rules:
             return self.cases(suite)
-        return self._narrowed(suite.cases(seed=self.seed), suite.model_cases(seed=self.seed))
+        seed = self.seed
+        return self._narrowed(
+            suite.cases(seed=seed), suite.model_cases(seed=seed), suite.rule_cases(seed=seed)
+        )
 
     def _narrowed(
-        self, ours: list[Case], theirs: list[ModelCase]
-    ) -> tuple[list[Case], list[ModelCase]]:
-        """What is left of both kinds; a glob has to match something in either of them."""
-        dialects = {c.dialect.name for c in ours} | {c.dialect.name for c in theirs}
-        samples = {c.sample.name for c in ours} | {c.size.name for c in theirs}
-        kind = " or ".join(["sample"] * bool(ours) + ["size"] * bool(theirs))
-        for what, globs, known in (
-            ("dialect", self.dialects, dialects),
-            (kind, self.samples, samples),
-        ):
-            for glob in globs:
-                if not any(fnmatchcase(name, glob) for name in known):
-                    raise UnknownNameError(what, glob, known)
-        return (
-            [c for c in ours if self._wants(c.dialect.name, c.sample.name)],
-            [c for c in theirs if self._wants(c.dialect.name, c.size.name)],
+        self, operators: list[Case], models: list[ModelCase], rules: list[RuleCase]
+    ) -> Chosen:
+        """What is left of each kind; a glob has to match something in one of them."""
+        kind = " or ".join(["sample"] * bool(operators or rules) + ["size"] * bool(models))
+        dialects = [(c.dialect.name for c in of_kind) for of_kind in (operators, models, rules)]
+        samples = [(c.sample.name for c in of_kind) for of_kind in (operators, rules)]
+        _check("dialect", self.dialects, chain(*dialects))
+        _check(kind, self.samples, chain(*samples, (c.size.name for c in models)))
+        return Chosen(
+            operators=[c for c in operators if self._wants(c.dialect.name, c.sample.name)],
+            models=[c for c in models if self._wants(c.dialect.name, c.size.name)],
+            rules=[c for c in rules if self._wants(c.dialect.name, c.sample.name)],
         )
 
     def _wants(self, dialect: str, sample: str) -> bool:
-        return matches(dialect, self.dialects) and matches(sample, self.samples)
+        return _matches(dialect, self.dialects) and _matches(sample, self.samples)
 
 
-def matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether one of `globs` means `name`; no globs mean every name."""
+def _check(kind: str, globs: Sequence[str], names: Iterable[str]) -> None:
+    known = set(names)
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UnknownNameError(kind, glob, known)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatchcase(name, glob) for glob in globs)

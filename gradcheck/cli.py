@@ -79,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
     _add_power(commands.add_parser("power", help="prove that every check can fail"))
-    _add_list(commands.add_parser("list", help="operators and models, dialects and samples"))
-    _add_explain(commands.add_parser("explain", help="what the check of one operator or model is"))
+    _add_list(commands.add_parser("list", help="operators, models and update rules"))
+    _add_explain(commands.add_parser("explain", help="what one check consists of"))
     return parser
 
 
@@ -201,13 +201,17 @@ def _jobs(word: str) -> int:
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser, "all, models too")
+    _add_selection(parser, "all, models and rules too")
+    parser.add_argument(
+        "--rule", action="append", default=[], metavar="GLOB",
+        help="update rules that match (repeat)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=_list)
 
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="OP|MODEL")
+    parser.add_argument("name", metavar="OP|MODEL|RULE")
     parser.add_argument("--suite", action="append", default=[], metavar="MODULE:NAME")
     parser.set_defaults(command=_explain)
 
@@ -233,11 +237,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from gradcheck.run import Plan, execute
 
     suite = _suite(arguments.suite)
-    cases, models = _choice(arguments).cases(suite)
+    chosen = _choice(arguments).cases(suite)
     plan = Plan(
         suite=suite,
-        cases=cases,
-        models=models,
+        cases=chosen.operators,
+        models=chosen.models,
         implementations=implementations,
         dtypes=dtypes,
         model_dtypes=model_dtypes,
@@ -272,6 +276,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
     return Choice(
         ops=arguments.op,
         models=arguments.model,
+        rules=getattr(arguments, "rule", ()),
         dialects=arguments.dialect,
         samples=arguments.sample,
         seed=getattr(arguments, "seed", 0),
@@ -455,11 +460,11 @@ def _list(arguments: argparse.Namespace) -> int:
     from gradcheck.report import catalogue
 
     suite = _suite(arguments.suite)
-    cases, models = _choice(arguments).everything(suite)
+    chosen = _choice(arguments).everything(suite)
     listing = catalogue.as_json if arguments.json else catalogue.as_table
-    if not console.show(f"{listing(suite, cases, models)}\n"):
+    if not console.show(f"{listing(suite, chosen)}\n"):
         return USAGE
-    return OK if cases or models else NOTHING
+    return OK if chosen else NOTHING
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -467,7 +472,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
     suite = _suite(arguments.suite)
     if arguments.name not in suite.home:
-        raise UnknownNameError("operator or model", arguments.name, suite.home)
+        raise UnknownNameError("operator, model or rule", arguments.name, suite.home)
     return OK if console.show(f"{catalogue.explain(suite, arguments.name)}\n") else USAGE
 
 

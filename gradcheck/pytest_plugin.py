@@ -103,7 +103,7 @@ def _checks(config: pytest.Config) -> list[Check]:
     suite = load_suite(option("suite"))
     words = {kind: option(kind.removesuffix("s")) for kind in ("models", "dialects", "samples")}
     choice = Choice(ops=option("op"), seed=option("seed"), **words)
-    cases, models = choice.cases(suite)
+    chosen = choice.cases(suite)
     bindings = [load(word, suite) for word in dict.fromkeys(option("impl"))]
     dtypes, model_dtypes = all_dtypes_of(
         option("dtype"),
@@ -122,9 +122,9 @@ def _checks(config: pytest.Config) -> list[Check]:
     checks = []
     for binding in bindings:
         of = replace(plan, implementations=[binding.name])
-        for case in cases:
+        for case in chosen.operators:
             checks += [Check(replace(of, cases=[case], dtypes=[d]), case, binding) for d in dtypes]
-        for model in models:
+        for model in chosen.models:
             checks += [
                 Check(replace(of, models=[model], model_dtypes=[d]), model, binding)
                 for d in model_dtypes

@@ -37,7 +37,8 @@ LAYERS = (
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.outline report.models report.model_words report.page",
-    "report.model_tables report.sections report.model_catalogue report.catalogue",
+    "report.model_tables report.sections report.model_catalogue report.rule_catalogue",
+    "report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
     "report.terminal report.markdown report.html report.json report.junit report.power",
     "report.fault",

@@ -27,6 +27,12 @@ STOPS = {"relu": {"vjp": stops}}
 CLAMP = {"clamp": {"vjp": lambda ct, x: ct}}  # its bounds cannot be set
 NUMBER = 3
 
+def quadratic(params, inputs):
+    x, a = params["x"], params["a"]
+    return {"x": 2 * a * x, "a": -x * x, "b": np.ones_like(x)}
+
+MODEL = {"quadratic": {"gradients": quadratic}}
+
 def square(xp, x): return x * x
 def double(xp, ct, x): return 2 * ct * x
 
@@ -231,3 +237,36 @@ def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     assert found.returncode == 1
     assert "in slips" in found.stdout or "def slips" in found.stdout
     assert "ZeroDivisionError: a slip of ours" in found.stdout
+
+
+def test_a_model_is_an_item_per_size_and_dtype(pytest_):
+    words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
+    found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
+    assert collected(found) == [
+        f"gradcheck::reference::quadratic/default/tiny/{dtype}"
+        for dtype in ("mp50", "float64", "float32")
+    ]
+    found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words)
+    assert "3 passed" in found.stdout
+
+
+def test_a_wrong_gradient_of_a_model_fails_its_items(pytest_):
+    words = ("--gradcheck-model", "quadratic", "--gradcheck-sample", "tiny")
+    found = pytest_(*SUITE, "--gradcheck-impl", "kernels:MODEL", *words)
+    assert found.returncode == 1
+    assert "2 failed" in found.stdout  # nobody else's code is asked for 50 digits
+    assert "FAIL quadratic/default/tiny/float64 · da: " in found.stdout
+    assert "--model quadratic --dialect default --sample tiny --dtype float64" in found.stdout
+
+
+def test_models_that_nobody_has_are_nothing_to_check(pytest_):
+    found = pytest_(*SUITE, "--gradcheck-impl", "kernels:RIGHT", "--gradcheck-model", "svm")
+    assert found.returncode == 4
+    assert "nothing to check" in found.stderr
+
+
+def test_operators_stand_beside_models_where_both_are_named(pytest_):
+    words = ("--gradcheck-model", "quadratic", *only("relu"), "--gradcheck-dtype", "float64")
+    found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
+    ops = {line.split("::")[2].partition("/")[0] for line in collected(found)}
+    assert ops == {"relu", "quadratic"}

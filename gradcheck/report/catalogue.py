@@ -1,4 +1,4 @@
-"""What a suite holds: the list of its operators and models, and one of them explained."""
+"""What a suite holds: the list of its operators, models and rules, and one of them explained."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
+from gradcheck.choice import Chosen
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
-from gradcheck.model import ModelCase
-from gradcheck.report import model_catalogue
+from gradcheck.report import model_catalogue, rule_catalogue
 from gradcheck.report.sections import attributes, section
 from gradcheck.spec import Kink, OpSpec, Sample
 from gradcheck.suite import Case, Suite
 
 
-def as_table(suite: Suite, cases: Sequence[Case], models: Sequence[ModelCase] = ()) -> str:
-    """The operators among `cases` (family, dialects, primals, number of samples), then models."""
+def as_table(suite: Suite, chosen: Chosen) -> str:
+    """Operators (family, dialects, primals, number of samples), then models, then rules."""
     parts = []
     counts = []
-    grouped = _grouped(cases)
-    if cases or not models:
+    if chosen.operators or not chosen:
+        grouped = _grouped(chosen.operators)
         parts.append(_operators(suite, grouped))
-        counts.append(f"{len(grouped)} operators, {len(cases)} cases (operator × dialect × sample)")
-    if models:
-        parts.append(model_catalogue.table(models))
-        names = {case.spec.name for case in models}
-        counts.append(f"{len(names)} models, {len(models)} cases (model × dialect × size)")
+        cases = f"{len(chosen.operators)} cases (operator × dialect × sample)"
+        counts.append(f"{len(grouped)} operators, {cases}")
+    if chosen.models:
+        parts.append(model_catalogue.table(chosen.models))
+        names = {case.spec.name for case in chosen.models}
+        counts.append(f"{len(names)} models, {len(chosen.models)} cases (model × dialect × size)")
+    if chosen.rules:
+        parts.append(rule_catalogue.table(chosen.rules))
+        names = {case.spec.name for case in chosen.rules}
+        counts.append(f"{len(names)} rules, {len(chosen.rules)} cases (rule × dialect × sample)")
     lead = f"suite {suite.name} {suite.version}: "
     parts.append(lead + f"\n{' ' * len(lead)}".join(counts))
     return "\n\n".join(parts)
@@ -44,10 +49,10 @@ def _operators(suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]]) -
     return tabulate(body, heads, disable_numparse=True, colalign=("left",) * 4 + ("right",))
 
 
-def as_json(suite: Suite, cases: Sequence[Case], models: Sequence[ModelCase] = ()) -> str:
+def as_json(suite: Suite, chosen: Chosen) -> str:
     """The same as JSON, with every sample and what it hunts."""
     operators = []
-    for name, samples in _grouped(cases).items():
+    for name, samples in _grouped(chosen.operators).items():
         op = suite.operators[name]
         hunts = {s.name: s.hunts for s in op.samples}
         operators.append(
@@ -73,13 +78,16 @@ def as_json(suite: Suite, cases: Sequence[Case], models: Sequence[ModelCase] = (
         "suite": suite.name,
         "version": suite.version,
         "operators": operators,
-        "models": model_catalogue.as_data(models),
+        "models": model_catalogue.as_data(chosen.models),
+        "rules": rule_catalogue.as_data(chosen.rules),
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def explain(suite: Suite, name: str) -> str:
-    """Everything that a check of one operator or model consists of, as text."""
+    """Everything that a check of one operator, model or rule consists of, as text."""
+    if name in suite.rules:
+        return rule_catalogue.explain(suite, name)
     if name in suite.models:
         return model_catalogue.explain(suite, name)
     op = suite.operators[name]

@@ -52,6 +52,7 @@ class Light:
 
 whole = models.whole
 telling = models.telling
+counted = models.counted
 
 
 def curve(found: Taylor) -> Curve | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from gradcheck.record import Kind
+from gradcheck.record import Kind, Part
 from gradcheck.report import figures, model_words, models, outline, words
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def render(run: Run) -> str:
     page = environment.get_template("report.html.j2").render(
         run=run,
         groups=outline.failing(run),
+        explained=[g for part in (Part.STAGE, Part.GRADIENT) for g in outline.explained(run, part)],
         tables=tables,
         models=found,
         blamed=models.blamed(run),

@@ -89,7 +89,7 @@ def _matrix(page: _Page, table: outline.Table) -> None:
     heads = [
         table.kind.value,
         "dialect",
-        "gradient",
+        words.OUTPUT[table.kind],
         *map(code, table.dtypes),
         "samples",
         "elements",
@@ -103,7 +103,7 @@ def _matrix(page: _Page, table: outline.Table) -> None:
         line = [
             code(row.op) if row.op != last[0] else "",
             code(row.dialect) if key != last else "",
-            code(words.gradient(row.output)),
+            code(words.subject(row.output, row.part)),
             *(cell(row.cells.get(dtype)) for dtype in table.dtypes),
             f"{row.samples:,}",
             f"{row.compared:,}",

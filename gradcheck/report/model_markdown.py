@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradcheck.finding import Part
 from gradcheck.report import model_words, models, words
 from gradcheck.report.marked import cell, code, escape, folded
 
@@ -25,6 +24,10 @@ def blocks(run: Run) -> Iterator[tuple[str, str]]:
         yield title + _summary(theirs), "model"
         for model in theirs:
             yield _rows(model), "model"
+    for told in models.trained(run):
+        whose = f"{escape(words.clean(told.implementation))} · " if named else ""
+        text = f"{code(words.case(told))}: {escape(words.clean(told.reason))}"
+        yield f"\nTraining: {whose}{text}.\n", "line"
     for sight in models.sights(run):
         whose = f"{escape(words.clean(sight.implementation))} · " if named else ""
         yield (
@@ -35,14 +38,15 @@ def blocks(run: Run) -> Iterator[tuple[str, str]]:
 
 def _summary(found: list[Model]) -> str:
     dtypes = list(dict.fromkeys(dtype for model in found for dtype in model.dtypes))
-    heads = ["model", "dialect", "gradients", "stages", *map(code, dtypes), "sizes"]
+    parts = models.counted(found)
+    names = ["model", "dialect", *(model_words.COUNTED[part] for part in parts)]
+    heads = [*names, *map(code, dtypes), "sizes"]
     lines = ["", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for model in found:
         line = [
             code(model.name),
             code(model.dialect),
-            model_words.passed(model.block(Part.GRADIENT)),
-            model_words.passed(model.block(Part.STAGE)),
+            *(model_words.passed(model.block(part)) for part in parts),
             *(cell(models.whole(model, dtype)) for dtype in dtypes),
             ", ".join(map(code, model.sizes)),
         ]
@@ -53,7 +57,7 @@ def _summary(found: list[Model]) -> str:
 def _rows(model: Model) -> str:
     """Every gradient and stage of one model."""
     name = words.clean(f"{model.name}/{model.dialect}")
-    counts = [model_words.block(b.part, len(b.rows)) for b in model.blocks if b.part in COUNTED]
+    counts = [model_words.block(p, len(model.block(p).rows)) for p in models.counted([model])]
     heads = ["", *map(code, model.dtypes), "elements"]
     lines = [f"| {' | '.join(heads)} |", f"|{'---|' * (len(heads) - 1)}---:|"]
     for row in model.rows:
@@ -64,9 +68,6 @@ def _rows(model: Model) -> str:
         ]
         lines.append(f"| {' | '.join(line)} |")
     return folded(words.word(model.verdict), f"{name}: {', '.join(counts)}", lines)
-
-
-COUNTED = (Part.GRADIENT, Part.STAGE)
 
 
 def blame(run: Run) -> Iterator[str]:

@@ -79,8 +79,14 @@ def _failing(page: Page, found: list[Model]) -> Iterator[list[str]]:
 def summary(page: Page, found: Sequence[Model]) -> list[str]:
     """A line per model: how many gradients and stages pass, and the worst in each dtype."""
     dtypes = tuple(dict.fromkeys(dtype for model in found for dtype in model.dtypes))
+    parts = models.counted(found)
     several = any(model.dialect != "default" for model in found)
-    heads = ["model", *(["dialect"] if several else []), "gradients", "stages", *dtypes]
+    heads = [
+        "model",
+        *(["dialect"] if several else []),
+        *(model_words.COUNTED[part] for part in parts),
+        *dtypes,
+    ]
     lines: list[str] = []
     for layout in LAYOUTS[1:]:
         body = []
@@ -92,8 +98,7 @@ def summary(page: Page, found: Sequence[Model]) -> list[str]:
             body.append(
                 [
                     *(clip(words.clean(text), layout.name) for text in names),
-                    model_words.passed(model.block(Part.GRADIENT)),
-                    model_words.passed(model.block(Part.STAGE)),
+                    *(model_words.passed(model.block(part)) for part in parts),
                     *(
                         _measured(page, models.whole(model, dtype), dtype, layout)
                         for dtype in dtypes
@@ -168,12 +173,18 @@ def _measured(page: Page, cell: Cell | None, dtype: str, layout: _Layout) -> str
 
 
 def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
-    """What the checks could have seen; of several models in detail where it was projected."""
+    """What the checks could have seen, of one model case by case, and how training went."""
     sights = models.sights(run)
-    shown = [sight for sight in sights if alone or sight.projected]
-    lines = [line for sight in shown for line in _sight(page, sight, named)]
-    rest = model_words.unresolved([sight for sight in sights if sight not in shown])
-    return [*lines, *(page.wrap(rest, "visible: ", "  ") if rest else [])]
+    if alone:
+        lines = [line for sight in sights for line in _sight(page, sight, named)]
+    else:
+        texts = model_words.together(sights)
+        lines = [line for text in texts for line in page.wrap(text, "visible: ", "  ")]
+    for told in models.trained(run):
+        whose = f"{words.clean(told.implementation)} · " if named else ""
+        text = f"{whose}{words.case(told)}: {words.clean(told.reason)}"
+        lines += page.wrap(text, "training: ", "  ")
+    return lines
 
 
 def _sight(page: Page, sight: Sight, named: bool) -> list[str]:

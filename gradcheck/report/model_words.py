@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
 from gradcheck.report import words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gradcheck.finding import Blame
+    from gradcheck.record import Record
     from gradcheck.report.models import Block, Sight
 
 
 def sight(found: Sight) -> str:
-    """What the checks of several gradients could have seen, and what they could not."""
+    """What the checks of one case could have seen, and what they could not."""
     parts = []
     seen = [r for r in found.projected if r.smallest_visible_error is not None]
     if seen:
-        blindest = max(seen, key=lambda r: r.smallest_visible_error or 0.0)
-        least = words.number(blindest.smallest_visible_error or 0.0)
-        middle = words.number(median(r.smallest_visible_error or 0.0 for r in seen))
-        name = words.gradient(blindest.output)
-        parts.append(
-            f"an error of {least} of a typical element in {name}, the blindest of "
-            f"{words.plural(len(seen), 'projected gradient')} ({middle} in the median)"
-        )
+        parts.append(_seen(seen, lambda blindest: words.gradient(blindest.output)))
     if found.projected:
-        cost = sum(r.evaluations for r in found.projected)
-        parts.append(words.plural(cost, "forward evaluation"))
+        parts.append(_cost(found.projected))
     if found.coarse:
         names = [f"{words.subject(r.output, r.part)} ({r.unresolved:,})" for r in found.coarse]
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
@@ -40,8 +33,30 @@ def sight(found: Sight) -> str:
     return "; ".join(parts)
 
 
-def unresolved(found: Sequence[Sight]) -> str:
-    """What the checks of several models could not judge, in one line; empty for nothing."""
+def _seen(projected: Sequence[Record], name: Callable[[Record], str]) -> str:
+    """The smallest error that the blindest of several projections could have seen."""
+    blindest = max(projected, key=lambda r: r.smallest_visible_error or 0.0)
+    least = words.number(blindest.smallest_visible_error or 0.0)
+    middle = words.number(median(r.smallest_visible_error or 0.0 for r in projected))
+    return (
+        f"an error of {least} of a typical element in {name(blindest)}, the blindest of "
+        f"{words.plural(len(projected), 'projected gradient')} ({middle} in the median)"
+    )
+
+
+def _cost(projected: Sequence[Record]) -> str:
+    return words.plural(sum(r.evaluations for r in projected), "forward evaluation")
+
+
+def together(found: Sequence[Sight]) -> list[str]:
+    """What the checks of several models could have seen, and what not, in a line each."""
+    projected = [r for sight in found for r in sight.projected]
+    seen = [r for r in projected if r.smallest_visible_error is not None]
+    lines = [f"{_seen(seen, words.title)}; {_cost(projected)}"] if seen else []
+    return [*lines, *filter(None, [_unresolved(found)])]
+
+
+def _unresolved(found: Sequence[Sight]) -> str:
     cases = {f"{s.implementation} {s.case}": sum(r.unresolved for r in s.coarse) for s in found}
     total = sum(cases.values())
     if not total:
@@ -59,12 +74,16 @@ def block(part: Part, count: int) -> str:
         return words.plural(count, "gradient")
     if part is Part.STAGE:
         return f"{words.plural(count, 'stage')}, each at the reference's values and cotangents"
-    return part.value
+    return words.plural(count, part.value) if part is Part.TRAINING else part.value
 
 
 def passed(found: Block) -> str:
     """How many rows of how many pass."""
     return f"{found.passed}/{len(found.rows)}" if found.rows else "–"
+
+
+COUNTED: Final = {Part.GRADIENT: "gradients", Part.STAGE: "stages", Part.TRAINING: "trainings"}
+"""What is counted in the line of a model."""
 
 
 def accusation(blame: Blame) -> str:

@@ -66,6 +66,12 @@ class Model:
         return next((b for b in self.blocks if b.part is part), Block(part=part, rows=()))
 
 
+def counted(found: Sequence[Model]) -> list[Part]:
+    """The parts whose rows are counted in the lines of these models."""
+    parts = (Part.GRADIENT, Part.STAGE, Part.TRAINING)
+    return [part for part in parts if any(model.block(part).rows for model in found)]
+
+
 def whole(model: Model, dtype: str) -> Cell | None:
     """Everything about a model in one dtype."""
     cells = [row.cells[dtype] for row in model.rows if dtype in row.cells]
@@ -215,6 +221,13 @@ def blamed(run: Run) -> list[Blamed]:
             blames=tuple(sorted(blames, key=lambda blame: blame.round)),
         )
         for (implementation, name, dialect, blames), cases in found.items()
+    ]
+
+
+def trained(run: Run) -> list[Record]:
+    """Trainings that went as they should; what is told of the others stands with the failures."""
+    return [
+        r for r in run.results if r.part is Part.TRAINING and r.verdict is Verdict.PASS and r.reason
     ]
 
 

@@ -122,7 +122,7 @@ def failing(run: Run) -> list[Group]:
     return sorted(ordered, key=_urgency)
 
 
-def blamed(run: Run, part: Part) -> list[Group]:
+def explained(run: Run, part: Part) -> list[Group]:
     """Failing stages that blame names exactly, or failing parameters of models that have such.
 
     What blame says of the former need not be said twice; the latter are wrong for no other reason.

@@ -116,7 +116,12 @@ class _Page(Page):
     def drawn(self, rows: tuple[Row, ...], dtypes: tuple[str, ...], layout: _Layout) -> list[str]:
         """One table, in one layout; repeated names are left blank."""
         several = any(row.dialect != "default" for row in rows)
-        heads = [rows[0].kind.value, *(["dialect"] if several else []), "gradient", *dtypes]
+        heads = [
+            rows[0].kind.value,
+            *(["dialect"] if several else []),
+            words.OUTPUT[rows[0].kind],
+            *dtypes,
+        ]
         heads += ["samples"] * layout.samples + ["elements"] * layout.elements
         body = []
         last: tuple[str, ...] = ("", "")
@@ -126,7 +131,7 @@ class _Page(Page):
             last = (row.op, row.dialect)
             names = [op, dialect] if several else [op]
             line = [clip(words.clean(name), layout.name) for name in names]
-            line.append(clip(words.gradient(row.output), layout.name))
+            line.append(clip(words.subject(row.output, row.part), layout.name))
             line += [
                 self.cell(row.cells.get(dtype), measured=layout.errors, bound=layout.bounds)
                 for dtype in dtypes
@@ -161,8 +166,8 @@ class _Page(Page):
 
     def failures(self, run: Run) -> list[str]:
         """Failures by gradient, the worst first; what is left out is counted."""
-        guilty = outline.blamed(run, Part.STAGE)
-        spoilt = outline.blamed(run, Part.GRADIENT)
+        guilty = outline.explained(run, Part.STAGE)
+        spoilt = outline.explained(run, Part.GRADIENT)
         brief = [*guilty[GUILTY:], *spoilt]
         groups = [group for group in outline.failing(run) if group not in brief]
         named = len({r.implementation for r in run.results}) > 1

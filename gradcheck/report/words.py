@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
+from gradcheck.record import Kind
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
 
+OUTPUT: Final = {
+    Kind.OPERATOR: "gradient",
+    Kind.MODEL: "gradient",
+    Kind.RULE: "new value",
+}
+"""What the rows of a table are about."""
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""
 
@@ -118,7 +125,10 @@ def subject(output: str, part: Part) -> str:
 
 
 def place(result: Record, miss: Miss) -> str:
-    """The element that was compared, of the gradient to which it belongs."""
+    """The element that was compared, of the gradient to which it belongs; of training a step."""
+    if result.part is Part.TRAINING:
+        alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
+        return f"step {', '.join(map(str, miss.index))}{alone}"
     name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
     return name + position(miss.index)
 
@@ -256,8 +266,13 @@ def extent(result: Record) -> str:
     if result.unresolved:
         text += f", {result.unresolved:,} unresolved"
     if result.top is not None and result.top.cotangent:
-        text += f"; the worst with cotangent {clean(result.top.cotangent)}"
+        text += f"; the worst {_among(result.part)}{clean(result.top.cotangent)}"
     return text
+
+
+def _among(part: Part) -> str:
+    """What the name of a cotangent follows; steps and sequences of them say it themselves."""
+    return "at " if part in (Part.UPDATE, Part.TRAINING) else "with cotangent "
 
 
 def facts(result: Record) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ def test_without_a_suite_the_message_says_how_to_get_one(run, monkeypatch):
 def test_the_other_commands_suggest_the_nearest_operator_too(run, command):
     found = run(*(["--op"] if command == "list" else []), "layernorm", command=command)
     assert (found.code, found.out) == (2, "")
-    kind = "operator" if command == "list" else "operator or model"
+    kind = "operator" if command == "list" else "operator, model or rule"
     assert found.err == f"gradcheck: unknown {kind} 'layernorm': did you mean 'layer_norm'?\n"
 
 

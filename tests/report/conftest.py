@@ -63,8 +63,10 @@ def result(
 
 def of_model(output="wte", verdict=Verdict.PASS, *, part=Part.GRADIENT, size="tiny", **changes):
     """A result of a model: a parameter's gradient, or with another `part` a stage, the loss, …"""
-    plain = {"op": "gpt2", "dialect": "default", "sample": size, "hunts": f"what {size} shows"}
-    return result(output=output, verdict=verdict, kind=Kind.MODEL, part=part, **plain | changes)
+    plain = {"op": "gpt2", "dialect": "default", "sample": size, "dtype": "float64",
+             "hunts": f"what {size} shows"} | changes  # fmt: skip
+    plain.setdefault("name", "/".join(plain[k] for k in ("op", "dialect", "sample", "dtype")))
+    return result(output=output, verdict=verdict, kind=Kind.MODEL, part=part, **plain)
 
 
 def blame(*stages, exact=True, **changes):

@@ -6,6 +6,8 @@ from importlib import resources
 
 import pytest
 
+from gradcheck.finding import Part
+from gradcheck.record import Kind
 from gradcheck.report import html, words
 from gradcheck.report.html import position, render, times
 from gradcheck.verdict import Verdict
@@ -326,3 +328,24 @@ def test_a_page_of_models_alone_has_its_filter_too(make):
     assert '<a href="#models">' in text
     assert text.count('id="models"') == 1
     assert 'id="table"' not in text
+
+
+def test_rules_and_trainings_are_told_too(make):
+    told = make.of_model("training", part=Part.TRAINING, reason="loss 2 → 1")
+    rule = make.result("adam", "m.w", kind=Kind.RULE, part=Part.UPDATE)
+    text = Page(render(make.run(told, rule))).text
+    assert "rule dialect new value float64 samples elements" in text
+    assert "adam weight m.w PASS" in text
+    assert "1/1 trainings" in text
+    assert "loss 2 → 1" in text
+
+
+def test_what_blame_explains_is_folded(make):
+    found = [
+        make.of_model("loss", part=Part.VALUE, blames=(make.blame("ln_f"),)),
+        make.of_model("ln_f", FAIL, part=Part.STAGE),
+        make.of_model("wte", FAIL),
+        make.of_model("wte", FAIL, op="svm"),
+    ]
+    cards = re.findall(r'<details( open)? class="card bad-edge">', render(make.run(*found)))
+    assert sorted(cards) == ["", "", " open"]

@@ -3,6 +3,8 @@ import re
 
 import pytest
 
+from gradcheck.finding import Part
+from gradcheck.record import Kind
 from gradcheck.report.markdown import LIMIT, render
 from gradcheck.report.marked import code, escape
 from gradcheck.verdict import Verdict
@@ -232,3 +234,13 @@ def test_models_that_do_not_fit_are_counted(make):
     text = render(make.run(*found), limit=20_000)
     assert len(text.encode()) <= 20_000
     assert re.search(r"… and \d+ more models, left out for size", text)
+
+
+def test_rules_and_trainings_are_told_too(make):
+    told = make.of_model("training", part=Part.TRAINING, reason="loss 2 → 1")
+    rule = make.result("adam", "m.w", kind=Kind.RULE, part=Part.UPDATE)
+    text = render(make.run(told, rule))
+    assert "| rule | dialect | new value | `float64` |" in text
+    assert "| `adam` | `weight` | `m.w` |" in text
+    assert "| model | dialect | trainings | `float64` | sizes |" in text
+    assert "Training: `gpt2/default/tiny/float64`: loss 2 → 1." in text

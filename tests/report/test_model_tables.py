@@ -3,6 +3,7 @@ import re
 import pytest
 
 from gradcheck.finding import Part
+from gradcheck.record import Kind
 from gradcheck.report import model_tables, page
 from gradcheck.report.terminal import render
 from gradcheck.verdict import Verdict
@@ -178,7 +179,8 @@ def test_what_cannot_be_seen_is_told_in_full_for_one_model_in_a_line_for_several
     said = "7 elements too uncertain to be judged"
     assert f"\nvisible: gpt2/default/tiny/float64: {said}: dwte (7)\n" in text
     text = render(make.run(coarse, projected), width=200)
-    assert "\nvisible: mlp/default/tiny/float64: an error of 1e-06 of a typical element" in text
+    seen = "visible: an error of 1e-06 of a typical element in mlp/default/tiny/float64 · dbig, "
+    assert f"\n{seen}the blindest of 1 projected gradient" in text
     assert f"\nvisible: {said}, the most of them in gpt2/default/tiny/float64: --model gpt2" in text
     assert "visible" not in render(make.run(make.of_model()))
 
@@ -198,3 +200,52 @@ def test_a_pass_of_taylor_curves_says_how_much_is_missing_at_most(make):
 def test_colour_widens_no_table(faulty):
     plain = render(faulty, width=70)
     assert page.COLOR.sub("", render(faulty, width=70, color=True)) == plain
+
+
+def training(make, verdict=Verdict.PASS, **changes):
+    told = "loss 2 → 1 in 30 steps of adam: fell by 1, 1 predicted"
+    return make.of_model("training", verdict, part=Part.TRAINING, reason=told, **changes)
+
+
+def test_a_training_tells_how_the_loss_fell(make):
+    text = render(make.run(training(make)), width=200)
+    said = "loss 2 → 1 in 30 steps of adam: fell by 1, 1 predicted"
+    assert f"\ntraining: gpt2/default/tiny/float64: {said}\n" in text
+    worst = (make.miss(index=(12,), tensor="wte", cotangent="step 12"),)
+    failed = render(make.run(training(make, FAIL, worst=worst)), width=200)
+    assert f"\nFAIL gpt2/default/tiny/float64 · training: {said}\n" in failed
+    assert "\n  worst: step 12, wte alone got 0.123456, want 0.1234 " in failed
+    assert "; the worst at step 12\n" in failed
+    assert "\ntraining: " not in failed
+
+
+def test_trainings_are_counted_where_there_are_any(make):
+    run = make.run(training(make), training(make, FAIL, op="svm"))
+    lines = table(run, head="model")
+    assert [line.split()[:2] for line in (lines[0], *lines[2:4])] == [
+        ["model", "trainings"], ["gpt2", "1/1"], ["svm", "0/1"],
+    ]  # fmt: skip
+
+
+def test_update_rules_have_a_table_of_their_own(make):
+    found = [
+        make.result("adam", name, kind=Kind.RULE, part=Part.UPDATE, dialect="default")
+        for name in ("w", "m.w")
+    ]
+    text = render(make.run(make.result("relu"), *found))
+    rules, operators = (
+        next(s for s in text.split("\n\n") if s.startswith(kind)) for kind in ("rule", "operator")
+    )
+    assert re.match(r"rule +new value +float64 +samples +elements$", rules.splitlines()[0])
+    assert [line.split()[:2] for line in rules.splitlines()[2:]] == [
+        ["adam", "w"], ["m.w", "PASS"],
+    ]  # fmt: skip
+    assert "adam" not in operators
+
+
+def test_a_wrong_update_says_at_which_step_it_is_worst(make):
+    worst = (make.miss(cotangent="steps 1 to 7"),)
+    wrong = make.result("adam", "m.w", FAIL, kind=Kind.RULE, part=Part.UPDATE, worst=worst)
+    text = render(make.run(wrong))
+    assert "\n  worst: m.w[1, 3] got " in text
+    assert "; the worst at steps 1 to 7\n" in text

@@ -43,13 +43,22 @@ def test_unresolved_elements_are_counted_and_the_first_gradients_named(make):
 def test_of_several_models_the_one_with_most_unresolved_elements_is_named(make):
     def found(*counts):
         results = [make.of_model("w", op=f"m{i}", unresolved=n) for i, n in enumerate(counts)]
-        return model_words.unresolved(models.sights(make.run(*results)))
+        return model_words.together(models.sights(make.run(*results)))
 
-    assert found(1, 5, 2) == (
+    assert found(1, 5, 2) == [
         "8 elements too uncertain to be judged, the most of them in m1/default/tiny/float64: "
         "--model m1 says where"
-    )
-    assert found() == ""
+    ]
+    assert found() == []
+
+
+def test_of_several_models_the_blindest_projection_is_named_with_its_case(make):
+    leasts = {"a": 1e-7, "b": 3e-5, "c": 1e-6}
+    results = [projected(make, "w", least, op=op) for op, least in leasts.items()]
+    assert model_words.together(models.sights(make.run(*results))) == [
+        "an error of 3e-05 of a typical element in b/default/tiny/float64 · dw, the blindest of "
+        "3 projected gradients (1e-06 in the median); 78 forward evaluations"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_everything_that_is_known_of_a_round_is_said_in_order(make):
 def test_blocks_are_counted_and_named(make):
     assert model_words.block(Part.GRADIENT, 1) == "1 gradient"
     assert model_words.block(Part.STAGE, 2).startswith("2 stages, each at the reference's")
-    assert model_words.block(Part.TRAINING, 1) == "training"
+    assert model_words.block(Part.TRAINING, 1) == "1 training"
     (model,) = models.models(make.run(make.of_model("a"), make.of_model("b", Verdict.FAIL)))
     assert model_words.passed(model.block(Part.GRADIENT)) == "1/2"
     assert model_words.passed(model.block(Part.STAGE)) == "–"

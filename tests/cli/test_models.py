@@ -1,0 +1,164 @@
+"""`gradcheck run --model`, `list` and `explain` of models and rules."""
+
+import json
+from pathlib import Path
+
+import gradcheck_cases
+import pytest
+
+SUITE = gradcheck_cases.SUITE
+SMALL = ("--model", "quadratic", "--sample", "tiny")
+
+TRAINER = r"""
+import numpy as np
+
+def right(params, inputs):
+    x, a = params["x"], params["a"]
+    return {"x": 2 * a * x, "a": x * x, "b": np.ones_like(x)}
+
+def wrong(params, inputs):
+    found = right(params, inputs)
+    return {**found, "a": -found["a"]}
+
+RIGHT = {"quadratic": {"gradients": right}}
+WRONG = {"quadratic": {"gradients": wrong}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--model gtp2", "unknown model 'gtp2': did you mean 'gpt2'?"),
+        ("--model gpt2 --sample tinny", "unknown size 'tinny': did you mean 'tiny'?"),
+        ("--model gpt2 --dialect mean", "unknown dialect 'mean': known: default"),
+        ("--model gpt2 --dtype float16", "models are judged in mp50, float64, float32"),
+        ("--op relu --dtype mp50", "--dtype mp50 is for models (--model GLOB)"),
+        ("--dtype mp50", "--dtype mp50 is for models (--model GLOB)"),
+    ],
+)
+def test_a_mistaken_word_about_models_ends_in_one_line_before_anything_runs(
+    run, monkeypatch, words, said
+):
+    monkeypatch.setattr("gradcheck.run.ModelTruth", lambda *_: pytest.fail("the run began"))
+    found = run(*words.split())
+    assert (found.code, found.out) == (2, "")
+    (line,) = found.err.splitlines()
+    assert said in line
+
+
+def test_a_model_alone_is_judged_in_fifty_digits_and_in_both_dtypes(run, judged):
+    found = judged(*SMALL)
+    assert found.code == 0
+    assert found.header["dtypes"] == ["mp50", "float64", "float32"]
+    assert {r["kind"] for r in found.results} == {"model"}
+    assert {r["verdict"] for r in found.results} == {"pass"}
+    for dtype in ("mp50", "float64", "float32"):
+        parts = [r["part"] for r in found.results if r["dtype"] == dtype]
+        assert (parts.count("gradient"), parts.count("stage")) == (3, 4)
+    text = run(*SMALL).out
+    assert "\nquadratic " in text
+    for name in ("dx", "da", "db", *(s.name for s in SUITE.models["quadratic"].build().stages)):
+        assert f"\n{name} " in text
+
+
+def test_operators_and_models_are_run_together(run):
+    found = run("--op", "relu", *SMALL, "--sample", "typical", "--dtype", "float64")
+    assert found.code == 0
+    assert "\noperator  gradient" in found.out
+    assert "\nquadratic  float64" in found.out
+    assert "dtypes          float64\n" in found.out
+
+
+def test_somebody_elses_model_is_not_asked_for_fifty_digits(judged):
+    Path("trainer.py").write_text(TRAINER)
+    found = judged(*SMALL, "--impl", "trainer:RIGHT")
+    assert found.code == 0
+    assert {r["dtype"] for r in found.results} == {"float64", "float32"}
+    found = judged(*SMALL, "--impl", "trainer:RIGHT", "--dtype", "mp50")
+    assert (found.code, {r["verdict"] for r in found.results}) == (4, {"unsupported"})
+
+
+def test_a_line_to_run_again_runs_the_same_case_again(judged):
+    Path("trainer.py").write_text(TRAINER)
+    found = judged(*SMALL, "--impl", "trainer:WRONG", "--seed", "3")
+    assert found.code == 1
+    (failed,) = [r for r in found.results if r["dtype"] == "float32" and r["verdict"] == "fail"]
+    assert failed["output"] == "a"
+    words = failed["repro"].split()[2:]
+    again = judged(*words)
+    (same,) = [r for r in again.results if r["verdict"] == "fail"]
+    assert same == failed
+    assert {r["sample"] for r in again.results} == {"tiny"}
+
+
+def test_the_terminal_says_who_is_to_blame(run):
+    Path("trainer.py").write_text(TRAINER)
+    found = run(*SMALL, "--impl", "trainer:WRONG")
+    *_, blame, result = found.out.strip().split("\n\n")
+    assert blame.startswith("blame quadratic/default (tiny in float64, float32)\n")
+    assert "assumption: " in blame
+    assert result.startswith("RESULT fail ")
+
+
+def test_several_processes_find_the_same(judged):
+    words = ("--model", "quadratic", "--model", "svm", "--dtype", "float64")
+    assert judged(*words, "-j", "2").results == judged(*words).results
+
+
+def test_models_and_rules_are_listed_after_operators(run):
+    found = run(command="list")
+    heads = [line.split()[0] for line in found.out.splitlines() if line and line[0] != " "]
+    assert heads.index("operator") < heads.index("model") < heads.index("rule")
+    for name in (*SUITE.models, *SUITE.rules):
+        assert name in heads
+    counted = f"{len(SUITE.models)} models, {len(SUITE.model_cases())} cases"
+    assert f"{counted} (model × dialect × size)\n" in found.out
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--model", "gpt2"), ("--rule", "adam")])
+def test_a_list_of_one_kind_leaves_the_others_out(run, flag, name):
+    found = run(flag, name, command="list")
+    assert found.code == 0
+    assert len(found.out.split("\n\n")) == 2
+    assert f"\n{name} " in found.out
+    assert "operator" not in found.out
+
+
+def test_the_list_as_json_tells_stages_and_cases(run):
+    listed = json.loads(run("--json", "--model", "gpt2", "--sample", "tiny", command="list").out)
+    (model,) = listed["models"]
+    assert (listed["operators"], listed["rules"]) == ([], [])
+    program = SUITE.models["gpt2"].build()
+    assert model["parameters"] == list(program.params)
+    assert [stage["name"] for stage in model["stages"]] == [s.name for s in program.stages]
+    assert [case["name"] for case in model["cases"]] == ["gpt2/default/tiny"]
+    listed = json.loads(run("--json", "--rule", "adam", command="list").out)
+    (rule,) = listed["rules"]
+    assert len(rule["cases"]) == len(SUITE.rule_cases(["adam"]))
+
+
+@pytest.mark.parametrize("name", SUITE.models)
+def test_every_model_explains_itself(run, name):
+    found = run(name, command="explain")
+    model = SUITE.models[name]
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith(f"{name}: ")
+    assert max(map(len, found.out.splitlines())) <= 120
+    for size in model.sizes:
+        assert f"\n  {size.name} " in found.out
+    program = model.build(**{**model.defaults, **model.dialects[0].attrs, **model.sizes[0].attrs})
+    said = " ".join(found.out.split())
+    for stage in program.stages:
+        line = f"{', '.join(stage.outputs)} = {stage.op.name}({', '.join(stage.reads)}"
+        assert f" {stage.name} {line}" in said
+    for parameter in program.params:
+        assert f"\n  {parameter} " in found.out
+
+
+@pytest.mark.parametrize("name", SUITE.rules)
+def test_every_rule_explains_itself(run, name):
+    found = run(name, command="explain")
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith(f"{name}: gives new ")
+    for word in (*SUITE.rules[name].defaults, *(s.name for s in SUITE.rules[name].samples)):
+        assert f"\n  {word} " in found.out
