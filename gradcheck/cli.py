@@ -128,6 +128,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
+        "--rule", action="append", default=[], metavar="GLOB",
+        help="update rules that match (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--train", action="store_true",
+        help="models: train the small ones, and see whether each step's loss falls as predicted",
+    )  # fmt: skip
+    parser.add_argument(
         "--project", action="store_true",
         help="models: hold gradients against slopes of the loss, as of any function, and not "
         "element by element",
@@ -228,7 +236,7 @@ def _run(arguments: argparse.Namespace) -> int:
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
-        operators=bool(arguments.op) or not arguments.model,
+        operators=bool(arguments.op or arguments.rule) or not arguments.model,
         models=bool(arguments.model),
         certify="reference" in implementations,
     )
@@ -242,6 +250,7 @@ def _run(arguments: argparse.Namespace) -> int:
         suite=suite,
         cases=chosen.operators,
         models=chosen.models,
+        rules=chosen.rules,
         implementations=implementations,
         dtypes=dtypes,
         model_dtypes=model_dtypes,
@@ -251,6 +260,7 @@ def _run(arguments: argparse.Namespace) -> int:
         jobs=arguments.jobs,
         taylor=arguments.taylor,
         project=arguments.project,
+        train=arguments.train,
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report

@@ -1,6 +1,7 @@
 """The only loop: every case, every implementation, every dtype; nothing already known is lost.
 
-A case is an operator's or a model's; both end in findings, and a finding becomes a record.
+A case is an operator's, a model's or an update rule's; all end in findings, and a finding becomes
+a record.
 """
 
 from __future__ import annotations
@@ -20,21 +21,29 @@ from gradcheck.binding import Implementation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError
 from gradcheck.explain.guilt import Guilt
-from gradcheck.finding import Finding
+from gradcheck.finding import Finding, Part
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.judge.rule import certified_rule, judge_rule
+from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.training import judge_training
 from gradcheck.model import ModelCase, Size
 from gradcheck.power.registry import mutants_of
 from gradcheck.record import Header, Kind, Record, Run
-from gradcheck.selection import LOW
+from gradcheck.rule import RuleCase, Steps
+from gradcheck.selection import DTYPES, LOW
 from gradcheck.spec import Sample
 from gradcheck.suite import Case, Suite, load_suite
 from gradcheck.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
+AnyCase = Case | ModelCase | RuleCase
+Ask = Callable[[Implementation, str], Sequence[Finding]]
+"""What an implementation makes of one case in one dtype."""
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""
+FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
 
@@ -50,7 +59,8 @@ class Plan:
     whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
     `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
-    models against slopes of their loss, as large ones always are.
+    models against slopes of their loss, as large ones always are; `train` trains the small ones by
+    every rule of the suite that says how.
     """
 
     suite: Suite
@@ -65,11 +75,13 @@ class Plan:
     model_dtypes: Sequence[str] = ()
     taylor: bool = False
     project: bool = False
+    rules: Sequence[RuleCase] = ()
+    train: bool = False
 
     @property
-    def everything(self) -> list[Case | ModelCase]:
-        """Operators first, then models."""
-        return [*self.cases, *self.models]
+    def everything(self) -> list[AnyCase]:
+        """Operators first, then models, then update rules."""
+        return [*self.cases, *self.models, *self.rules]
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -112,14 +124,14 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
     return Run(header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles))
 
 
-def judge(plan: Plan, case: Case | ModelCase, binding: Implementation) -> list[Record]:
+def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own."""
     return list(_judge(plan, case, [binding]))
 
 
 def _dtypes(plan: Plan) -> list[str]:
     """Every dtype in which something is judged."""
-    some = plan.dtypes if plan.cases or not plan.models else ()
+    some = plan.dtypes if plan.cases or plan.rules or not plan.models else ()
     return list(dict.fromkeys([*(plan.model_dtypes if plan.models else ()), *some]))
 
 
@@ -129,7 +141,7 @@ def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterabl
         for case in plan.everything:
             yield _judge(plan, case, bindings)  # lazy: what is known is kept on Ctrl-C
         return
-    remote = replace(plan, suite=NOWHERE, cases=(), models=())
+    remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=())
     names = [(c.spec.name, c.dialect.name, _point(c).name, c.seed) for c in plan.everything]
     yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
 
@@ -148,21 +160,25 @@ def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
     return list(_judge(_PLAN, _case(*names), _BINDINGS))
 
 
-def _case(name: str, dialect: str, point: str, seed: int) -> Case | ModelCase:
+def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
     """The case of the loaded suite that these names mean."""
     suite = _PLAN.suite
     if name in suite.operators:
         spec = suite.operators[name]
         sample = next(s for s in spec.samples if s.name == point)
         return Case(spec, spec.dialect(dialect), sample, seed, suite.home[name])
+    if name in suite.rules:
+        rule = suite.rules[name]
+        steps = next(s for s in rule.samples if s.name == point)
+        return RuleCase(rule, rule.dialect(dialect), steps, seed, suite.home[name])
     model = suite.models[name]
     size = next(s for s in model.sizes if s.name == point)
     return ModelCase(model, model.dialect(dialect), size, seed, suite.home[name])
 
 
-def _point(case: Case | ModelCase) -> Sample | Size:
-    """Where a case is judged: an operator's sample, a model's size."""
-    return case.sample if isinstance(case, Case) else case.size
+def _point(case: AnyCase) -> Sample | Size | Steps:
+    """Where a case is judged: an operator's sample, a model's size, a rule's steps."""
+    return case.size if isinstance(case, ModelCase) else case.sample
 
 
 def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
@@ -180,14 +196,12 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     return bindings, troubles
 
 
-def _judge(
-    plan: Plan, case: Case | ModelCase, bindings: Sequence[Implementation]
-) -> Iterator[Record]:
+def _judge(plan: Plan, case: AnyCase, bindings: Sequence[Implementation]) -> Iterator[Record]:
     fingerprint = ""
-    ask: Callable[[Implementation, str], Sequence[Finding]]
+    ask: Ask
     try:
         fingerprint = case.fingerprint
-        ask = _model(plan, case) if isinstance(case, ModelCase) else _operator(plan, case)
+        ask = _asking(plan, case)
     except FAULTS as error:  # a case at fault is a verdict
         ask = _invalid(error)
     dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
@@ -201,23 +215,50 @@ def _judge(
                 yield _record(plan, case, fingerprint, binding.name, dtype, finding)
 
 
-def _invalid(error: BaseException) -> Callable[[Implementation, str], Sequence[Finding]]:
+def _asking(plan: Plan, case: AnyCase) -> Ask:
+    if isinstance(case, ModelCase):
+        return _model(plan, case)
+    return _rule(case) if isinstance(case, RuleCase) else _operator(plan, case)
+
+
+def _invalid(error: BaseException) -> Ask:
     finding = Finding(name="vjp", verdict=Verdict.INVALID, reason=_describe(error))
     return lambda binding, dtype: [finding]
 
 
-def _model(plan: Plan, case: ModelCase) -> Callable[[Implementation, str], Sequence[Finding]]:
+def _model(plan: Plan, case: ModelCase) -> Ask:
     truth = ModelTruth(case)
     guilt = Guilt(truth, lambda: mutants_of(plan.suite))
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
         judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
-        return guilt.blamed(judged, dtype)
+        return [*guilt.blamed(judged, dtype), *_trained(plan, truth, binding, dtype)]
 
     return ask
 
 
-def _operator(plan: Plan, case: Case) -> Callable[[Implementation, str], Sequence[Finding]]:
+def _trained(
+    plan: Plan, truth: ModelTruth, binding: Implementation, dtype: str
+) -> Iterator[Finding]:
+    """How a small model's loss falls, by every rule that says how it trains."""
+    if not (plan.train and truth.exact and dtype in DTYPES):
+        return
+    for rule in plan.suite.rules.values():
+        if rule.training is not None:
+            for finding in judge_training(truth.case, binding, dtype, rule):
+                yield replace(finding, name=f"training by {rule.name}")
+
+
+def _rule(case: RuleCase) -> Ask:
+    truth = RuleTruth(case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        return certified_rule(truth, judge_rule(truth, binding, dtype), dtype)
+
+    return ask
+
+
+def _operator(plan: Plan, case: Case) -> Ask:
     truths = _truths(plan, case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
@@ -253,7 +294,7 @@ def _describe(error: BaseException) -> str:
 
 def _record(
     plan: Plan,
-    case: Case | ModelCase,
+    case: AnyCase,
     fingerprint: str,
     implementation: str,
     dtype: str,
@@ -263,13 +304,13 @@ def _record(
     for reference in plan.suites:
         words += _flag("--suite", reference)
     point = _point(case)
-    kind = "--op" if isinstance(case, Case) else "--model"
-    words += [kind, case.spec.name, "--dialect", case.dialect.name]
+    kind = _kind(case)
+    words += [FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
     words += ["--sample", point.name, "--dtype", dtype]
     if implementation != "reference":
         words += _flag("--impl", implementation)
-    if plan.project and not isinstance(case, Case):
-        words.append("--project")
+    if kind is Kind.MODEL:
+        words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
     if plan.convention:
         words += _flag("--convention", plan.convention)
     if plan.seed:
@@ -297,12 +338,18 @@ def _record(
         conventions=finding.conventions,
         certificate=finding.certificate,
         worst=finding.worst,
-        kind=Kind.OPERATOR if isinstance(case, Case) else Kind.MODEL,
+        kind=kind,
         part=finding.part,
         evaluations=finding.evaluations,
         taylor=finding.taylor,
         blames=finding.blames,
     )
+
+
+def _kind(case: AnyCase) -> Kind:
+    if isinstance(case, ModelCase):
+        return Kind.MODEL
+    return Kind.RULE if isinstance(case, RuleCase) else Kind.OPERATOR
 
 
 def _flag(flag: str, value: str) -> list[str]:
