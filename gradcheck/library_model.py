@@ -40,7 +40,7 @@ def check_model(
     Integer ones are left alone. `gradients` maps the same names to arrays, or to a list of arrays
     that add up to the gradient (the buffers of a tied weight).
 
-    A few forwards per tensor (7 where the loss is smooth in float64) tell a wrong tensor, and one
+    A few forwards per tensor (6 where the loss is smooth in float64) tell a wrong tensor, and one
     wrong element as far as the loss's own rounding allows: each finding says how wrong it must be
     (`smallest_visible_error`). Where a tensor is wrong, `locate` finds its wrong elements by
     bisection, in up to `search` more forwards. Memory: one copy of one tensor.

@@ -18,12 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.projection import CHUNK, LEAST, Given, Heading, Ray, Scalar, unit_of
-from gradcheck.difference.rungs import Sides, Site, Slope
+from gradcheck.contract.loss import checksum, not_finite, value_at
+from gradcheck.difference.projection import LEAST, Given, Heading, Ray, Scalar, unit_of
+from gradcheck.difference.rungs import Site
 from gradcheck.draw import key_of
-from gradcheck.finding import Finding, Miss, Part
+from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.locate import ALLOWED, MOST, Located, Seen, Wrong, locate, one_element
+from gradcheck.judge.strike import Strike, common_factor
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -48,11 +50,8 @@ ALIGNED: Final = 0.25
 """|⟨g, d⟩| is at least this part of ‖g∘d‖₂, or another direction is drawn: none should be blind to
 an error of the whole tensor by chance."""
 DRAWS: Final = 8
-ZERO: Final = 16.0
-"""Deviations of the loss's noise below which a gradient is zero but for rounding: nothing can be
-relative to it."""
-MIXED: Final = 32.0
-"""Kinks whose slopes partly cancel may allow so many times more than what is left of them."""
+CLEARLY: Final = 8.0
+"""How many times finer than an alarm the error bar must be that may clear it."""
 SQUARE: Final = 13.0 / 12.0
 """The mean square of a direction's elements."""
 
@@ -82,7 +81,7 @@ def judge_tensors(
     """
     scalar = Scalar(value)
     floating = {name: t for name, t in tensors.items() if t.dtype.kind == "f"}
-    base = _base(scalar, floating)
+    base = value_at(scalar, floating)
     if isinstance(base, Finding):
         return [base]
     return [
@@ -109,71 +108,13 @@ def _judge(
         reason = "it has no elements: only its shape and its dtype were checked"
         return Finding(name=name, verdict=Verdict.PASS, reason=reason)
     before, given = scalar.evaluations, Given.of(gradient)
-    sums = _checksum(given.buffers)
+    sums = checksum(given.buffers)
     site = Site(scalar, base, tensor, given, unit_of(tensor))
     finding = Projection(name, site, seed).judge(search)
-    if _checksum(given.buffers) != sums:
+    if checksum(given.buffers) != sums:
         reason = f"the loss writes into the gradient of {name}: hand over a copy of it"
         finding = Finding(name=name, verdict=Verdict.ERROR, reason=reason)
     return replace(finding, evaluations=scalar.evaluations - before)
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """What one direction says: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
-
-    `noise` is one standard deviation of the loss; `sides` are the errors on both sides of a kink.
-    `alarm` is what a few steps tolerated, where they saw more: the whole ladder, which may be more
-    careful, clears it only by seeing less than that.
-    """
-
-    heading: Heading
-    product: float
-    norm: float
-    slope: Slope
-    allowed: float
-    noise: float
-    sides: Sides | None = None
-    alarm: float = np.inf
-
-    @property
-    def error(self) -> float:
-        """Of the gradient along d; on a kink, to the nearest slope between both sides."""
-        if self.sides is None:
-            return self.slope.value
-        return max(self.sides.low, 0.0) + min(self.sides.high, 0.0)
-
-    @property
-    def bar(self) -> float:
-        """The error bar of the slope along d."""
-        return self.slope.bar if self.sides is None else self.sides.bar
-
-    @property
-    def tolerance(self) -> float:
-        """U + B."""
-        return KAPPA * self.bar + self.allowed
-
-    @property
-    def ok(self) -> bool:
-        """Whether the gradient is right as far as this direction can tell."""
-        return abs(self.error) <= min(self.tolerance, self.alarm)
-
-    @property
-    def wrong(self) -> bool:
-        """Whether nothing but a wrong gradient explains the error."""
-        mixed = 0.0 if self.sides is None else MIXED * (self.sides.high - self.sides.low)
-        return abs(self.error) > self.tolerance + mixed
-
-    @property
-    def visible(self) -> float:
-        """What another error along d would have to be to be seen for certain."""
-        between = 0.0 if self.sides is None else self.sides.high - self.sides.low
-        return self.tolerance + abs(self.error) + between
-
-    @property
-    def zero(self) -> bool:
-        """Whether the gradient is zero but for rounding."""
-        return self.norm <= ZERO * self.noise
 
 
 @dataclass(slots=True)
@@ -187,12 +128,12 @@ class Projection:
 
     def judge(self, search: int) -> Finding:
         """The verdict, after as many directions as it takes."""
-        strange = _not_finite(self.site.tensor)
+        strange = not_finite(self.site.tensor)
         if strange:
             reason = f"{self.name} holds {strange[0]} numbers that are not finite: no slope there"
             return Finding(name=self.name, verdict=Verdict.INCONCLUSIVE, reason=reason)
         for buffer in self.site.given.buffers:
-            if strange := _not_finite(buffer):
+            if strange := not_finite(buffer):
                 return self._not_finite(*strange)
         for _ in range(STRIKES):
             self.strikes.append(self._strike())
@@ -208,7 +149,8 @@ class Projection:
         ray, product, norm = self._aligned()
         with ray:
             rungs = self.site.rungs(ray)
-            slope = rungs.settle(self._target() * (norm or abs(self.site.base)))
+            target = self._target() * (norm or abs(self.site.base))
+            slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.given.u * norm
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
             if self._sees(strike):
@@ -217,6 +159,11 @@ class Projection:
             slope = rungs.exhaust()
             strike = replace(strike, slope=slope, noise=rungs.noise(), alarm=alarm)
             return strike if self._sees(strike) else replace(strike, sides=rungs.sides())
+
+    @property
+    def _alarm(self) -> float:
+        """The least error that a direction took for one."""
+        return min((strike.alarm for strike in self.strikes), default=np.inf)
 
     def _target(self) -> float:
         """The error bar to aim for, as a part of ‖g∘d‖₂."""
@@ -228,7 +175,8 @@ class Projection:
 
     def _aligned(self) -> tuple[Ray, float, float]:
         """A direction that is not orthogonal to the gradient, its ⟨g, d⟩ and ‖g∘d‖₂."""
-        uphill = bool(self.strikes) and self.strikes[0].ok  # but it saw too little
+        quiet = self.strikes and self.strikes[0].ok and self._alarm == np.inf
+        uphill = bool(quiet)  # it passed, but saw too little
         for draw in range(DRAWS):
             key = key_of("projection", *self.seed, len(self.strikes), draw)
             ray = self.site.ray(Heading(key, uphill))
@@ -238,12 +186,15 @@ class Projection:
         return ray, product, norm
 
     def _sees(self, strike: Strike) -> bool:
-        """Whether it passes, and would have shown an error of the whole tensor."""
+        """Whether it passes, and would have shown an error of the whole tensor.
+
+        It clears an alarm only if it would have been one in its place.
+        """
         kind = self.site.tensor.dtype.name
         visible = BLIND[kind] * abs(strike.product)
         if strike.zero:
             visible = BLIND_TO_ZERO[kind] * abs(self.site.base)
-        return strike.ok and strike.visible <= visible
+        return strike.ok and strike.visible <= min(visible, strike.alarm, self._alarm)
 
     def _passed(self) -> Finding:
         seeing = [strike for strike in self.strikes if self._sees(strike)]
@@ -276,8 +227,8 @@ class Projection:
             refusal = self.site.value.refusal
             why = f" (it raises {refusal})" if refusal else ""
             return f"no step is short enough for the loss to have a slope{why}"
-        if not strike.ok:
-            return "random directions do not agree whether it is right"
+        if not strike.ok or self._alarm < np.inf:
+            return "one random direction shows an error that others neither confirm nor clear"
         part = strike.visible / abs(strike.product) if strike.product else np.inf
         return (
             f"even an error of the whole tensor would show only above {part:.1g} of it: the loss "
@@ -288,7 +239,7 @@ class Projection:
         """Two directions say that it is wrong: where, and by how much?"""
         first = strikes[0]
         finding = replace(self._finding(first), verdict=Verdict.FAIL, failed=1)
-        factor = _factor(strikes)
+        factor = common_factor(strikes)
         found = Located((), False)
         if search:
             seen = [Seen(s.heading, s.slope) for s in strikes]
@@ -369,62 +320,3 @@ class Projection:
             ulp=error / place if wrong.want and np.isfinite(place) else None,
             cotangent="",
         )
-
-
-def _factor(strikes: Sequence[Strike]) -> float | None:
-    """By what the whole gradient is multiplied, if all directions agree on one factor."""
-    if not all(s.sides is None and s.product and s.product + s.error for s in strikes):
-        return None
-    ratios = [s.product / (s.product + s.error) for s in strikes]
-    blur = sum(s.tolerance / abs(s.product + s.error) for s in strikes)
-    same = max(ratios) - min(ratios) <= blur * max(1.0, *map(abs, ratios))
-    return ratios[0] if same and abs(ratios[0] - 1) > 8 * blur else None
-
-
-def _base(scalar: Scalar, tensors: Mapping[str, Array]) -> float | Finding:
-    """The function's value at the point, or what keeps it from being differenced."""
-
-    def broken(verdict: Verdict, reason: str) -> Finding:
-        return Finding(name="loss", verdict=verdict, reason=reason, part=Part.VALUE)
-
-    before = {name: _checksum([tensor]) for name, tensor in tensors.items()}
-    values = []
-    for _ in range(2):
-        scalar.refusal = ""
-        values.append(scalar())
-        if scalar.refusal:
-            return broken(Verdict.ERROR, f"loss raised {scalar.refusal}")
-    for name, tensor in tensors.items():
-        if _checksum([tensor]) != before[name]:
-            return broken(Verdict.ERROR, f"loss writes into {name}: it must only read it")
-    if not np.isfinite(values[0]):
-        reason = f"loss is {values[0]} here: it has no derivative"
-        return broken(Verdict.INCONCLUSIVE, reason)
-    if values[0] != values[1]:
-        return broken(
-            Verdict.ERROR,
-            f"loss is not deterministic: it was {values[0]!r}, then {values[1]!r}. Freeze its "
-            "seed, and what it counts or averages from call to call",
-        )
-    return values[0]
-
-
-def _not_finite(tensor: Array) -> tuple[int, int, float] | None:
-    """How many elements are not finite, and the first of them, by flat index; None: all are."""
-    flat, count, first = tensor.reshape(-1), 0, -1
-    for at in range(0, flat.size, CHUNK):
-        strange = np.flatnonzero(~np.isfinite(flat[at : at + CHUNK]))
-        if strange.size and first < 0:
-            first = at + int(strange[0])
-        count += int(strange.size)
-    return (count, first, float(flat[first])) if count else None
-
-
-def _checksum(arrays: Sequence[Array]) -> tuple[int, ...]:
-    """Numbers that change when the bytes of arrays do (but for a mere exchange of words)."""
-    sums = []
-    for array in arrays:
-        flat = array.reshape(-1)
-        words = flat.view(np.uint32 if flat.itemsize % 4 == 0 else np.uint8)
-        sums.append(int(np.add.reduce(words, dtype=np.uint64)) if words.size else 0)
-    return tuple(sums)
