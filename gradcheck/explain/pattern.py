@@ -34,19 +34,23 @@ def _factor(got: Float, right: Float, dtype: str) -> str:
     return (
         "its sign is wrong"
         if factor == -1.0 or abs(factor + 1) < SAME[dtype]
-        else (f"{factor:.6g} times what it should be")
+        else (f"{factor:.6g}{_root(factor, dtype)} times what it should be")
     )
 
 
 def _root(factor: float, dtype: str) -> str:
     """What an odd factor may stand for: a root, or a fraction, of a whole number."""
-    for value, form in ((factor, "{}"), (1 / factor, "1/{}")):
-        for whole, sign in ((value, "{}"), (value * value, "√{}")):
-            near = round(whole)
-            odd = form == "{}" == sign
-            if not odd and 1 < near < 10_000 and abs(whole - near) <= SAME[dtype] * near:
-                return f" ({form.format(sign.format(near))})" if value > 0 else ""
-    return ""
+    if factor < 0 or _whole(factor, dtype):
+        return ""
+    if _whole(1 / factor, dtype):
+        return f" (1/{round(1 / factor)})"
+    if _whole(factor**2, dtype):
+        return f" (√{round(factor**2)})"
+    return f" (1/√{round(factor**-2)})" if _whole(factor**-2, dtype) else ""
+
+
+def _whole(value: float, dtype: str) -> bool:
+    return 1 < round(value) < 10_000 and abs(value - round(value)) <= SAME[dtype] * value
 
 
 def _where(stage: Stage, wrong: NDArray[np.bool_]) -> str:
