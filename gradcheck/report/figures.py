@@ -112,7 +112,7 @@ def _known(verdict: Verdict) -> str:
 def stages(run: Run, blamed: Blamed) -> list[Light]:
     """The stages of a model in the program's order, and what is known of each.
 
-    Where no stage was judged alone, only the suspects are known by name.
+    Where no stage was judged alone, only the suspects are known by name; the others are counted.
     """
     known: dict[str, str] = {}
     for model in models.models(run):
@@ -125,8 +125,14 @@ def stages(run: Run, blamed: Blamed) -> list[Light]:
                 known[name] = "wrong"
             elif known.get(name) not in ("wrong", "right"):
                 known[name] = "suspect"
-    return [
+    lights = [
         Light(name=words.clean(name), tone=tone, mark=mark, says=says)
         for name, word in known.items()
         for tone, mark, says in [LIGHTS[word]]
     ]
+    others = max(blame.of for blame in blamed.blames) - len(lights)
+    if others > 0:
+        tone, mark, _ = LIGHTS["unknown"]
+        says = "were not judged alone, and are not suspected"
+        lights.append(Light(name=f"{others} others", tone=tone, mark=mark, says=says))
+    return lights

@@ -91,7 +91,7 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in words.facts(result)]
-    lines += [f"blame: {text}" for blame in blames for text in model_words.charges(blame)]
+    lines += [f"blame: {text}" for text in model_words.charges(blames)]
     outcome.text = "\n".join(lines)
 
 

@@ -78,5 +78,7 @@ def blame(run: Run) -> Iterator[str]:
         name = code(f"{blamed.name}/{blamed.dialect}")
         lines = [f"\nBlame: {whose}{name} ({escape(words.clean(blamed.where))})\n"]
         for found in blamed.blames:
-            lines += [f"- {'; '.join(map(escape, model_words.charges(found)))}"]
+            lines.append(f"- round {found.round}: {escape(model_words.accusation(found))}")
+            lines += [f"  - {escape(text)}" for text in model_words.said(found)]
+        lines += [f"- assumption: {escape(t)}" for t in model_words.assumptions(blamed.blames)]
         yield "\n".join([*lines, ""])

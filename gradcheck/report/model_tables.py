@@ -155,9 +155,10 @@ def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> 
     top = result.top if result is not None and result.dtype != models.CERTIFICATE else None
     if result is None or top is None:
         return [*line, *([""] * (3 if layout.want else 1))]
+    index = words.ALONG if words.projected(result) else words.position(top.index)
     if not layout.want:
-        return [*line, f"{words.position(top.index)} {words.bar(top)}".strip()]
-    place = words.clean(top.tensor) + words.position(top.index)
+        return [*line, f"{index} {words.bar(top)}".strip()]
+    place = (words.clean(top.tensor) + index).strip()
     want = f"{words.values(top)[1]} {words.bar(top)}"
     return [*line, place, want, words.clean(f"{result.sample}/{result.dtype}")]
 
@@ -207,8 +208,8 @@ def _blamed(page: Page, blamed: Blamed, named: bool) -> list[str]:
     for found in blamed.blames:
         lead = f"  round {found.round}: " if len(blamed.blames) > 1 else "  "
         lines += page.wrap(model_words.accusation(found), lead, "    ")
-        for text in filter(None, (model_words.interval(found), *map(words.clean, found.names))):
+        for text in model_words.said(found):
             lines += page.wrap(text, "    ", "      ")
-    for text in dict.fromkeys(b.assumption for b in blamed.blames if b.assumption):
-        lines += page.wrap(words.clean(text), "  assumption: ", "    ")
+    for text in model_words.assumptions(blamed.blames):
+        lines += page.wrap(text, "  assumption: ", "    ")
     return lines

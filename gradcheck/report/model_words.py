@@ -104,12 +104,17 @@ def interval(blame: Blame) -> str:
     return f"between {start} and the wrong one of {wrong}"
 
 
-def charges(blame: Blame) -> list[str]:
-    """Everything that is said of one round of blame, a line each."""
-    return [f"round {blame.round}: {accusation(blame)}", *said(blame)]
+def charges(blames: Sequence[Blame]) -> list[str]:
+    """Everything that is said of all rounds of blame, a line each."""
+    rounds = ((f"round {blame.round}: {accusation(blame)}", *said(blame)) for blame in blames)
+    return [*(line for lines in rounds for line in lines), *assumptions(blames)]
 
 
 def said(blame: Blame) -> list[str]:
-    """What stands behind an accusation: the interval, what exactly is wrong, what is assumed."""
-    known = (interval(blame), *map(words.clean, blame.names), words.clean(blame.assumption))
-    return list(filter(None, known))
+    """What stands behind an accusation: the interval, and what exactly is wrong."""
+    return list(filter(None, (interval(blame), *map(words.clean, blame.names))))
+
+
+def assumptions(blames: Sequence[Blame]) -> list[str]:
+    """What the rounds take for granted, each thing once."""
+    return list(dict.fromkeys(words.clean(b.assumption) for b in blames if b.assumption))

@@ -23,6 +23,8 @@ OUTPUT: Final = {
     Kind.RULE: "new value",
 }
 """What the rows of a table are about."""
+ALONG: Final = " along d"
+"""What stands for an index where a whole gradient was compared along a direction d."""
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""
 
@@ -130,7 +132,12 @@ def place(result: Record, miss: Miss) -> str:
         alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
         return f"step {', '.join(map(str, miss.index))}{alone}"
     name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
-    return name + position(miss.index)
+    return name + (ALONG if projected(result) else position(miss.index))
+
+
+def projected(result: Record) -> bool:
+    """Whether a gradient was compared along a direction only, and not element by element."""
+    return bool(result.evaluations and result.top is not None and not result.top.index)
 
 
 def position(index: tuple[int, ...]) -> str:
@@ -339,8 +346,7 @@ def missing(found: Taylor) -> float:
 
 def curves(dtype: str, count: int, worst: Record) -> str:
     """What the Taylor curves of one dtype say together."""
-    if worst.taylor is None:
-        return ""
+    assert worst.taylor is not None
     share, bar = number(missing(worst.taylor)), number(abs(worst.taylor.error_bar), 2)
     return (
         f"{plural(count, 'curve')} in {clean(dtype)}; the largest part missing from ⟨g, d⟩ is "

@@ -59,7 +59,11 @@ def test_what_cannot_be_drawn_is_left_out(make):
 
 def lights(run):
     (blamed,) = models.blamed(run)
-    return {light.name: (light.tone, light.mark) for light in figures.stages(run, blamed)}
+    found = figures.stages(run, blamed)
+    *stages, others = found if found[-1].name.endswith(" others") else (*found, None)
+    assert (others is None) == (len(stages) == 25)
+    assert others is None or others.name == f"{25 - len(stages)} others"
+    return {light.name: (light.tone, light.mark) for light in stages}
 
 
 def test_each_stage_is_right_suspect_wrong_or_unknown(make):
@@ -84,6 +88,13 @@ def test_stages_of_another_implementation_say_nothing(make):
     mine = make.of_model("loss", implementation="mine", blames=(make.blame("a"),))
     other = make.of_model("b", part=Part.STAGE, implementation="other")
     assert lights(make.run(mine, other)) == {"a": ("bad", "✗")}
+
+
+def test_where_every_stage_is_known_there_are_no_others(make):
+    found = [make.of_model(f"s{i}", part=Part.STAGE) for i in range(25)]
+    blames = (make.blame("s3"),)
+    shown = lights(make.run(*found, make.of_model("loss", part=Part.VALUE, blames=blames)))
+    assert [tone for tone, _ in shown.values()].count("good") == 24
 
 
 def test_marks_are_told_without_colour():

@@ -289,8 +289,9 @@ def test_blame_comes_first_with_the_stages_in_a_row(faulty):
                    "one of 2 of 25 stages: embed, h.0.attn", "one fault at a time",
                    "between the right gradient of ln_f.w and the wrong one of wte"):  # fmt: skip
         assert words_ in said
-    strip = re.findall(r'<li class="(\w+)" title="[^"]*">(\S+) ([\w.]+)</li>', text)
-    assert strip == [("bad", "✗", "embed"), ("bad", "✗", "h.0.attn"), ("good", "✓", "ln_f")]
+    strip = re.findall(r'<li class="(\w+)" title="[^"]*">(\S+) ([^<]+)</li>', text)
+    assert strip == [("bad", "✗", "embed"), ("bad", "✗", "h.0.attn"), ("good", "✓", "ln_f"),
+                     ("calm", "·", "22 others")]  # fmt: skip
 
 
 def test_where_nobody_is_to_blame_there_is_no_such_part(model):

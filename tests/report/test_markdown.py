@@ -212,8 +212,9 @@ def test_blame_stands_before_the_failures(faulty):
     text = render(faulty)
     blame = text.index("Blame: `gpt2/default` (odd in float64)")
     assert blame < text.index("<b>FAIL</b> gpt2/default · stage h.0.attn")
-    assert "- round 1: guilty: h.0.attn (1 of 25 stages); its dk lacks a factor; one fault" in text
-    assert "- round 2: one of 2 of 25 stages: embed, h.0.attn; between the right gradient" in text
+    assert "\n- round 1: guilty: h.0.attn (1 of 25 stages)\n  - its dk lacks a factor\n" in text
+    assert "\n- round 2: one of 2 of 25 stages: embed, h.0.attn\n  - between the right" in text
+    assert text.count("\n- assumption: one fault at a time\n") == 1
 
 
 def test_a_failing_model_gives_one_line_to_paste(make):

@@ -62,6 +62,12 @@ def test_a_wide_table_says_which_element_of_what_at_which_size(alone):
     assert any("h.x[3, 1]" in row for row in rest)
 
 
+def test_what_was_projected_names_no_element(make):
+    run = make.run(make.of_model("wte", evaluations=26, worst=(make.miss(index=()),)))
+    assert table(run, 60)[2].endswith(" along d ± 1e-20")
+    assert re.search(r" along d +0.1234 ± 1e-20 +tiny/float64$", table(run, 200)[2])
+
+
 def test_narrow_tables_give_up_the_certificates_error_then_bounds_then_elements(alone):
     def shown(width):
         lines = table(alone, width)
@@ -249,3 +255,42 @@ def test_a_wrong_update_says_at_which_step_it_is_worst(make):
     text = render(make.run(wrong))
     assert "\n  worst: m.w[1, 3] got " in text
     assert "; the worst at steps 1 to 7\n" in text
+
+
+def test_what_blame_explains_is_named_and_not_told_one_by_one(make):
+    guilty = [f"s{i}" for i in range(4)]
+    found = [
+        make.of_model("loss", part=Part.VALUE, blames=(make.blame(*guilty),)),
+        *(make.of_model(name, FAIL, part=Part.STAGE) for name in guilty),
+        *(make.of_model(f"w{i:02}", FAIL) for i in range(10)),
+        make.of_model("wte", FAIL, op="svm"),
+        make.of_model("loss", part=Part.VALUE, op="svm", blames=(make.blame("a", exact=False),)),
+    ]
+    text = render(make.run(*found), width=200)
+    titles = re.findall(r"^FAIL .* · (.*?):", text, re.MULTILINE)
+    assert titles == ["stage s0", "stage s1", "dwte"]
+    assert "\nwrong too: stage s2, stage s3; -o report.html shows each\n" in text
+    named = ", ".join(f"dw{i:02}" for i in range(8))
+    assert f"\nspoilt by these stages: {named}, … and 2 more; -o report.html shows each\n" in text
+
+
+def test_a_gradient_that_fails_where_nobody_is_blamed_is_told(make):
+    found = [
+        make.of_model("loss", part=Part.VALUE, blames=(make.blame("a"),)),
+        make.of_model("wte", FAIL),
+        make.of_model("wte", FAIL, size="large"),
+    ]
+    text = render(make.run(*found))
+    assert "\nFAIL gpt2/default/tiny/float64 · dwte: " in text
+    assert "spoilt" not in text
+
+
+def test_a_row_without_an_element_of_its_own_has_none(make):
+    found = [
+        make.of_model("a", Verdict.MISSING, reason="no gradient"),
+        make.of_model("b", dtype="mp50"),
+        make.of_model("c"),
+    ]
+    for width in (60, 200):
+        barred = {line.split()[0]: "±" in line for line in table(make.run(*found), width)[2:]}
+        assert barred == {"da": False, "db": False, "dc": True}

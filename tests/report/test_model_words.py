@@ -92,13 +92,16 @@ def test_everything_that_is_known_of_a_round_is_said_in_order(make):
     blame = make.blame(
         "a", "b", exact=False, bounds=("x", "y"), names=("a/dropped", "b/twice"), round=3
     )
-    assert model_words.charges(blame) == [
+    assert model_words.charges([blame]) == [
         "round 3: one of 2 of 25 stages: a, b",
         "between the right gradient of x and the wrong one of y",
         "a/dropped",
         "b/twice",
         "one fault at a time",
     ]
+    both = model_words.charges([blame, make.blame("c")])
+    assert both.count("one fault at a time") == 1
+    assert both[-2:] == ["round 1: guilty: c (1 of 25 stages)", "one fault at a time"]
 
 
 def test_blocks_are_counted_and_named(make):
@@ -141,6 +144,13 @@ def test_a_stage_is_called_one_and_its_element_by_its_gradients_name(make):
     assert words.place(stage, make.miss(tensor="h.1.x", index=(2,))) == "d h.1.x[2]"
     assert words.place(make.of_model("loss", part=Part.VALUE), make.miss(index=())) == "loss"
     assert words.place(make.of_model("wte"), make.miss(index=(1, 0))) == "dwte[1, 0]"
+
+
+def test_a_projection_is_compared_along_a_direction(make):
+    whole = projected(make, "wte", 3e-7, worst=(make.miss(index=()),))
+    assert words.place(whole, whole.top) == "dwte along d"
+    found = projected(make, "wte", 3e-7, worst=(make.miss(index=(2,)),))  # the element it named
+    assert words.place(found, found.top) == "dwte[2]"
 
 
 def test_a_projection_says_what_it_saw_even_if_it_passes(make):
