@@ -36,7 +36,10 @@ RANK: Final = 1e-12
 WORK: Final = 3e9
 """Multiplications above which a stage is not put to the linear algebra."""
 
-CERTAIN: Final = "each stage was judged alone, at the reference's cotangent"
+CERTAIN: Final = (
+    "one fault a round: each stage was judged alone, at the reference's cotangent, and replaced by "
+    "the reference for the next round"
+)
 SINGLE: Final = "a single stage is assumed to be at fault: one of these, if no other is"
 GRAPH: Final = (
     "a single stage is assumed to be at fault, with an error of which some part reaches every "
