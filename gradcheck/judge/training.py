@@ -9,6 +9,7 @@ wherever it is in its panel. It is refined before anything is blamed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -34,7 +35,7 @@ Tensors = dict[str, Array]
 
 STEPS: Final = 30
 PANELS: Final = 64
-"""Of a leg, at most: 257 gradients."""
+"""Of a leg, at most: 257 gradients; halved where the slope changes most."""
 SURE: Final = 100.0
 """Error bars at which a wrong leg needs no more panels."""
 SHARP: Final = 2e-2
@@ -222,16 +223,17 @@ class Trainer:
         observed = self.loss(end) - self.loss(params)
         noise = self._noise(params) + self._noise(end)
         way = _Way(lambda s: self.gradients(_between(params, end, s)), change)
-        panels, rules = 1, RULES[self.dtype]
+        rules = RULES[self.dtype]
         # Near a minimum gradients cancel inside: what they were made of was as large as before.
         noise += SAFETY * rules.u * self.largest
         while True:
-            leg = way.leg(panels, observed, noise, rules, step, tensor)
+            leg = way.leg(observed, noise, rules, step, tensor)
             hidden = leg.size * SHARP <= noise  # by rounding: no quadrature tells more
             done = leg.resolved(0.0) or hidden if leg.right else leg.error >= SURE * leg.bar
-            if (done and panels > 1) or panels >= PANELS:
+            count = len(way.cuts) - 1
+            if (done and count > 1) or count >= PANELS:
                 return leg
-            panels *= 2
+            way.split()
 
     def _noise(self, params: Values) -> float:
         """What rounding may cost the loss in float64: how it reacts to the last place of all.
@@ -255,27 +257,44 @@ class Trainer:
 
 @dataclass(slots=True)
 class _Way:
-    """Slopes along a straight way, each taken once."""
+    """Slopes along a straight way, each taken once; `cuts` are the ends of its panels."""
 
     gradients: Callable[[float], Tensors]
     change: dict[str, Float]
+    cuts: list[float] = field(default_factory=lambda: [0.0, 1.0])
     known: dict[float, tuple[float, float]] = field(default_factory=dict)
 
-    def leg(
-        self, panels: int, observed: float, noise: float, rules: Rules, step: int, tensor: str
-    ) -> Leg:
-        """The leg, with its slopes integrated over so many panels of five nodes."""
-        nodes = np.arange(4 * panels + 1) / (4 * panels)
-        slopes, sizes = np.array([self._slope(float(s)) for s in nodes]).T
-        boole = _panels(slopes, BOOLE)
-        others = [np.abs(boole - _panels(slopes, w)) for w in (SIMPSON, TRAPEZOID)]
-        size = float(np.sum(_panels(sizes, BOOLE)))
-        bar = float(np.sum(np.maximum(*others)))
-        bound = rules.rtol * size + noise + KAPPA * bar
+    def leg(self, observed: float, noise: float, rules: Rules, step: int, tensor: str) -> Leg:
+        """The leg, with its slopes integrated over the panels."""
+        predicted, size, bars = self._panels
+        bar = float(np.sum(bars))
+        bound = rules.rtol * float(np.sum(size)) + noise + KAPPA * bar
         return Leg(
-            step=step, tensor=tensor, observed=observed, predicted=float(np.sum(boole)), bar=bar,
-            bound=bound, size=size,
+            step=step, tensor=tensor, observed=observed, predicted=float(np.sum(predicted)),
+            bar=bar, bound=bound, size=float(np.sum(size)),
         )  # fmt: skip
+
+    def split(self) -> None:
+        """Halve the panels that are most uncertain."""
+        _, _, bars = self._panels
+        worst = float(np.max(bars, initial=0.0))
+        pairs = list(itertools.pairwise(self.cuts))
+        halves = [(a + b) / 2 for (a, b), bar in zip(pairs, bars, strict=True) if bar >= worst / 2]
+        self.cuts = sorted([*self.cuts, *(halves or [(a + b) / 2 for a, b in pairs])])
+
+    @property
+    def _panels(self) -> tuple[Float, Float, Float]:
+        """Per panel: ∫⟨g, Δ⟩, ∫Σ|g·Δ|, and how uncertain the first one is."""
+        ends = np.array(self.cuts)
+        lengths = np.diff(ends)[:, None]
+        places = ends[:-1, None] + lengths * np.arange(5) / 4
+        found = np.array([[self._slope(float(s)) for s in nodes] for nodes in places])
+        slopes, sizes = found[..., 0], found[..., 1]
+        boole, simpson, trapezoid = (
+            (lengths * slopes) @ weights for weights in (BOOLE, SIMPSON, TRAPEZOID)
+        )
+        bars = np.maximum(np.abs(boole - simpson), np.abs(boole - trapezoid))
+        return boole, (lengths * sizes) @ BOOLE, bars
 
     def _slope(self, s: float) -> tuple[float, float]:
         """⟨g, Δ⟩ and Σ|g·Δ| at one place."""
@@ -356,12 +375,6 @@ def _miss(leg: Leg) -> Miss:
 
 def _finding(found: Verdict, reason: str) -> Finding:
     return Finding(name="training", verdict=found, reason=reason, part=Part.TRAINING)
-
-
-def _panels(values: Float, weights: Float) -> Float:
-    """∫ over each of n equal panels of [0, 1], from values at 4n + 1 nodes."""
-    count = len(values) // 4
-    return np.array([weights @ values[4 * k : 4 * k + 5] for k in range(count)]) / count
 
 
 def _wide(values: Array) -> Float:
