@@ -39,7 +39,6 @@ KINDS: Final = (
     "layout",
     "reduction",
     "gradient missing",
-    "attribute",
 )
 """What planted faults are made of."""
 

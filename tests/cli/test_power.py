@@ -263,3 +263,30 @@ def test_the_parts_hold_every_wrong_answer_exactly_once(power):
     parts = [trials("--part", f"{i}/3") for i in (1, 2, 3)]
     assert sorted(name for part in parts for name in part) == sorted(trials())
     assert all(len(part) < len(trials()) for part in parts)
+
+
+# ── faults of models ─────────────────────────────────────────────────────────────────────────
+
+
+def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
+    path = tmp_path / "faults.md"
+    assert main(["power", "--model", "svm", "--dtype", "float64", "-o", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].startswith("POWER pass faults=13 found=13 exact=13")
+    assert "hinge/label-left-out" in out
+    assert "hinge/label-left-out" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--model", "svn"], "did you mean 'svm'?"),
+        (["--model", "svm", "--op", "sqr"], "leave --op and --part out"),
+        (["--model", "svm", "--part", "1/2"], "leave --op and --part out"),
+        (["--model", "svm", "--dtype", "float16"], "power attacks float64 and float32 alone"),
+        (["--model", "svm", "-o", "report.html"], "power writes terminal, markdown, json"),
+    ],
+)
+def test_what_power_of_models_does_not_take(capsys, arguments, says):
+    assert main(["power", *arguments]) == 2
+    assert says in capsys.readouterr().err
