@@ -19,7 +19,19 @@ import numpy as np
 from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.spec import DEFAULT, NAME, Array, Attrs, Dialect, OpSpec, as_tuple
+from gradcheck.spec import (
+    DEFAULT,
+    Array,
+    Attrs,
+    Dialect,
+    OpSpec,
+    as_tuple,
+    check_attrs,
+    check_name,
+    check_texts,
+    check_unique,
+    dialect_named,
+)
 
 Drawn = Callable[[Draw], Array]
 Values = Mapping[str, Array]
@@ -49,8 +61,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         me = f"stage {self.name!r}"
-        if not NAME.fullmatch(self.name):
-            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        check_name("stage", self.name)
         least = len(self.op.primals) - len(self.op.optional)
         if not least <= len(self.reads) <= len(self.op.primals):
             raise SpecError(
@@ -221,8 +232,7 @@ class Size:
     at_kink: bool = False
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise SpecError(f"size {self.name!r}: use lower-case letters, digits, '_', '-', '.'")
+        check_name("size", self.name)
         if not self.hunts.strip():
             raise SpecError(f"size {self.name!r}: say in `hunts` which defect it would expose")
 
@@ -247,28 +257,15 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         me = f"model {self.name!r}"
-        if not NAME.fullmatch(self.name):
-            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
-        for text, what in ((self.says, "says"), (self.source, "source")):
-            if not text.strip():
-                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        check_name("model", self.name)
+        check_texts(me, says=self.says, source=self.source)
         if not self.sizes:
             raise SpecError(f"{me} has no sizes: add at least one Size")
-        for kind, names in (
-            ("size", [s.name for s in self.sizes]),
-            ("dialect", [d.name for d in self.dialects]),
-        ):
-            for name in names:
-                if names.count(name) > 1:
-                    raise SpecError(f"{me}: two {kind}s are called {name!r}; rename one")
-        attrs = [(s.name, s.attrs) for s in self.sizes]
-        for name, given in (*attrs, *((d.name, d.attrs) for d in self.dialects)):
-            for attr in given:
-                if attr not in self.defaults:
-                    raise SpecError(
-                        f"{me}, {name!r}: {attr!r} is not a keyword of build; "
-                        f"known: {sorted(self.defaults) or 'none'}"
-                    )
+        check_unique(me, "size", [s.name for s in self.sizes])
+        check_unique(me, "dialect", [d.name for d in self.dialects])
+        parts = [(s.name, s.attrs) for s in self.sizes]
+        parts += [(d.name, d.attrs) for d in self.dialects]
+        check_attrs(me, parts, self.defaults, "build")
 
     @cached_property
     def defaults(self) -> Attrs:
@@ -287,10 +284,7 @@ class ModelSpec:
         Raises:
             UnknownNameError: there is none.
         """
-        for dialect in self.dialects:
-            if dialect.name == name:
-                return dialect
-        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])
+        return dialect_named(name, self.name, self.dialects)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, TypeVar
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -57,6 +59,34 @@ def each(
         raise Died("a worker process died") from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(slots=True)
+class Collected(Generic[Result]):
+    """What came of some work: results so far, whether they are all, and what went wrong."""
+
+    results: list[Result]
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+
+
+def collect(
+    found: Generator[Result], names: Sequence[str], progress: Callable[[int, int, str], None] | None
+) -> Collected[Result]:
+    """One result per name; cut short by Ctrl-C or by a process that died, those that are known."""
+    out: Collected[Result] = Collected([])
+    try:
+        with closing(found):
+            for done, name in enumerate(names):
+                if progress is not None:
+                    progress(done, len(names), name)
+                out.results.append(next(found))
+    except KeyboardInterrupt:
+        out.complete = False
+    except Died as error:
+        out.complete = False
+        out.troubles = (f"{error}; run again with -j 1 to see where",)
+    return out
 
 
 def _begin(setup: Callable[..., None], arguments: tuple[Any, ...]) -> None:

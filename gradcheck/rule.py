@@ -17,8 +17,18 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from gradcheck.draw import Draw
-from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.spec import DEFAULT, NAME, Array, Attrs, Dialect
+from gradcheck.errors import SpecError
+from gradcheck.spec import (
+    DEFAULT,
+    Array,
+    Attrs,
+    Dialect,
+    check_attrs,
+    check_name,
+    check_texts,
+    check_unique,
+    dialect_named,
+)
 
 Tensors = Mapping[str, Array]
 """Arrays by the name of their parameter."""
@@ -51,8 +61,7 @@ class Steps:
     dialects: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise SpecError(f"sample {self.name!r}: use lower-case letters, digits, '_', '-', '.'")
+        check_name("sample", self.name)
         if not self.hunts.strip():
             raise SpecError(f"sample {self.name!r}: say in `hunts` which defect it would expose")
         if self.first < 1 or self.count < 1:
@@ -87,11 +96,8 @@ class RuleSpec:
 
     def __post_init__(self) -> None:
         me = f"rule {self.name!r}"
-        if not NAME.fullmatch(self.name):
-            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
-        for text, what in ((self.formula, "formula"), (self.source, "source")):
-            if not text.strip():
-                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        check_name("rule", self.name)
+        check_texts(me, formula=self.formula, source=self.source)
         if not self.samples:
             raise SpecError(f"{me} has no samples: add at least one Steps")
         taken = [p.name for p in self._parameters if p.kind is not p.KEYWORD_ONLY]
@@ -100,21 +106,11 @@ class RuleSpec:
         for p in self._parameters:
             if p.kind is p.KEYWORD_ONLY and p.default is p.empty:
                 raise SpecError(f"{me}: hyper-parameter {p.name!r} of update needs a default")
-        for kind, names in (
-            ("sample", [s.name for s in self.samples]),
-            ("dialect", [d.name for d in self.dialects]),
-        ):
-            for name in names:
-                if names.count(name) > 1:
-                    raise SpecError(f"{me}: two {kind}s are called {name!r}; rename one")
-        attrs = [*((s.name, s.attrs) for s in self.samples), ("training", self.training or {})]
-        for name, given in (*attrs, *((d.name, d.attrs) for d in self.dialects)):
-            for attr in given:
-                if attr not in self.defaults:
-                    raise SpecError(
-                        f"{me}, {name!r}: {attr!r} is not a keyword of update; "
-                        f"known: {sorted(self.defaults) or 'none'}"
-                    )
+        check_unique(me, "sample", [s.name for s in self.samples])
+        check_unique(me, "dialect", [d.name for d in self.dialects])
+        parts = [(s.name, s.attrs) for s in self.samples]
+        parts += [(d.name, d.attrs) for d in self.dialects]
+        check_attrs(me, [*parts, ("training", self.training or {})], self.defaults, "update")
         known = [d.name for d in self.dialects]
         for sample in self.samples:
             for name in sample.dialects:
@@ -143,10 +139,7 @@ class RuleSpec:
         Raises:
             UnknownNameError: there is none.
         """
-        for dialect in self.dialects:
-            if dialect.name == name:
-                return dialect
-        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])
+        return dialect_named(name, self.name, self.dialects)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -29,7 +29,12 @@ def as_tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
-def _check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
+    """Refuse a name that cannot stand in a case's.
+
+    Raises:
+        SpecError: it holds something else than lower-case letters, digits and marks.
+    """
     if not NAME.fullmatch(name):
         raise SpecError(
             f"{kind} name {name!r}: use lower-case letters, digits, '_', '-' and '.', "
@@ -37,10 +42,43 @@ def _check_name(kind: str, name: str) -> None:
         )
 
 
-def _check_unique(owner: str, kind: str, names: list[str]) -> None:
+def check_unique(owner: str, kind: str, names: Sequence[str]) -> None:
+    """Refuse names that stand twice.
+
+    Raises:
+        SpecError: one does.
+    """
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"{owner}: two {kind}s are called {name!r}; rename one")
+
+
+def check_texts(owner: str, **texts: str) -> None:
+    """Refuse texts that say nothing to the reader.
+
+    Raises:
+        SpecError: one is empty.
+    """
+    for what, text in texts.items():
+        if not text.strip():
+            raise SpecError(f"{owner}: `{what}` is empty; the reader needs it")
+
+
+def check_attrs(
+    owner: str, parts: Sequence[tuple[str, Attrs]], defaults: Attrs, function: str
+) -> None:
+    """Refuse attributes of named parts (samples, dialects) that `function` does not take.
+
+    Raises:
+        SpecError: there is one.
+    """
+    for name, attrs in parts:
+        for attr in attrs:
+            if attr not in defaults:
+                raise SpecError(
+                    f"{owner}, {name!r}: attribute {attr!r} is not a keyword of {function}; "
+                    f"known: {sorted(defaults) or 'none'}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +99,7 @@ class Sample:
     at_kink: bool = False
 
     def __post_init__(self) -> None:
-        _check_name("sample", self.name)
+        check_name("sample", self.name)
         if not self.hunts.strip():
             raise SpecError(f"sample {self.name!r}: say in `hunts` which defect it would expose")
 
@@ -79,7 +117,7 @@ class Dialect:
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_name("dialect", self.name)
+        check_name("dialect", self.name)
 
 
 DEFAULT: Final = (Dialect(name="default", says="the only form"),)
@@ -137,7 +175,7 @@ class Kink:
                 f"kink {self.name!r}: accept is {self.accept!r}; write 'directional', a pair of "
                 "slopes, or a function of the attributes that gives one"
             )
-        _check_unique(f"kink {self.name!r}", "convention", [c.name for c in self.conventions])
+        check_unique(f"kink {self.name!r}", "convention", [c.name for c in self.conventions])
 
     @property
     def directional(self) -> bool:
@@ -199,25 +237,18 @@ class OpSpec:
     slack: Slack | None = None
 
     def __post_init__(self) -> None:
-        _check_name("operator", self.name)
+        check_name("operator", self.name)
         me = f"operator {self.name!r}"
-        for text, what in ((self.formula, "formula"), (self.source, "source")):
-            if not text.strip():
-                raise SpecError(f"{me}: `{what}` is empty; the reader needs it")
+        check_texts(me, formula=self.formula, source=self.source)
         self._check_functions(me)
         self._check_signature(me)
         if not self.samples:
             raise SpecError(f"{me} has no samples: add at least one Sample")
-        _check_unique(me, "sample", [s.name for s in self.samples])
-        _check_unique(me, "dialect", [d.name for d in self.dialects])
+        check_unique(me, "sample", [s.name for s in self.samples])
+        check_unique(me, "dialect", [d.name for d in self.dialects])
         parts = [(s.name, s.attrs) for s in self.samples]
-        for name, attrs in (*parts, *((d.name, d.attrs) for d in self.dialects)):
-            for attr in attrs:
-                if attr not in self.defaults:
-                    raise SpecError(
-                        f"{me}, {name!r}: attribute {attr!r} is not a keyword of forward; "
-                        f"known: {sorted(self.defaults) or 'none'}"
-                    )
+        parts += [(d.name, d.attrs) for d in self.dialects]
+        check_attrs(me, parts, self.defaults, "forward")
         known = {d.name for d in self.dialects}
         for sample in self.samples:
             for name in sample.dialects:
@@ -232,7 +263,7 @@ class OpSpec:
                         f"{me}, dialect {dialect.name!r}: primal {name!r} cannot be left out; "
                         f"give it the default None in forward and vjp"
                     )
-        _check_unique(me, "kink", [k.name for k in self.kinks])
+        check_unique(me, "kink", [k.name for k in self.kinks])
         for kink in self.kinks:
             if kink.primal and kink.primal not in self.primals:
                 raise SpecError(
@@ -311,7 +342,16 @@ class OpSpec:
         Raises:
             UnknownNameError: there is none.
         """
-        for dialect in self.dialects:
-            if dialect.name == name:
-                return dialect
-        raise UnknownNameError(f"dialect of {self.name}", name, [d.name for d in self.dialects])
+        return dialect_named(name, self.name, self.dialects)
+
+
+def dialect_named(name: str, of: str, dialects: Sequence[Dialect]) -> Dialect:
+    """The dialect called `name` among those of the spec called `of`.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    for dialect in dialects:
+        if dialect.name == name:
+            return dialect
+    raise UnknownNameError(f"dialect of {of}", name, [d.name for d in dialects])

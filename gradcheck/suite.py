@@ -214,13 +214,8 @@ class Suite:
             UnknownNameError: a glob matches nothing among the operators selected.
         """
         specs = self.select(ops)
-        for kind, globs, known in (
-            ("dialect", dialects, {d.name for s in specs for d in s.dialects}),
-            ("sample", samples, {p.name for s in specs for p in s.samples}),
-        ):
-            for glob in globs:
-                if not any(fnmatchcase(name, glob) for name in known):
-                    raise UnknownNameError(kind, glob, known)
+        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+        _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
         return [
             Case(spec, dialect, sample, seed, self.home[spec.name])
             for spec in specs
@@ -243,17 +238,10 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the models selected.
         """
-        for glob in models:
-            if not any(fnmatchcase(name, glob) for name in self.models):
-                raise UnknownNameError("model", glob, self.models)
+        _check_globs("model", models, self.models)
         specs = [s for s in self.models.values() if _matches(s.name, models)]
-        for kind, globs, known in (
-            ("dialect", dialects, {d.name for s in specs for d in s.dialects}),
-            ("size", sizes, {p.name for s in specs for p in s.sizes}),
-        ):
-            for glob in globs:
-                if not any(fnmatchcase(name, glob) for name in known):
-                    raise UnknownNameError(kind, glob, known)
+        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+        _check_globs("size", sizes, {p.name for s in specs for p in s.sizes})
         return [
             ModelCase(spec, dialect, size, seed, self.home[spec.name])
             for spec in specs

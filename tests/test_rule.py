@@ -47,7 +47,7 @@ def other_arguments(xp, params, grads, *, lr=1.0):
         ({"samples": (sequence(name="a"), sequence(name="a"))}, "two samples are called 'a'"),
         ({"samples": (sequence(name="a", attrs={"rate": 1}),)}, "'rate' is not a keyword"),
         ({"samples": (sequence(name="a", dialects=("x",)),)}, "no dialect 'x'"),
-        ({"training": {"rate": 1}}, "'training': 'rate' is not a keyword"),
+        ({"training": {"rate": 1}}, "'training': attribute 'rate' is not a keyword"),
         ({"dialects": (Dialect(name="a", says="b", attrs={"c": 1}),)}, "'c' is not a keyword"),
         ({"update": no_default}, "'lr' of update needs a default"),
         ({"update": other_arguments}, "make it (xp, params, grads, state, t, *)"),

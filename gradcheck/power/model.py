@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,29 +133,16 @@ def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
     """
     suite = load_suite(plan.suites)
     faults_of(suite)  # mistakes are told here, before any process starts
-    scores: list[ModelScore] = []
-    complete = True
-    troubles: list[str] = []
-    try:
-        with closing(_scores(plan)) as found:
-            for name in plan.models:
-                if progress is not None:
-                    progress(len(scores), len(plan.models), name)
-                scores.append(next(found))
-    except KeyboardInterrupt:
-        complete = False
-    except pool.Died as error:
-        complete = False
-        troubles.append(f"{error}; run again with -j 1 to see where")
+    found = pool.collect(_scores(plan), plan.models, progress)
     return Harvest(
         version=gradcheck.__version__,
         suite=suite.name,
         suite_version=suite.version,
         dtypes=plan.dtypes,
         seed=plan.seed,
-        scores=tuple(scores),
-        complete=complete,
-        troubles=tuple(troubles),
+        scores=tuple(found.results),
+        complete=found.complete,
+        troubles=found.troubles,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing
 from dataclasses import dataclass
 
 import gradcheck
@@ -88,20 +87,7 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
     """
     suite = load_suite(plan.suites)
     mutants_of(suite)  # mistakes are told here, before any process starts
-    scores: list[Score] = []
-    complete = True
-    troubles: list[str] = []
-    try:
-        with closing(_scores(plan)) as found:
-            for name in plan.ops:
-                if progress is not None:
-                    progress(len(scores), len(plan.ops), name)
-                scores.append(next(found))
-    except KeyboardInterrupt:
-        complete = False
-    except pool.Died as error:
-        complete = False
-        troubles.append(f"{error}; run again with -j 1 to see where")
+    found = pool.collect(_scores(plan), plan.ops, progress)
     return Power(
         version=gradcheck.__version__,
         suite=suite.name,
@@ -109,9 +95,9 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
         dtypes=plan.dtypes,
         seed=plan.seed,
         part=plan.part,
-        scores=tuple(scores),
-        complete=complete,
-        troubles=tuple(troubles),
+        scores=tuple(found.results),
+        complete=found.complete,
+        troubles=found.troubles,
     )
 
 
