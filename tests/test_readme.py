@@ -72,3 +72,12 @@ def test_the_readme_counts_what_there_is() -> None:
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\(([^)#:]+)\)", README))))
 def test_a_link_of_the_readme_leads_somewhere(target: str) -> None:
     assert (ROOT / target).exists()
+
+
+def test_the_readme_counts_the_models_and_their_planted_faults() -> None:
+    from gradcheck_cases import SUITE
+    from gradcheck_cases.faults import FAULTS
+
+    assert len(SUITE.models) == 11
+    assert "all eleven" in README
+    assert f"{len(FAULTS)} planted faults" in README
