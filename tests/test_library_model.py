@@ -106,6 +106,19 @@ def test_loss_may_take_the_parameters_or_nothing(dtype):
     assert [f.got for f in results[0].findings] == [f.got for f in results[1].findings]
 
 
+def test_a_loss_without_a_signature_is_called_with_nothing():
+    params = points("w")
+    loss, gradients = quadratic(**params)
+
+    class Foreign:
+        __signature__ = "none"
+
+        def __call__(self):
+            return loss()
+
+    assert check_model(Foreign(), params, gradients)
+
+
 def test_integers_are_left_alone_and_buffers_are_summed():
     params = points("w") | {"tokens": np.arange(5), "mask": np.ones(3, bool)}
     loss, gradients = quadratic(**params)

@@ -112,11 +112,9 @@ class _Hunt:
             suspect = stack.pop()
             if suspect.stop - suspect.start > 1:
                 halves = self._halves(seen.heading, suspect)
-                if not halves:
-                    return False
                 stack += sorted(halves, key=lambda half: abs(half.error))  # the worst comes first
-            elif not self._confirm(seen.heading, suspect.start):
-                return False
+            else:
+                self._confirm(seen.heading, suspect.start)
         left = self._run(seen.heading, 0, self.site.tensor.size, seen.slope)
         return not self._significant(left)
 
@@ -152,13 +150,11 @@ class _Hunt:
     def _significant(self, suspect: Suspect) -> bool:
         return abs(suspect.error) > KAPPA * suspect.bar + self.allowed
 
-    def _confirm(self, heading: Heading, index: int) -> bool:
-        """Whether one element is wrong, by a ladder of its own."""
+    def _confirm(self, heading: Heading, index: int) -> None:
+        """Note an element as wrong if a ladder of its own says so."""
         if index in self.wrong:
-            return False
+            return
         found = one_element(self.site, index, heading)
         error = abs(found.got - found.want)
-        if not error > KAPPA * found.bar + ALLOWED * self.site.given.u * abs(found.got):
-            return False
-        self.wrong[index] = found
-        return True
+        if error > KAPPA * found.bar + ALLOWED * self.site.given.u * abs(found.got):
+            self.wrong[index] = found

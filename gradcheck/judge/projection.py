@@ -239,27 +239,39 @@ class Projection:
         """Two directions say that it is wrong: where, and by how much?"""
         first = strikes[0]
         finding = replace(self._finding(first), verdict=Verdict.FAIL, failed=1)
-        factor = common_factor(strikes)
+        whole = self._as_a_whole(strikes)
         found = Located((), False)
         if search:
             seen = [Seen(s.heading, s.slope) for s in strikes]
-            most = MOST if factor is None else 1
+            most = 1 if whole else MOST
             found = locate(self.site, seen, first.allowed, most=most, search=search)
-        reason = self._reason(found, factor, strikes)
         if found.wrong:
             worst = tuple(self._miss(wrong) for wrong in found.wrong)
             finding = replace(finding, worst=worst, failed=len(worst))
-        if factor is not None:
+        if whole:
             finding = replace(finding, failed=int(self.site.tensor.size))
-        return replace(finding, reason=reason)
+        return replace(finding, reason=whole or self._extent(found, strikes))
 
-    def _reason(self, found: Located, factor: float | None, strikes: Sequence[Strike]) -> str:
-        count, of = len(found.wrong), int(self.site.tensor.size)
-        if factor is not None:
+    def _as_a_whole(self, strikes: Sequence[Strike]) -> str:
+        """What is wrong with the whole of it, if all directions agree; else an empty string."""
+        if all(abs(s.product + s.error) <= s.tolerance for s in strikes):
             return (
-                f"along {len(strikes)} random directions the whole of it is {factor:.8g} times "
-                "the slope of the loss"
+                f"the loss does not depend on {self.name}, but the gradient is not zero; does "
+                "the loss read another copy of it?"
             )
+        if all(s.product == 0 for s in strikes):
+            return f"the gradient is zero, but the loss depends on {self.name}"
+        factor = common_factor(strikes)
+        if factor is None:
+            return ""
+        return (
+            f"along {len(strikes)} random directions the whole of it is {factor:.8g} times "
+            "the slope of the loss"
+        )
+
+    def _extent(self, found: Located, strikes: Sequence[Strike]) -> str:
+        """How many elements are wrong, as far as that was found out."""
+        count, of = len(found.wrong), int(self.site.tensor.size)
         if not count:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in strikes)
             return f"along random directions it is off by {off} times what could be explained"
@@ -285,7 +297,7 @@ class Projection:
         """The numbers of one direction."""
         size = int(self.site.tensor.size)
         typical = strike.norm / np.sqrt(SQUARE * size)
-        visible = min(s.visible for s in (strike, *self.strikes) if s.ok or s is strike)
+        visible = min([s.visible for s in self.strikes if s.ok] or [strike.tolerance])
         least = float(visible / (LEAST * typical)) if typical else None
         miss = Miss(
             index=(),

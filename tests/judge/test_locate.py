@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site
+from gradcheck.difference.rungs import Site, Slope
 from gradcheck.judge.locate import Seen, locate, one_element
 
 N = 4096
@@ -110,3 +110,23 @@ def test_one_element_alone(index):
     assert abs(found.want - right[index]) <= 2 * found.bar
     assert found.bar <= 1e-6 * abs(right[index])
     assert found.got == 0
+
+
+@pytest.mark.parametrize(("bars", "most"), [(1e6, 13 * 12 + 50), (2.0001, 40)])
+def test_an_error_that_no_element_explains_blames_none(bars, most):
+    """A clear one is followed to a leaf, which denies it; a faint one is lost at the first half."""
+    site, _ = wrong_at()
+    seen = [Seen(Heading(0), Slope(value=bars * 1e-9, bar=1e-9, noise=0.0, level=4))]
+    before = site.value.evaluations
+    found = locate(site, seen, 0.0)
+    assert (found.wrong, found.complete) == ((), False)
+    assert site.value.evaluations - before <= most
+
+
+def test_an_element_is_blamed_once():
+    site, right = wrong_at(e17=2.0)
+    width = site.ray(Heading(0)).width(17)
+    twice = Slope(value=-3 * right[17] * width, bar=1e-12, noise=0.0, level=4)
+    found = locate(site, [Seen(Heading(0), twice)], 0.0)
+    assert [w.index for w in found.wrong] == [17]
+    assert not found.complete

@@ -178,6 +178,24 @@ def test_a_factor_is_called_a_factor(network):
     assert len(found.worst_index) == 2
 
 
+def test_a_gradient_of_zero_is_called_so(network):
+    net = network(40, 60, 50, 5)
+    found = judged(net, spoilt(net, lambda g: 0 * g))["w1"]
+    assert found.reason == "the gradient is zero, but the loss depends on w1"
+    assert (found.verdict, found.failed) == (FAIL, 3000)
+
+
+def test_a_loss_that_reads_another_copy_is_told_so(network):
+    net = network(40, 60, 50, 5)
+    gradients, copies = net.gradients(), {n: p.copy() for n, p in net.params.items()}
+    found = judge_tensors(net.loss, copies, gradients)
+    assert {f.verdict for f in found} == {FAIL}
+    assert found[2].reason == (
+        "the loss does not depend on w1, but the gradient is not zero; does the loss read another "
+        "copy of it?"
+    )
+
+
 def test_one_wrong_element_is_found_by_its_index(network):
     net = network(40, 60, 50, 5)
 
