@@ -253,7 +253,7 @@ sgd = RuleSpec(
             attrs={"rate_inside": True},
         ),
     ),
-    training={"lr": 2.0**-10},
+    training={"lr": 2.0**-12, "momentum": 0.5},
 )  # fmt: skip
 
 
