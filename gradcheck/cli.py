@@ -30,6 +30,7 @@ examples:
   gradcheck run --impl mykernels:IMPL            your VJPs: IMPL = {"rms_norm": MyRmsNorm, ...}
   gradcheck run --impl torch -o report.html      PyTorch's autograd, with an HTML report
   gradcheck run --model gpt2                     a whole model: parameters, then stages
+  gradcheck run --rule 'adam*'                   update rules, step by step
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck power --op rms_norm                  that the check rejects wrong answers
 
@@ -100,6 +101,7 @@ def _add_selection(parser: argparse.ArgumentParser, default: str) -> None:
     for flag, what in (
         ("op", f"operators that match (repeat); default: {default}"),
         ("model", "models that match (repeat)"),
+        ("rule", "update rules that match (repeat)"),
         ("dialect", "only dialects that match (repeat); default: all"),
         ("sample", "only samples, or sizes of models, that match (repeat); default: all"),
     ):
@@ -111,7 +113,7 @@ def _add_selection(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    _add_selection(parser, "all, unless --model is given")
+    _add_selection(parser, "all, unless another kind is named")
     parser.add_argument(
         "--impl", action="append", default=[], metavar="WHOSE",
         help="whose code: reference (default), torch, or pkg.module:NAME (repeat)",
@@ -127,10 +129,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "default: any subgradient",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
-    parser.add_argument(
-        "--rule", action="append", default=[], metavar="GLOB",
-        help="update rules that match (repeat)",
-    )  # fmt: skip
     parser.add_argument(
         "--train", action="store_true",
         help="models: train the small ones, and see whether each step's loss falls as predicted",
@@ -210,10 +208,6 @@ def _jobs(word: str) -> int:
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser, "all, models and rules too")
-    parser.add_argument(
-        "--rule", action="append", default=[], metavar="GLOB",
-        help="update rules that match (repeat)",
-    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=_list)
 
@@ -286,7 +280,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
     return Choice(
         ops=arguments.op,
         models=arguments.model,
-        rules=getattr(arguments, "rule", ()),
+        rules=arguments.rule,
         dialects=arguments.dialect,
         samples=arguments.sample,
         seed=getattr(arguments, "seed", 0),

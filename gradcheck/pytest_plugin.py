@@ -1,4 +1,4 @@
-"""The suite as pytest items: one per (implementation, case, dtype), of operators and models.
+"""The suite as pytest items: one per (implementation, case, dtype), of operators, models and rules.
 
 `pytest --gradcheck-impl mykernels:IMPL` adds them to whatever else is collected; without the
 flag the plugin does nothing and imports nothing. Items select with `-k`, rerun with `--lf`, and
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradcheck.binding import Implementation
-    from gradcheck.model import ModelCase
-    from gradcheck.run import Plan
-    from gradcheck.suite import Case
+    from gradcheck.run import AnyCase, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one item judges; the plan holds one implementation, case and dtype."""
+    """What one item judges; the plan holds one implementation and dtype."""
 
     plan: Plan
-    case: Case | ModelCase
+    case: AnyCase
     binding: Implementation
 
     @property
     def dtype(self) -> str:
         """The plan's only one."""
-        (dtype,) = self.plan.dtypes or self.plan.model_dtypes
+        (dtype,) = self.plan.dtypes
         return dtype
 
 
@@ -43,8 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
     for flag, what in (
         ("impl", "judge this implementation: reference, torch, pkg.module:NAME (repeat)"),
-        ("op", "operators that match (repeat); default: all, unless models are named"),
+        ("op", "operators that match (repeat); default: all, unless another kind is named"),
         ("model", "models that match (repeat)"),
+        ("rule", "update rules that match (repeat)"),
         ("dialect", "only dialects that match (repeat)"),
         ("sample", "only samples, or sizes of models, that match (repeat)"),
         ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
@@ -101,13 +102,14 @@ def _checks(config: pytest.Config) -> list[Check]:
         return config.getoption(f"--gradcheck-{name}")
 
     suite = load_suite(option("suite"))
-    words = {kind: option(kind.removesuffix("s")) for kind in ("models", "dialects", "samples")}
+    kinds = ("models", "rules", "dialects", "samples")
+    words = {kind: option(kind.removesuffix("s")) for kind in kinds}
     choice = Choice(ops=option("op"), seed=option("seed"), **words)
     chosen = choice.cases(suite)
     bindings = [load(word, suite) for word in dict.fromkeys(option("impl"))]
     dtypes, model_dtypes = all_dtypes_of(
         option("dtype"),
-        operators=choice.has_operators,
+        operators=choice.has_operators or bool(choice.rules),
         models=bool(choice.models),
         certify=any(binding.name == "reference" for binding in bindings),
     )
@@ -119,16 +121,18 @@ def _checks(config: pytest.Config) -> list[Check]:
         seed=option("seed"),
         suites=option("suite"),
     )
-    checks = []
-    for binding in bindings:
-        of = replace(plan, implementations=[binding.name])
-        for case in chosen.operators:
-            checks += [Check(replace(of, cases=[case], dtypes=[d]), case, binding) for d in dtypes]
-        for model in chosen.models:
-            checks += [
-                Check(replace(of, models=[model], model_dtypes=[d]), model, binding)
-                for d in model_dtypes
-            ]
+    kinds_of_case: tuple[tuple[Sequence[AnyCase], Sequence[str]], ...] = (
+        (chosen.operators, dtypes),
+        (chosen.models, model_dtypes),
+        (chosen.rules, dtypes),
+    )
+    checks = [
+        Check(replace(plan, implementations=[who.name], dtypes=[d], model_dtypes=[d]), case, who)
+        for who in bindings
+        for cases, judged in kinds_of_case
+        for case in cases
+        for d in judged
+    ]
     if not any(_bound(check) for check in checks):
         raise UsageError("nothing to check: no implementation has any of the cases selected")
     return checks
@@ -137,11 +141,14 @@ def _checks(config: pytest.Config) -> list[Check]:
 def _bound(check: Check) -> bool:
     from gradcheck.errors import Unsupported
     from gradcheck.model import ModelCase
+    from gradcheck.rule import RuleCase
 
     case, binding = check.case, check.binding
     try:
         if isinstance(case, ModelCase):
             return binding.bind_model(case, check.dtype) is not None
+        if isinstance(case, RuleCase):
+            return binding.bind_rule(case, check.dtype) is not None
         return binding.bind(case, check.dtype) is not None
     except Unsupported:
         return False
@@ -180,8 +187,8 @@ class GradcheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Where pytest says the item is."""
-        from gradcheck.spec import OpSpec
+        from gradcheck.model import ModelSpec
 
         spec = self.check.case.spec
-        home = spec.family if isinstance(spec, OpSpec) else spec.build.__module__
+        home = spec.build.__module__ if isinstance(spec, ModelSpec) else spec.family
         return home, None, f"gradcheck {self.name}"

@@ -270,3 +270,13 @@ def test_operators_stand_beside_models_where_both_are_named(pytest_):
     found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
     ops = {line.split("::")[2].partition("/")[0] for line in collected(found)}
     assert ops == {"relu", "quadratic"}
+
+
+def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
+    words = ("--gradcheck-rule", "sgd", "--gradcheck-sample", "typical", *only("relu"))
+    found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words)
+    assert found.returncode == 0
+    found = pytest_(*SUITE, "--gradcheck-impl", "reference", *words, "--collect-only")
+    names = [line.split("::")[2] for line in collected(found)]
+    assert names[:2] == ["relu/default/typical/float64", "relu/default/typical/float32"]
+    assert names[2:4] == ["sgd/default/typical/float64", "sgd/default/typical/float32"]

@@ -155,10 +155,10 @@ def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> 
     top = result.top if result is not None and result.dtype != models.CERTIFICATE else None
     if result is None or top is None:
         return [*line, *([""] * (3 if layout.want else 1))]
-    index = words.ALONG if words.projected(result) else words.position(top.index)
+    spot = words.spot(result, top)
     if not layout.want:
-        return [*line, f"{index} {words.bar(top)}".strip()]
-    place = (words.clean(top.tensor) + index).strip()
+        return [*line, f"{spot} {words.bar(top)}".strip()]
+    place = words.clean(top.tensor) * (block.part is Part.STAGE) + spot
     want = f"{words.values(top)[1]} {words.bar(top)}"
     return [*line, place, want, words.clean(f"{result.sample}/{result.dtype}")]
 
@@ -181,10 +181,14 @@ def _sights(page: Page, run: Run, named: bool, *, alone: bool) -> list[str]:
     else:
         texts = model_words.together(sights)
         lines = [line for text in texts for line in page.wrap(text, "visible: ", "  ")]
-    for told in models.trained(run):
+    trained = models.trained(run)
+    for told in trained if alone else ():
         whose = f"{words.clean(told.implementation)} · " if named else ""
         text = f"{whose}{words.case(told)}: {words.clean(told.reason)}"
         lines += page.wrap(text, "training: ", "  ")
+    if trained and not alone:
+        text = f"{words.plural(len(trained), 'time')} the loss fell as the gradients predict"
+        lines += page.wrap(f"{text}; --model NAME says how far", "training: ", "  ")
     return lines
 
 

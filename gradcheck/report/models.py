@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gradcheck.record import Blame, Record, Run
 
-PARTS: Final = (Part.VALUE, Part.TRAINING, Part.GRADIENT, Part.STAGE)
+PARTS: Final = (Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING)
 """The order in which a model's parts are shown."""
 CERTIFICATE: Final = "mp50"
 """The dtype under which the suite's own reverse pass is certified; it says nothing of anybody's."""

@@ -99,7 +99,9 @@ class _Page(Page):
                 yield title + self.table(table.rows, table.dtypes)
                 continue
             folded = tuple(outline.folded(table.rows))
-            note = "One line per passing operator; --op OP or -o report.html shows every gradient."
+            kind = table.kind.value
+            flag = words.FLAGS[table.kind]
+            note = f"One line per passing {kind}; {flag} NAME or -o report.html shows every row."
             yield title + self.table(folded, table.dtypes) + self.wrap(note)
 
     def table(self, rows: tuple[Row, ...], dtypes: tuple[str, ...]) -> list[str]:

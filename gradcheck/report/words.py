@@ -23,8 +23,10 @@ OUTPUT: Final = {
     Kind.RULE: "new value",
 }
 """What the rows of a table are about."""
-ALONG: Final = " along d"
+ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""
+FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
+"""How each kind is selected."""
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""
 
@@ -129,10 +131,17 @@ def subject(output: str, part: Part) -> str:
 def place(result: Record, miss: Miss) -> str:
     """The element that was compared, of the gradient to which it belongs; of training a step."""
     if result.part is Part.TRAINING:
+        return spot(result, miss)
+    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
+    return f"{name} {ALONG}" if projected(result) else name + spot(result, miss)
+
+
+def spot(result: Record, miss: Miss) -> str:
+    """Where in a gradient the element is; of training, at which step and what moved."""
+    if result.part is Part.TRAINING:
         alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
         return f"step {', '.join(map(str, miss.index))}{alone}"
-    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
-    return name + (ALONG if projected(result) else position(miss.index))
+    return ALONG if projected(result) else position(miss.index)
 
 
 def projected(result: Record) -> bool:

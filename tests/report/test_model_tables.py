@@ -223,6 +223,17 @@ def test_a_training_tells_how_the_loss_fell(make):
     assert "\n  worst: step 12, wte alone got 0.123456, want 0.1234 " in failed
     assert "; the worst at step 12\n" in failed
     assert "\ntraining: " not in failed
+    several = render(make.run(training(make), training(make, op="svm")))
+    assert "\ntraining: 2 times the loss fell as the gradients predict; --model NAME" in several
+
+
+def test_a_training_stands_last_and_names_the_step_where_it_is_worst(make):
+    worst = (make.miss(index=(12,), tensor="wte", cotangent="step 12"),)
+    run = make.run(training(make, worst=worst), make.of_model("ln_f", part=Part.STAGE))
+    *_, rule, row = table(run, 70)
+    assert rule.startswith("── 1 training ─")
+    assert row.startswith("training ")
+    assert row.endswith("step 12, wte alone ± 1e-20")
 
 
 def test_trainings_are_counted_where_there_are_any(make):
