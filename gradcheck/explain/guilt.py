@@ -89,6 +89,7 @@ class Guilt:
     ) -> tuple[Blame, ...]:
         truth, gradients = self._truth, judged.gradients or {}
         errors: dict[str, Float] = {}
+        whole: dict[str, Float] = {}
         right = []
         for name, finding in judged.of(Part.GRADIENT).items():
             got = gradients.get(name)
@@ -96,6 +97,7 @@ class Guilt:
                 continue
             known = truth.gradient(name)
             errors[name] = (got[0] - known.value).reshape(known.shape)
+            whole[name] = got[0].reshape(known.shape)
             if finding.verdict is Verdict.PASS:
                 right.append(name)
         names = tuple(name for name, error in errors.items() if np.isfinite(error).all())
@@ -111,7 +113,6 @@ class Guilt:
             dtype,
             self._derivatives[names],
         )
-        whole = {name: truth.cts64[name] + error for name, error in errors.items()}
         return tuple(self._reproduced(blame, whole, wrong, dtype, len(blames)) for blame in blames)
 
     def _reproduced(
