@@ -14,7 +14,7 @@ from gradcheck.run import Plan, execute
 SUITE = gradcheck_cases.SUITE
 FOLDER = Path(gradcheck_cases.__file__).with_name("catalogue")
 FILES = {path.stem: tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*.toml"))}
-MODELS = FILES.pop("models")  # every other file is a family of operators
+MODELS, RULES = FILES.pop("models"), FILES.pop("rules")  # the others are families of operators
 LIST = {
     name: {**row, "family": family} for family, rows in FILES.items() for name, row in rows.items()
 }
@@ -154,3 +154,19 @@ def test_a_row_of_a_model_has_known_keys_and_says_where_it_comes_from(name):
 
 def test_every_seed_has_a_model():
     assert {seed for row in MODELS.values() for seed in row["seeds"]} == SEEDS - {"beyond"}
+
+
+# ── update rules ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_rules_listed_are_those_registered_and_those_that_were_asked_for():
+    assert list(RULES) == list(SUITE.rules)
+    assert set(RULES) == {"sgd", "adam", "adamw", "clip_norm", "lbfgs"}
+
+
+@pytest.mark.parametrize("name", SUITE.rules)
+def test_a_rule_has_the_dialects_and_the_hard_points_listed(name):
+    spec, row = SUITE.rules[name], RULES[name]
+    assert row["dialects"] == [d.name for d in spec.dialects]
+    assert set(row["samples"]) <= {s.name for s in spec.samples}
+    assert set(row["seeds"]) <= SEEDS
