@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.draw import Draw
 from gradcheck.explain.reach import Derivatives, Reach
 from gradcheck.finding import Blame
 from gradcheck.model import Program, Stage, Values
@@ -31,6 +32,8 @@ FLOOR: Final = 1e-3
 """The least scale of a tensor, relative to the largest one's: a gradient that is 0 is all noise."""
 SHARE: Final = 1e-6
 """Part of a gradient that a slot must contribute before its being right clears the slot."""
+BLUNT: Final = 8
+"""Suspects above which noise may have hidden what would clear them: the graph is asked as well."""
 RANK: Final = 1e-12
 """Singular values below this part of the largest one are rounding."""
 WORK: Final = 3e9
@@ -127,7 +130,12 @@ def suspects(
         count, stages = _explained(court, groups)
         explained = [name for group in groups[:count] for name in group]
         whole = count == len(groups) and not found
-        sharp = bool(court.errors)
+        sharp = court.derivatives is not None
+        if whole and sharp and len(stages) > BLUNT:
+            by_graph = replace(court, derivatives=None)
+            fewer = [s for s in stages if _explains(by_graph, s, explained, [])]
+            if fewer and 2 * len(fewer) <= len(stages):
+                stages, sharp = fewer, False
         assumption = (SINGLE if sharp else GRAPH) if whole else SEVERAL if not found else LEFT
         found.append(
             Blame(
@@ -340,7 +348,8 @@ def _cleared(court: _Court, stage: Stage, read: str, wrong: list[str]) -> bool:
     )
     gradients = zip(stage.reads, stage.vjp(F64, outputs, court.values), strict=True)
     own = np.asarray(sum(g for name, g in gradients if name == read and g is not None))
-    for probe in (own, *(np.roll(own, 1, axis) - own for axis in range(own.ndim))):
+    uneven = own * Draw("blame", stage.name, read).uniform(0.5, 1.5, *own.shape)
+    for probe in (own, *(np.roll(uneven, 1, axis) - uneven for axis in range(own.ndim))):
         share = court.program.backward(F64, court.values, np.array(1.0), start={read: probe})
         near = [name for name in near if name in share and _felt(court, name, share[name])]
     return bool(near)

@@ -95,15 +95,13 @@ def _tried(
 
 def _each(stage: Stage, right: Gradients, found: Iterator[Hypothesis]) -> Iterator[Hypothesis]:
     """A wrong VJP, and the same for one gradient alone: each may be computed by itself."""
-    several = sum(g is not None for g in right) > 1
     for hypothesis in found:
         yield hypothesis
-        for i, gradient in enumerate(hypothesis.gradients if several else ()):
-            if gradient is not None and right[i] is not None:
-                says = (
-                    f"{hypothesis.says.rstrip('.')}, for the gradient of `{stage.reads[i]}` alone."
-                )
-                yield replace(_one(right, i, gradient, says), rank=hypothesis.rank)
+        pairs = enumerate(zip(hypothesis.gradients, right, strict=True))
+        other = [i for i, (g, r) in pairs if g is not None and not np.array_equal(g, r)]
+        for i in other if len(other) > 1 else ():
+            says = f"{hypothesis.says.rstrip('.')}, for the gradient of `{stage.reads[i]}` alone."
+            yield replace(_one(right, i, hypothesis.gradients[i], says), rank=hypothesis.rank)
 
 
 def _fits(mutant: Mutant, stage: Stage) -> bool:

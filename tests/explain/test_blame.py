@@ -50,12 +50,19 @@ def test_a_weight_of_its_own_convicts_its_stage(points, spoil):
 
 
 def test_errors_say_more_than_names(points, spoil):
-    """An error of the tanh alone cannot come from a stage behind it: dw1 and db1 must fit."""
-    got = points.net.fold(act=spoil.scaled(0))
+    """Of one wrong element of a weight's gradient nobody else can be the cause; a name hides it."""
+    got = points.net.fold(fc=spoil.element(1, 3))
     (sharp,), (dull,) = found(points.net, got), found(points.net, got, errors=False)
-    assert set(sharp.stages) < set(dull.stages) | {"act"}
+    assert sharp.stages == ("fc",)
+    assert set(sharp.stages) < set(dull.stages)
     assert dull.assumption == GRAPH
-    assert "act" in dull.stages
+
+
+def test_a_program_too_large_for_derivatives_says_what_it_assumes(points, spoil, monkeypatch):
+    monkeypatch.setattr("gradcheck.explain.reach.LARGEST", 1.0)
+    (one,) = found(points.net, points.net.fold(act=spoil.scaled(0)))
+    assert one.assumption == GRAPH
+    assert "act" in one.stages
 
 
 def test_a_key_bias_that_is_right_by_structure_clears_nobody(points, spoil):
@@ -115,6 +122,22 @@ def test_a_gradient_that_is_not_finite_is_only_reachable(points):
 
     blames = found(points.net, points.net.fold(act=spoilt))
     assert "act" in blames[0].stages
+
+
+def test_where_noise_hides_the_error_the_graph_is_asked(points, spoil, monkeypatch):
+    point = points.net
+    got = point.fold(fc=spoil.element(1, 3, 1.0001))
+    wrong, right, errors = point.judged(got)
+    assert wrong == ["w1"]
+    given = (point.program, point.values, point.cts, wrong, right, errors, "float32")
+    (blunt,) = suspects(*given)
+    assert len(blunt.stages) > 4
+    assert blunt.assumption == SINGLE
+    monkeypatch.setattr(blame, "BLUNT", 4)
+    (fewer,) = suspects(*given)
+    assert "fc" in fewer.stages
+    assert 2 * len(fewer.stages) <= len(blunt.stages)
+    assert fewer.assumption == GRAPH
 
 
 # ── several faults ───────────────────────────────────────────────────────────────────────────
