@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradcheck.finding import Part
 from gradcheck.report import model_words, models, words
 from gradcheck.report.marked import cell, code, escape, folded
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +26,6 @@ def blocks(run: Run) -> Iterator[tuple[str, str]]:
         yield title + _summary(theirs), "model"
         for model in theirs:
             yield _rows(model), "model"
-    for told in models.trained(run):
-        whose = f"{escape(words.clean(told.implementation))} · " if named else ""
-        text = f"{code(words.case(told))}: {escape(words.clean(told.reason))}"
-        yield f"\nTraining: {whose}{text}.\n", "line"
     for sight in models.sights(run):
         whose = f"{escape(words.clean(sight.implementation))} · " if named else ""
         yield (
@@ -67,6 +65,10 @@ def _rows(model: Model) -> str:
             f"{row.compared:,}",
         ]
         lines.append(f"| {' | '.join(line)} |")
+    trained = [r for row in model.block(Part.TRAINING).rows for r in models.results(row)]
+    told = [r for r in trained if r.verdict is Verdict.PASS and r.reason]
+    lines += [""] * bool(told)
+    lines += [f"- {code(words.case(r))}: {escape(words.clean(r.reason))}" for r in told]
     return folded(words.word(model.verdict), f"{name}: {', '.join(counts)}", lines)
 
 

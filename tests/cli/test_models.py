@@ -162,3 +162,33 @@ def test_every_rule_explains_itself(run, name):
     assert found.out.startswith(f"{name}: gives new ")
     for word in (*SUITE.rules[name].defaults, *(s.name for s in SUITE.rules[name].samples)):
         assert f"\n  {word} " in found.out
+
+
+def test_a_rule_is_judged_beside_whatever_else_is_named(run, judged):
+    words = ("--rule", "sgd", "--sample", "typical", "--dtype", "float64")
+    found = judged(*words)
+    assert (found.code, {r["kind"] for r in found.results}) == (0, {"rule"})
+    assert {r["part"] for r in found.results} == {"update"}
+    assert {r["op"] for r in judged(*words, "--op", "relu").results} == {"relu", "sgd"}
+    assert "\nrule  dialect" in run(*words).out
+    again = judged(*found.results[0]["repro"].split()[2:])
+    assert found.results[0] in again.results
+
+
+def test_a_model_is_trained_if_that_is_asked_for(run, judged):
+    words = (*SMALL, "--dtype", "float64")
+    assert "training" not in {r["part"] for r in judged(*words).results}
+    found = judged(*words, "--train")
+    trained = [r for r in found.results if r["part"] == "training"]
+    assert found.code == 0
+    assert trained
+    assert all(r["verdict"] == "pass" and "--train" in r["repro"] for r in trained)
+    text = run(*words, "--train").out
+    assert f"\n── {len(trained)} trainings ──" in text
+    assert "\ntraining: quadratic/default/tiny/float64: loss " in text
+
+
+def test_a_mistaken_rule_ends_in_one_line(run):
+    found = run("--rule", "adaam")
+    assert (found.code, found.out) == (2, "")
+    assert found.err == "gradcheck: unknown rule 'adaam': did you mean 'adam'?\n"

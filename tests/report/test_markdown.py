@@ -244,4 +244,5 @@ def test_rules_and_trainings_are_told_too(make):
     assert "| rule | dialect | new value | `float64` |" in text
     assert "| `adam` | `weight` | `m.w` |" in text
     assert "| model | dialect | trainings | `float64` | sizes |" in text
-    assert "Training: `gpt2/default/tiny/float64`: loss 2 → 1." in text
+    (part,) = re.findall("<details>.*?gpt2.*?</details>", text, re.DOTALL)
+    assert "\n- `gpt2/default/tiny/float64`: loss 2 → 1\n" in part
