@@ -31,8 +31,8 @@ LAYERS = (
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule",
-    "explain explain.reach explain.blame explain.same explain.hypothesis explain.pattern",
-    "explain.naming explain.reproduce explain.guilt",
+    "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
+    "explain.pattern explain.naming explain.reproduce explain.guilt",
     "power.model",  # asks whether blame falls on what was planted
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone

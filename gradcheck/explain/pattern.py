@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,9 @@ from gradcheck.explain.same import SAME, close, near
 from gradcheck.model import Stage
 
 Float = NDArray[np.float64]
+
+WHERE_ALONE: Final = ": wrong "
+"""What stands in a sentence that says where a gradient is wrong, but not how."""
 
 
 def pattern(stage: Stage, index: int, got: Float, right: Float, dtype: str) -> str:
@@ -19,7 +24,7 @@ def pattern(stage: Stage, index: int, got: Float, right: Float, dtype: str) -> s
     how = _factor(got[wrong], right[wrong], dtype)
     if not (where or how):
         return ""
-    return f"{which}: {' '.join(part for part in (how or 'wrong', where) if part)}."
+    return f"{which}{WHERE_ALONE}{where}." if not how else f"{which}: {how} {where}".rstrip() + "."
 
 
 def _factor(got: Float, right: Float, dtype: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F64
-from gradcheck.explain.blame import FLOOR
+from gradcheck.explain.evidence import FLOOR
 from gradcheck.explain.hypothesis import hypotheses, simple
 from gradcheck.explain.reach import Reach
 from gradcheck.explain.same import near, reproduces

@@ -11,6 +11,7 @@ from gradcheck import pool
 from gradcheck.binding.reference import Reference
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.pattern import WHERE_ALONE
 from gradcheck.finding import Blame, Finding, Part
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
@@ -61,6 +62,11 @@ class Sown:
         if not self.suspects or (len(self.stages) == 1 < len(self.suspects)):
             return False
         return bool(set(self.suspects[0]) & set(self.stages))
+
+    @property
+    def understood(self) -> bool:
+        """Whether blame says what is wrong with the first stage, not merely where it is wrong."""
+        return any(WHERE_ALONE not in said for said in self.named)
 
     @property
     def sound(self) -> bool:

@@ -41,7 +41,7 @@ def summary(harvest: Harvest) -> str:
         f"POWER {'pass' if harvest.sound else 'fail'} faults={len(sown)} "
         f"found={sum(s.rejected > 0 for s in sown)} exact={sum(s.exact for s in sown)} "
         f"among_suspects={sum(s.contained for s in sown)} "
-        f"named={sum(bool(s.named) for s in sown)} "
+        f"named={sum(s.understood for s in sown)} "
         f"alarms={sum(len(s.alarms) for s in harvest.scores)}"
     )
 
@@ -63,7 +63,7 @@ def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
         f"{sum(s.exact for s in sown)}",
         f"{sum(s.contained for s in sown)}",
         f"{statistics.median(lengths):g}, {most}" if lengths else "",
-        f"{sum(bool(s.named) for s in sown)}",
+        f"{sum(s.understood for s in sown)}",
         f"{sum(len(score.alarms) for score in scores)} of {sum(s.judged for s in scores)}",
     ]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain import blame
+from gradcheck.explain import blame, evidence
 from gradcheck.explain.blame import GRAPH, LEFT, SEVERAL, SINGLE, TOGETHER, rounds, suspects
 
 DIFFERENTIABLE = [
@@ -209,7 +209,7 @@ def test_a_range_is_spanned_by_its_basis():
     rng = np.random.default_rng(3)
     for height, width, rank in ((9, 4, 4), (9, 4, 2), (4, 9, 3), (5, 5, 5)):
         matrix = rng.normal(size=(height, rank)) @ rng.normal(size=(rank, width))
-        basis = blame._range(matrix)
+        basis = evidence._range(matrix)
         assert basis.shape == (height, rank)
         assert np.max(np.abs(basis @ (basis.T @ matrix) - matrix)) <= 1e-12
         assert np.max(np.abs(basis.T @ basis - np.eye(rank))) <= 1e-12

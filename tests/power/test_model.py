@@ -41,6 +41,12 @@ def test_what_is_sound(change, exact, contained):
     assert sown.sound is (exact and contained and "rejected" not in change)
 
 
+def test_where_it_is_wrong_is_no_name():
+    assert SOWN.understood
+    assert not replace(SOWN, named=()).understood
+    assert not replace(SOWN, named=("dx: wrong only at place 1 of 2 along axis 0.",)).understood
+
+
 def attacked(monkeypatch, *faults, models=("svm",), dtypes=("float64",)):
     suite = Suite(
         "mine", "1", list(SUITE), models=list(SUITE.models.values()),
