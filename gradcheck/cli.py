@@ -131,7 +131,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
         "--train", action="store_true",
-        help="models: train the small ones, and see whether each step's loss falls as predicted",
+        help="models: train each at its smallest size; does every step's loss fall as predicted?",
     )  # fmt: skip
     parser.add_argument(
         "--project", action="store_true",

@@ -59,8 +59,8 @@ class Plan:
     whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
     `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
-    models against slopes of their loss, as large ones always are; `train` trains the small ones by
-    every rule of the suite that says how.
+    models against slopes of their loss, as large ones always are; `train` trains each at its
+    smallest size, by every rule of the suite that says how.
     """
 
     suite: Suite
@@ -240,8 +240,9 @@ def _model(plan: Plan, case: ModelCase) -> Ask:
 def _trained(
     plan: Plan, truth: ModelTruth, binding: Implementation, dtype: str
 ) -> Iterator[Finding]:
-    """How a small model's loss falls, by every rule that says how it trains."""
-    if not (plan.train and truth.exact and dtype in DTYPES):
+    """How a model's loss falls at its smallest size, by every rule that says how it trains."""
+    smallest = truth.case.size == truth.case.spec.sizes[0]
+    if not (plan.train and smallest and dtype in DTYPES):
         return
     for rule in plan.suite.rules.values():
         if rule.training is not None:

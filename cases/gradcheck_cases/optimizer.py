@@ -418,8 +418,8 @@ lbfgs = RuleSpec(
     samples=(
         descent("typical", "a formula that is wrong everywhere"),
         descent("one-pair", "a history that keeps more than m pairs, or the oldest ones", m=1),
-        steps("short-history", "pairs that are read where there are none yet",
-              attrs={"m": 10, "lr": 0.125}),
+        descent("short-history", "pairs that are read where there are none yet",
+                state=pairs_of(1), first=10, m=6),
         descent("full-history", "the oldest pair not dropped; the order of the two loops",
                 state=pairs_of(3), first=10, m=3),
         descent("hill", "a pair with sᵀy ≤ 0 that is not skipped", slope=hill,

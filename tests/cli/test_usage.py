@@ -143,8 +143,7 @@ def test_the_terminal_names_what_did_not_load_among_the_results(run):
 @pytest.mark.parametrize(
     ("torch", "suite", "said"),
     [(None, "gradcheck_cases:SUITE", "PyTorch is not installed; run `pip install torch`"),
-     (SimpleNamespace(set_num_threads=int), "kernels:SUITE",
-      "the suite has no PyTorch counterparts")],
+     (SimpleNamespace(set_num_threads=int), "kernels:SUITE", "the suite has no PyTorch")],
 )  # fmt: skip
 def test_a_peer_that_is_absent_is_said_to_be(run, monkeypatch, torch, suite, said):
     monkeypatch.setitem(sys.modules, "torch", torch)

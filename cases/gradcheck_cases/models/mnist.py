@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcheck.model import Drawn, ModelSpec, Program, Size, Stage
 from gradcheck_cases import activation, convolution, elementwise, linear, loss, reduction, shape
-from gradcheck_cases.models.tensors import ids, weight
+from gradcheck_cases.models.tensors import ids
 
 LOUD = 8.0
 """Standard deviation of the first layers' activations, about."""
@@ -41,8 +41,22 @@ def images(n: int, *size: int, border: int = 0) -> Drawn:
 
 def loud(fan_in: int, *shape: int) -> Drawn:
     """Weights that turn `fan_in` pixels into values of about `LOUD`."""
-    scale = 2.0 ** round(math.log2(2 * LOUD / math.sqrt(fan_in)))
-    return lambda draw: draw.normal(*shape, scale=scale)
+    return lambda draw: draw.normal(*shape, scale=_loudness(fan_in))
+
+
+def _loudness(fan_in: int) -> float:
+    return 2.0 ** round(math.log2(2 * LOUD / math.sqrt(fan_in)))
+
+
+def kernel(scale: float, *shape: int) -> Drawn:
+    """Normal values times `scale`, each tap with a power of two of its own below their grid.
+
+    So no sum of taps cancels. Otherwise a blank image may have the same value, by accident, at a
+    place that sees its edge and at one that does not: they tie in a pooling window, and the loss
+    has no derivative there.
+    """
+    own = 2.0 ** (np.arange(math.prod(shape[-2:])).reshape(shape[-2:]) - 16)
+    return lambda draw: scale * (draw.normal(*shape) + own)
 
 
 def bias(*shape: int) -> Drawn:
@@ -143,9 +157,9 @@ def build_cnn(*, h=8, w=8, c1=2, c2=3, classes=3, n=2, border=0):
     pooled = (h // 4) * (w // 4) * c2
     return Program(
         params={
-            "conv1.kernel": loud(9, c1, 1, 3, 3),
+            "conv1.kernel": kernel(_loudness(9), c1, 1, 3, 3),
             "conv1.bias": bias(c1, 1, 1),
-            "conv2.kernel": weight(c2, c1, 3, 3, fan_in=9 * c1),
+            "conv2.kernel": kernel(2.0 ** -round(math.log2(9 * c1) / 2), c2, c1, 3, 3),
             "conv2.bias": bias(c2, 1, 1),
             "dense.weight": _quiet(pooled, classes),
             "dense.bias": bias(classes),

@@ -3,6 +3,7 @@ import pytest
 from gradcheck_cases.convolution import max_pool_2d_split_vjp
 
 from gradcheck.arithmetic import F64
+from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.model import ModelCase
 
 SIZES = ["tiny", "uneven", "blank", "large"]
@@ -125,3 +126,22 @@ def test_blank_windows_tie_above_zero(case):
     assert biases.min() < 0 < biases.max()
     out = forward(blank)["conv1.out"][0]
     assert np.array_equal(out, np.broadcast_to(np.maximum(biases, 0)[:, None, None], out.shape))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("size", SIZES)
+def test_no_sum_of_a_kernels_taps_cancels(suite, size, seed):
+    spec = suite.models["mnist_cnn"]
+    found = next(s for s in spec.sizes if s.name == size)
+    case = ModelCase(spec, spec.dialects[0], found, seed, "builtin")
+    signs = np.stack(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 9)).reshape(9, -1)
+    signs = signs[:, signs.any(axis=0)]
+    for name in ("conv1.kernel", "conv2.kernel"):
+        assert (case.params[name].reshape(-1, 9) @ signs).all()
+
+
+def test_a_blank_images_patches_tie_only_where_the_loss_has_a_derivative(suite):
+    spec = suite.models["mnist_cnn"]
+    blank = next(s for s in spec.sizes if s.name == "blank")
+    case = ModelCase(spec, spec.dialects[0], blank, 17, "builtin")  # three taps summed up to zero
+    assert ModelTruth(case).certified
