@@ -10,7 +10,7 @@ it is in its panel. It is refined before anything is blamed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ PANELS: Final = 64
 """Of a leg, at most: 257 gradients; halved where the slope changes most."""
 SURE: Final = 100.0
 """Error bars at which a wrong leg needs no more panels."""
-SHARP: Final = 5e-3
+SHARP, SHARP_KINKED = 5e-3, 5e-2
 """Of Σ|g·Δ| along a leg: a wider bound could hide a wrong gradient."""
 SHARE: Final = 1e-4
 """Of the largest step's Σ|g·Δ|: what moves the loss by less need not be resolved."""
@@ -46,6 +46,8 @@ SAFETY: Final = 8.0
 """So many times the noise that was seen in a few values of the loss."""
 NEARBY: Final = 6
 """Values of the loss that show its noise."""
+HIDDEN: Final = 4.0
+"""Pairs of jumps that may hide between neighbouring nodes."""
 FAR: Final = 1e6
 """Times the first loss: a loss without a lower bound goes there, and training ends."""
 ARMIJO: Final = 1e-4
@@ -61,7 +63,8 @@ class Leg:
     """A straight way that the parameters took: the loss's change, and what was predicted.
 
     `tensor` is the parameter that moved alone; "" where all of them did. `size` is Σ|g·Δ|, what
-    `bound` is measured against; `bar` is how uncertain the prediction is. Units: the loss's.
+    `bound` is measured against; `bar` is how uncertain the prediction is. `kinked`: the model has
+    operators with kinks. Units: the loss's.
     """
 
     step: int
@@ -71,6 +74,7 @@ class Leg:
     bar: float
     bound: float
     size: float
+    kinked: bool = False
 
     @property
     def error(self) -> float:
@@ -84,7 +88,8 @@ class Leg:
 
     def resolved(self, whole: float) -> bool:
         """Whether the bound is narrow enough to say so, or the tensor moves next to nothing."""
-        return self.bound <= max(SHARP * self.size, SHARE * whole)
+        sharp = SHARP_KINKED if self.kinked else SHARP
+        return self.bound <= max(sharp * self.size, SHARE * whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +228,8 @@ class Trainer:
         change = _difference(end, params)
         observed = self.loss(end) - self.loss(params)
         noise = self._noise(params) + self._noise(end)
-        way = _Way(lambda s: self.gradients(_between(params, end, s)), change)
+        kinked = any(stage.op.kinks for stage in self.case.program.stages)
+        way = _Way(lambda s: self.gradients(_between(params, end, s)), change, kinked)
         rules = RULES[self.dtype]
         # Near a minimum gradients cancel inside: what they were made of was as large as before.
         noise += SAFETY * rules.u * self.largest
@@ -262,6 +268,7 @@ class _Way:
 
     gradients: Callable[[float], Tensors]
     change: dict[str, Float]
+    kinked: bool
     cuts: list[float] = field(default_factory=lambda: [0.0, 1.0])
     known: dict[float, tuple[float, float]] = field(default_factory=dict)
 
@@ -272,7 +279,7 @@ class _Way:
         bound = rules.rtol * float(np.sum(size)) + noise + KAPPA * bar
         return Leg(
             step=step, tensor=tensor, observed=observed, predicted=float(np.sum(predicted)),
-            bar=bar, bound=bound, size=float(np.sum(size)),
+            bar=bar, bound=bound, size=float(np.sum(size)), kinked=self.kinked,
         )  # fmt: skip
 
     def split(self) -> None:
@@ -280,7 +287,8 @@ class _Way:
         _, _, bars = self._panels
         worst = float(np.max(bars, initial=0.0))
         pairs = list(itertools.pairwise(self.cuts))
-        halves = [(a + b) / 2 for (a, b), bar in zip(pairs, bars, strict=True) if bar >= worst / 2]
+        least = 0.0 if self.kinked else worst / 2  # what hides may hide anywhere
+        halves = [(a + b) / 2 for (a, b), bar in zip(pairs, bars, strict=True) if bar >= least]
         self.cuts = sorted([*self.cuts, *(halves or [(a + b) / 2 for a, b in pairs])])
 
     @property
@@ -293,6 +301,9 @@ class _Way:
         slopes, sizes = found[..., 0], found[..., 1]
         boole, simpson = ((lengths * slopes) @ weights for weights in (BOOLE, SIMPSON))
         bars = SPREAD * np.abs(boole - simpson)
+        if self.kinked:  # two jumps between the same nodes are not seen: as large as those seen
+            gap = float(np.max(lengths)) / 4
+            bars[0] += HIDDEN * gap * float(np.max(np.abs(np.diff(slopes, axis=1))))
         return boole, (lengths * sizes) @ BOOLE, bars
 
     def _slope(self, s: float) -> tuple[float, float]:
@@ -340,7 +351,7 @@ def verdict(trained: Trained, rule: str) -> Finding:
     fell = end < start
     if wrong:
         found, reason = Verdict.FAIL, f"{_said(wrong[0])}; {told}"
-    elif blind:
+    elif _too_blind(legs, blind):
         found = Verdict.INCONCLUSIVE
         reason = f"{len(blind)} of {len(legs)} predictions are too uncertain; {told}"
     elif not fell:
@@ -353,6 +364,14 @@ def verdict(trained: Trained, rule: str) -> Finding:
         compared=len(legs), failed=len(wrong), unresolved=len(blind),
         worst=tuple(_miss(leg) for leg in shown[:20]),
     )  # fmt: skip
+
+
+def _too_blind(legs: Sequence[Leg], blind: Sequence[Leg]) -> bool:
+    """Whether most steps, or some tensor every time that it moved alone, are too uncertain."""
+    seen = [leg for leg in legs if leg not in blind]
+    steps = [leg for leg in legs if not leg.tensor]
+    lost = {leg.tensor for leg in legs} - {leg.tensor for leg in seen}
+    return bool(lost) or 2 * len([leg for leg in seen if not leg.tensor]) < len(steps)
 
 
 def _said(leg: Leg) -> str:

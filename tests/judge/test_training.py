@@ -252,6 +252,16 @@ def test_a_bound_that_hides_everything_is_not_a_pass():
     assert found.unresolved == 1
 
 
+def test_a_few_uncertain_steps_are_counted_and_a_tensor_that_is_never_seen_is_no_pass():
+    sure = [leg(t, -0.25, -0.25) for t in (1, 2, 3)]
+    vague = leg(4, -0.25, -0.25, bound=0.4)
+    found = judged((1.0, 0.0), *sure, vague)
+    assert (found.verdict, found.unresolved) == (Verdict.PASS, 1)
+    unseen = leg(1, -0.25, -0.25, bound=0.4, tensor="b1")
+    assert judged((1.0, 0.0), *sure, unseen).verdict is Verdict.INCONCLUSIVE
+    assert judged((1.0, 0.0), sure[0], vague, vague).verdict is Verdict.INCONCLUSIVE
+
+
 def test_what_moves_next_to_nothing_need_not_be_resolved():
     small = leg(1, -1e-9, 0.0, bound=2e-9, size=0.0, tensor="b1")
     assert judged((1.0, 0.5), leg(1, -0.5, -0.5), small).verdict is Verdict.PASS
