@@ -158,20 +158,28 @@ class Trainer:
         Raises:
             Broken: it gives none for a parameter, or something of another form.
         """
-        if self.bound.gradients is None:
-            return self._folded(params, self.dtype, self.bound)
-        given = self._given(params, self.dtype)
-        chosen = {n: np.array(given[n]) for n in self.case.program.params}
-        inputs = {n: np.array(given[n]) for n in self.case.program.inputs}
+        made = self._asked(params)
+        return {name: self._form(name, made, p) for name, p in params.items()}
+
+    def _asked(self, params: Values) -> Any:
+        """What the implementation returns, whole or folded from its stages.
+
+        Raises:
+            Broken: it raised.
+        """
         try:
+            if self.bound.gradients is None:
+                return self._folded(params, self.dtype, self.bound)
+            given = self._given(params, self.dtype)
+            chosen = {n: np.array(given[n]) for n in self.case.program.params}
+            inputs = {n: np.array(given[n]) for n in self.case.program.inputs}
             with np.errstate(all="ignore"):
-                made = self.bound.gradients(chosen, inputs)
+                return self.bound.gradients(chosen, inputs)
         except (Unsupported, KeyboardInterrupt, Broken):
             raise
         except BaseException as error:  # SystemExit too: foreign code must not end the run
             text = " ".join(str(error).split()) or "no message"
             raise broken("training", f"gradients raised {type(error).__name__}: {text}") from error
-        return {name: self._form(name, made, p) for name, p in params.items()}
 
     def true_gradients(self, params: Values) -> Tensors:
         """The fold of the operators' own VJPs, in the working dtype."""

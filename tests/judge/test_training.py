@@ -291,3 +291,22 @@ def test_a_trained_baby_llama_follows_the_sine_wave(rule, steps, least):
     assert all(one.right for one in found.legs)
     assert before <= 1 / 11  # chance
     assert followed(case, found.params) >= least
+
+
+@pytest.mark.parametrize("answer", [ZeroDivisionError("by\nzero"), ()])
+def test_a_bound_stage_that_raises_or_returns_too_few_is_one_line(answer):
+    class Bound:
+        name = "bound"
+
+        def bind_model(self, case, dtype):
+            def vjp(stage, cts, values):
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+
+            return BoundModel(stage=lambda stage: vjp if stage.name == "act" else None)
+
+    [finding] = judge_training(TOY, Bound(), "float64", ADAM, 3)
+    assert finding.verdict is Verdict.ERROR
+    assert finding.reason.startswith("gradients raised ")
+    assert "\n" not in finding.reason
