@@ -171,6 +171,10 @@ def _add_power(parser: argparse.ArgumentParser) -> None:
         "found and blamed on its stage",
     )  # fmt: skip
     parser.add_argument(
+        "--rule", action="append", default=[], metavar="GLOB",
+        help="instead: put wrong update rules to every sample of the rules that match (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
         "--suite", action="append", default=[], metavar="MODULE:NAME",
         help="a suite of your own instead of the installed ones (repeat)",
     )  # fmt: skip
@@ -362,6 +366,8 @@ def _exit_code(run: Run, *, written: bool) -> int:
 def _power(arguments: argparse.Namespace) -> int:
     if arguments.model:
         return _power_models(arguments)
+    if arguments.rule:
+        return _power_rules(arguments)
     from gradcheck import report
 
     targets = [report.format_of(text) for text in arguments.outputs]
@@ -407,8 +413,8 @@ def _power(arguments: argparse.Namespace) -> int:
 def _power_models(arguments: argparse.Namespace) -> int:
     from gradcheck import report
 
-    if arguments.op or arguments.part != "1/1":
-        raise UsageError("--model plants faults in models; leave --op and --part out")
+    if arguments.op or arguments.rule or arguments.part != "1/1":
+        raise UsageError("--model plants faults in models; leave --op, --rule and --part out")
     targets = [report.format_of(text) for text in arguments.outputs]
     dtypes = dtypes_of(arguments.dtype)
     if not set(dtypes) <= set(DTYPES):
@@ -445,6 +451,32 @@ def _power_models(arguments: argparse.Namespace) -> int:
     if not harvest.sown:
         return NOTHING
     return OK if harvest.sound else GATE
+
+
+def _power_rules(arguments: argparse.Namespace) -> int:
+    from gradcheck import report
+
+    if arguments.op or arguments.dtype or arguments.part != "1/1":
+        raise UsageError("--rule attacks update rules; leave --op, --dtype and --part out")
+    targets = [report.format_of(text) for text in arguments.outputs]
+    _check_writable([path for path, _ in targets])
+
+    from gradcheck.power.rule import attack_rules
+    from gradcheck.report import rule_power as pages
+
+    for path, form in targets:
+        if form not in pages.FORMATS:
+            raise UsageError(f"-o {path}: power writes {', '.join(pages.FORMATS)}, not {form}")
+    suite = _suite(arguments.suite)
+    cases = suite.rule_cases(arguments.rule, seed=arguments.seed)
+    power = attack_rules(suite, cases, arguments.seed)
+    written = [_save(path, pages.render(power, form)) for path, form in targets]
+    written.append(console.show(pages.render(power, "terminal")))
+    if not all(written):
+        return USAGE
+    if not power.kills:
+        return NOTHING
+    return OK if power.sound else GATE
 
 
 def _part(text: str) -> Part:

@@ -41,6 +41,7 @@ LAYERS = (
     "report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
     "report.terminal report.markdown report.html report.json report.junit report.power",
+    "report.rule_power",
     "report.fault",
     "library library_model",  # a Result prints itself as a report
     "console cli pytest_plugin __main__",

@@ -77,7 +77,9 @@ def test_a_link_of_the_readme_leads_somewhere(target: str) -> None:
 def test_the_readme_counts_the_models_and_their_planted_faults() -> None:
     from gradcheck_cases import SUITE
     from gradcheck_cases.faults import FAULTS
+    from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
+    assert f"{len(RULE_MUTANTS)} of {len(RULE_MUTANTS)} wrong updates" in README
     assert len(SUITE.models) == 11
     assert "all eleven" in README
     assert f"{len(FAULTS)} planted faults" in README

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import BoundRule
+from gradcheck.binding.reference import Reference
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.steps import RuleTruth
@@ -86,6 +87,56 @@ class Kills:
     def as_said(self) -> bool:
         """Whether the sample that was named rejects it."""
         return self.mutant.killer in {case.partition("/")[2] for case in self.killed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePower:
+    """What an attack on update rules found; `alarms` are cases in which the right rule fails."""
+
+    suite: str
+    suite_version: str
+    seed: int
+    kills: tuple[Kills, ...]
+    alarms: tuple[str, ...]
+    judged: int
+
+    @property
+    def survivors(self) -> list[Kills]:
+        """Mutants that no case rejects, or not the one that was to."""
+        return [found for found in self.kills if not found.as_said]
+
+    @property
+    def sound(self) -> bool:
+        """Whether all mutants, one at least, are rejected as said and every right rule passes."""
+        return bool(self.kills) and not (self.survivors or self.alarms)
+
+
+def attack_rules(suite: Suite, cases: Sequence[RuleCase], seed: int) -> RulePower:
+    """Put the rules' mutants, and the rules themselves, to the judgement in every case.
+
+    Raises:
+        LoadError: a table of mutants cannot be imported, or holds something else.
+        SpecError: a mutant contradicts its rule.
+    """
+    mutants = rule_mutants_of(suite)
+    found: list[Kills] = []
+    for name in dict.fromkeys(case.spec.name for case in cases):
+        found += kills(mutants[name], [case for case in cases if case.spec.name == name])
+    alarms = []
+    for case in cases:
+        truth = RuleTruth(case)
+        for dtype in FLOATS:
+            right = judge_rule(truth, Reference(), dtype)
+            if any(f.verdict is not Verdict.PASS for f in right):
+                alarms.append(f"{case.name}/{dtype}")
+    return RulePower(
+        suite=suite.name,
+        suite_version=suite.version,
+        seed=seed,
+        kills=tuple(found),
+        alarms=tuple(alarms),
+        judged=len(cases) * len(FLOATS),
+    )
 
 
 def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:

@@ -281,8 +281,8 @@ def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
     ("arguments", "says"),
     [
         (["--model", "svn"], "did you mean 'svm'?"),
-        (["--model", "svm", "--op", "sqr"], "leave --op and --part out"),
-        (["--model", "svm", "--part", "1/2"], "leave --op and --part out"),
+        (["--model", "svm", "--op", "sqr"], "leave --op, --rule and --part out"),
+        (["--model", "svm", "--part", "1/2"], "leave --op, --rule and --part out"),
         (["--model", "svm", "--dtype", "float16"], "power attacks float64 and float32 alone"),
         (["--model", "svm", "-o", "report.html"], "power writes terminal, markdown, json"),
     ],
@@ -290,3 +290,27 @@ def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
 def test_what_power_of_models_does_not_take(capsys, arguments, says):
     assert main(["power", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+# ── update rules ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_wrong_update_rules_are_rejected_and_reported(run, tmp_path):
+    found = run("--rule", "clip_norm", "-o", str(tmp_path / "rules.md"), command="power")
+    assert found.code == 0, found.out + found.err
+    assert found.out.splitlines()[-1].startswith("POWER pass mutants=9/9 alarms=0")
+    assert "every wrong update is rejected" in (tmp_path / "rules.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rule", "adm"], "unknown rule 'adm'"),
+        (["--rule", "adam", "--op", "relu"], "leave --op, --dtype and --part out"),
+        (["--rule", "adam", "-o", "x.html"], "power writes"),
+    ],
+)
+def test_what_power_cannot_do_with_rules_is_said(run, words, said):
+    found = run(*words, command="power")
+    assert found.code == 2
+    assert said in found.err

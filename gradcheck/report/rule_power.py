@@ -1,0 +1,94 @@
+"""Which wrong update rules are rejected, and by which samples, as text, markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from tabulate import tabulate
+
+from gradcheck.report.marked import code, escape
+from gradcheck.report.words import clean
+
+if TYPE_CHECKING:
+    from gradcheck.power.rule import Kills, RulePower
+
+FORMATS: Final = ("terminal", "markdown", "json")
+HEADS: Final = ("rule", "wrong update", "to be caught by", "rejected in", "what is wrong")
+
+
+def render(power: RulePower, format: str) -> str:
+    """The attack in one of `FORMATS`, ending in a newline."""
+    if format == "json":
+        return json.dumps(_plain(power), indent=2) + "\n"
+    problems = [clean(line) for line in _problems(power)]
+    if format == "markdown":
+        return _markdown(power, problems)
+    table = tabulate(
+        [_row(found)[:4] for found in power.kills], HEADS[:4], disable_numparse=True,
+        tablefmt="simple",
+    )  # fmt: skip
+    return "\n\n".join([table, *(["\n".join(problems)] if problems else []), summary(power)]) + "\n"
+
+
+def summary(power: RulePower) -> str:
+    """The last line, for a script to read."""
+    rejected = len(power.kills) - len(power.survivors)
+    return (
+        f"POWER {'pass' if power.sound else 'fail'} mutants={rejected}/{len(power.kills)} "
+        f"alarms={len(power.alarms)} survivors={len(power.survivors)}"
+    )
+
+
+def _row(found: Kills) -> list[str]:
+    mutant = found.mutant
+    count = f"{len(found.killed)} of {len(found.tried)} cases"
+    return [clean(t) for t in (mutant.rule, mutant.name, mutant.killer, count, mutant.says)]
+
+
+def _problems(power: RulePower) -> list[str]:
+    lines = [
+        f"{found.mutant.full_name} is not rejected by {found.mutant.killer}: {found.mutant.says} "
+        "Change the sample so that it shows, or name the one that does"
+        for found in power.survivors
+    ]
+    lines += [
+        f"{case}: the right rule does not pass; run it with `gradcheck run --rule`"
+        for case in power.alarms
+    ]
+    return lines
+
+
+def _markdown(power: RulePower, problems: list[str]) -> str:
+    state = "every wrong update is rejected" if power.sound else "NOT SOUND"
+    lines = [f"**gradcheck power --rule: {state}**", ""]
+    suite = escape(f"suite {clean(power.suite)} {clean(power.suite_version)}, seed {power.seed}")
+    lines += [suite, "", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
+    for found in power.kills:
+        row = _row(found)
+        cells = [*(code(cell) for cell in row[:3]), escape(row[3]), escape(row[4])]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *(f"- {escape(line)}" for line in problems), *([""] if problems else [])]
+    return "\n".join([*lines, f"`{summary(power)}`\n"])
+
+
+def _plain(power: RulePower) -> dict[str, Any]:
+    return {
+        "suite": power.suite,
+        "suite_version": power.suite_version,
+        "seed": power.seed,
+        "sound": power.sound,
+        "judged": power.judged,
+        "alarms": list(power.alarms),
+        "mutants": [
+            {
+                "rule": found.mutant.rule,
+                "name": found.mutant.name,
+                "says": found.mutant.says,
+                "killer": found.mutant.killer,
+                "tried": list(found.tried),
+                "killed": list(found.killed),
+            }
+            for found in power.kills
+        ],
+    }
