@@ -74,20 +74,13 @@ def judge_model(
         gradients = gradients_of(truth, bound, dtype)
     except Broken as error:
         return ModelJudgement(findings=(*findings, error.finding), bound=bound)
-    own = binding.name == "reference" and dtype == "float64" and not truth.exact
-    if own:
-        found_all: Iterable[Finding] = truth.certificates
+    if binding.name == "reference" and dtype == "float64" and not truth.exact:
+        of_tensors: Iterable[Finding] = truth.certificates
     elif project:
-        found_all = truth.projected(_first_rows(truth, gradients, dtype), dtype)
+        of_tensors = _projected(truth, bound, gradients, dtype)
     else:
-        found_all = judge_gradients(truth, bound, gradients, dtype)
-    for found in found_all:
-        got = gradients.get(found.name)
-        if taylor and found.name in truth.params and isinstance(got, np.ndarray):
-            index = list(truth.params).index(found.name)
-            findings.append(replace(found, taylor=truth.remainders.of(index, got[0])))
-        else:
-            findings.append(found)
+        of_tensors = judge_gradients(truth, bound, gradients, dtype)
+    findings += [_curved(truth, f, gradients) if taylor else f for f in of_tensors]
     if truth.exact:
         findings += [
             judge_stage(truth, stage, vjp, dtype)
@@ -98,11 +91,16 @@ def judge_model(
 
 
 def judge_gradients(
-    truth: ModelTruth, bound: BoundModel, gradients: Gradients, dtype: str
+    truth: ModelTruth,
+    bound: BoundModel,
+    gradients: Gradients,
+    dtype: str,
+    names: Iterable[str] | None = None,
 ) -> Iterator[Finding]:
-    """One finding per parameter, in the program's order, then per other name that was given."""
+    """One finding per name; without `names` per parameter, then per other name that was given."""
     cts = cotangents(truth, bound)
-    for name in [*truth.floating, *(n for n in gradients if n not in truth.params)]:
+    every = [*truth.floating, *_beside(truth, gradients)]
+    for name in every if names is None else names:
         got = gradients[name]
         if isinstance(got, Finding):  # what is wrong with its form, or an unknown name
             yield got
@@ -111,14 +109,31 @@ def judge_gradients(
             yield _fair(truth, found)
 
 
-def _first_rows(truth: ModelTruth, gradients: Gradients, dtype: str) -> dict[str, Array | Finding]:
-    """The gradients for the cotangent 1, shaped and typed as the parameters are."""
-    return {
-        name: got
-        if isinstance(got := gradients[name], Finding)
-        else got[0].reshape(truth.params[name].shape).astype(FLOATS[dtype].dtype)
-        for name in truth.floating
-    }
+def _projected(
+    truth: ModelTruth, bound: BoundModel, gradients: Gradients, dtype: str
+) -> Iterator[Finding]:
+    """Parameters by slopes of the loss, for the cotangent 1; other names as ever."""
+    shaped: dict[str, Array | Finding] = {}
+    for name in truth.floating:
+        got = gradients[name]
+        shape, kind = truth.params[name].shape, FLOATS[dtype].dtype
+        shaped[name] = got if isinstance(got, Finding) else got[0].reshape(shape).astype(kind)
+    yield from truth.projected(shaped, dtype)
+    yield from judge_gradients(truth, bound, gradients, dtype, _beside(truth, gradients))
+
+
+def _beside(truth: ModelTruth, gradients: Gradients) -> list[str]:
+    """Names beside the parameters: other values of the program, and unknown ones."""
+    return [name for name in gradients if name not in truth.params]
+
+
+def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
+    """A parameter's finding with the curve of what its gradient leaves of the loss."""
+    got = gradients.get(found.name)
+    if found.name not in truth.params or not isinstance(got, np.ndarray):
+        return found
+    index = list(truth.params).index(found.name)
+    return replace(found, taylor=truth.remainders.of(index, got[0]))
 
 
 def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:

@@ -277,6 +277,16 @@ def test_a_projection_finds_the_one_element_that_is_wrong(truth):
     assert [miss.index for miss in wrong["h.1.mlp.fc.w"].worst] == [(7, 3)]
 
 
+def test_a_projection_tells_of_names_that_the_model_has_not(truth):
+    def gradients(params, inputs):
+        found = right("float64")(params, inputs)
+        return {**found, "wtee": found["wte"], "h.0.ln_1": np.zeros((2, 4, 6))}
+
+    judged = judge_model(truth, Foreign(gradients=gradients), "float64", project=True)
+    assert "the model has no such value" in judged.of(Part.GRADIENT)["wtee"].reason
+    assert judged.of(Part.GRADIENT)["wte"].verdict is Verdict.PASS
+
+
 def test_a_large_fold_that_is_wrong_fails_itself_and_blames_nobody():
     case = CASES["gpt2/default/large"]
 
