@@ -78,3 +78,35 @@ def test_the_number_of_gradients_is_part_of_the_contract():
     found = judged("ln_f", lambda found, values: found[:2])
     assert found.verdict is Verdict.ERROR
     assert found.name == "ln_f"
+
+
+# ── a sum that cancels ───────────────────────────────────────────────────────────────────────
+
+CANCELS = next(
+    c for c in gradcheck_cases.SUITE.model_cases(["gemma"], seed=49) if c.size.name == "uneven"
+)
+"""A point where the query scale's gradient is next to nothing for the model's own cotangent."""
+
+
+def scaled(factor, row):
+    """The finding on that stage; `factor` on its scale's gradient for one of its cotangents."""
+    truth = ModelTruth(CANCELS)
+    xp, stage = FLOATS["float32"], CANCELS.program.stage("layers.0.q_scale")
+    cts = truth.stage(stage).typed("float32")[row][0]
+
+    def vjp(stage, given, values):
+        dx, ds = stage.vjp(xp, given, values)
+        return dx, ds * xp.dtype.type(factor if np.array_equal(given[0], cts) else 1)
+
+    return judge_stage(truth, stage, vjp, "float32")
+
+
+def test_what_cancels_under_one_cotangent_is_judged_by_the_other():
+    right = scaled(1, 0)
+    assert right.verdict is Verdict.PASS
+    assert right.unresolved == 1
+    assert scaled(1.2, 1).verdict is Verdict.FAIL
+
+
+def test_what_cancels_is_wrong_all_the_same_beyond_what_rounding_may_cost():
+    assert scaled(3, 0).verdict is Verdict.FAIL
