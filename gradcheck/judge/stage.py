@@ -88,8 +88,8 @@ class _StageJudge:
     ) -> Finding:
         """A pass, where every element that cancels under one cotangent is resolved under another.
 
-        A sum may come out as next to nothing for the reference's cotangent (a scale's gradient);
-        the same VJP is seen sharply for the random one.
+        A sum may come out as next to nothing for one of them (a scale's gradient); the same VJP is
+        seen sharply for the other.
         """
         if finding.verdict is not Verdict.INCONCLUSIVE:
             return finding

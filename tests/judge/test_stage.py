@@ -85,7 +85,7 @@ def test_the_number_of_gradients_is_part_of_the_contract():
 CANCELS = next(
     c for c in gradcheck_cases.SUITE.model_cases(["gemma"], seed=49) if c.size.name == "uneven"
 )
-"""A point where the query scale's gradient is next to nothing for the model's own cotangent."""
+"""A point where the query scale's gradient is next to nothing for the random cotangent."""
 
 
 def scaled(factor, row):
@@ -105,8 +105,8 @@ def test_what_cancels_under_one_cotangent_is_judged_by_the_other():
     right = scaled(1, 0)
     assert right.verdict is Verdict.PASS
     assert right.unresolved == 1
-    assert scaled(1.2, 1).verdict is Verdict.FAIL
+    assert scaled(1.01, 0).verdict is Verdict.FAIL
 
 
 def test_what_cancels_is_wrong_all_the_same_beyond_what_rounding_may_cost():
-    assert scaled(3, 0).verdict is Verdict.FAIL
+    assert scaled(3, 1).verdict is Verdict.FAIL
