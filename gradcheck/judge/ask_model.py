@@ -50,15 +50,14 @@ def ask_gradients(
         first, again = (_returned(gradients, params, inputs) for _ in range(2))
         if _differ(first, again):
             raise broken(GRADIENTS, _unsteady(GRADIENTS))
-    floating = {name: value for name, value in params.items() if is_float(value.dtype)}
-    found = {name: _summed(name, first.get(name), like) for name, like in floating.items()}
+    found = _of_params(first, params)
     others = {
         name: entry
         for name, entry in first.items()
         if name not in found and entry.get("", 0) is not None
     }
     if others:
-        patterns = _patterns(case, [*floating.values(), *inputs.values()])
+        patterns = _patterns(case, [*params.values(), *inputs.values()])
         known = {name: entry for name, entry in others.items() if name in patterns}
         for name, entry in known.items():
             like = patterns[name]
@@ -66,6 +65,18 @@ def ask_gradients(
         strangers = [name for name in others if name not in known]
         found.update(_strange(strangers, found, case.program))
     return found
+
+
+def read_gradients(
+    gradients: Callable[[Values, Values], Mapping[str, Any]], params: Values, inputs: Values
+) -> dict[str, Asked]:
+    """Call `gradients` once: for every floating parameter a row [1, n], or what is wrong with it.
+
+    Raises:
+        Broken: as for `ask_gradients`, but for what only a second call shows.
+    """
+    with _labelled(GRADIENTS, Part.GRADIENT):
+        return _of_params(_returned(gradients, params, inputs), params)
 
 
 def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Values) -> float:
@@ -194,6 +205,11 @@ def _returned(
             GRADIENTS, f"gradients returned {what}; return a dict from parameter names to arrays"
         )
     return {name: _buffers(entry) for name, entry in out.items()}
+
+
+def _of_params(made: Mapping[Any, Mapping[str, Any]], params: Values) -> dict[str, Asked]:
+    floating = {name: value for name, value in params.items() if is_float(value.dtype)}
+    return {name: _summed(name, made.get(name), like) for name, like in floating.items()}
 
 
 def _patterns(case: ModelCase, like: Sequence[Array]) -> dict[Any, Array | None]:

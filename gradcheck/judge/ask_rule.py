@@ -32,8 +32,9 @@ def singles(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[st
 def ways(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
     """All steps one after the other, from what the last one left."""
     here, _ = truth.before(0, dtype)
-    if truth.case.state is None and bound.init is not None:
-        made = _called("init", lambda: bound.init(_copied(here.params)))  # type: ignore[misc]
+    init = bound.init
+    if truth.case.state is None and init is not None:
+        made = _called("init", lambda: init(_copied(here.params)))
         here = Snapshot(here.params, _mapping("init", made))
     first = truth.case.times[0]
     for k, t in enumerate(truth.case.times):

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, FLOATS
 from gradcheck.binding import BoundModel, ModelBinding
-from gradcheck.contract import returned
-from gradcheck.contract.returned import Broken, broken
+from gradcheck.contract.returned import Broken
 from gradcheck.draw import key_of
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
+from gradcheck.judge.ask_model import read_gradients
 from gradcheck.judge.compare import KAPPA, RULES, Rules
+from gradcheck.judge.probe import attempt
 from gradcheck.model import ModelCase, Stage, Values
 from gradcheck.rule import RuleSpec, State
 from gradcheck.spec import Array
@@ -158,42 +159,21 @@ class Trainer:
         Raises:
             Broken: it gives none for a parameter, or something of another form.
         """
-        made = self._asked(params)
-        return {name: self._form(name, made, p) for name, p in params.items()}
-
-    def _asked(self, params: Values) -> Any:
-        """What the implementation returns, whole or folded from its stages.
-
-        Raises:
-            Broken: it raised.
-        """
-        try:
-            if self.bound.gradients is None:
-                return self._folded(params, self.dtype, self.bound)
-            given = self._given(params, self.dtype)
-            chosen = {n: np.array(given[n]) for n in self.case.program.params}
-            inputs = {n: np.array(given[n]) for n in self.case.program.inputs}
-            with np.errstate(all="ignore"):
-                return self.bound.gradients(chosen, inputs)
-        except (Unsupported, KeyboardInterrupt, Broken):
-            raise
-        except BaseException as error:  # SystemExit too: foreign code must not end the run
-            text = " ".join(str(error).split()) or "no message"
-            raise broken("training", f"gradients raised {type(error).__name__}: {text}") from error
+        bound, given = self.bound, self._given(params, self.dtype)
+        if bound.gradients is None:
+            folded: Tensors = attempt("gradients", lambda: self._folded(params, self.dtype, bound))
+            return folded
+        program = self.case.program
+        made = read_gradients(
+            bound.gradients,
+            {name: given[name] for name in program.params},
+            {name: given[name] for name in program.inputs},
+        )
+        return {name: _shaped(made[name], p) for name, p in params.items()}
 
     def true_gradients(self, params: Values) -> Tensors:
         """The fold of the operators' own VJPs, in the working dtype."""
         return self._folded(params, self.dtype, None)
-
-    def _form(self, name: str, made: Any, pattern: Array) -> Array:
-        """One gradient as an array; a list of buffers counts as their sum."""
-        found = made.get(name) if isinstance(made, Mapping) else None
-        parts = list(found) if isinstance(found, (list, tuple)) else [found]
-        for part in parts or [None]:
-            fault = returned.fault(part, pattern, name, role="gradients")
-            if fault is not None:
-                raise broken("training", fault.reason, fault.verdict)
-        return np.asarray(sum(np.array(part) for part in parts), dtype=pattern.dtype)
 
     def _folded(self, params: Values, dtype: str, bound: BoundModel | None) -> Tensors:
         """The reverse fold; a stage that is bound gives its own VJP."""
@@ -410,6 +390,17 @@ def _wide(values: Array) -> Float:
 def _sides(rng: np.random.Generator, p: Array) -> Float:
     """±∞: where `nextafter` is to go."""
     return np.asarray(rng.choice((-np.inf, np.inf), size=p.shape))
+
+
+def _shaped(row: Float | Finding, pattern: Array) -> Array:
+    """One gradient in the form of its parameter.
+
+    Raises:
+        Broken: something is wrong with it.
+    """
+    if isinstance(row, Finding):
+        raise Broken(row)
+    return row.reshape(pattern.shape).astype(pattern.dtype)
 
 
 def _moves(values: Array) -> bool:

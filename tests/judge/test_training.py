@@ -163,7 +163,7 @@ def raising(gradients):
     ("change", "found", "said"),
     [
         (raising, Verdict.ERROR, "gradients raised ZeroDivisionError: no gradient"),
-        (lambda g: None, Verdict.MISSING, "no gradient for w1"),
+        (lambda g: None, Verdict.ERROR, "gradients returned None; return a dict"),
         (lambda g: {**g, "b1": None}, Verdict.MISSING, "no gradient for b1"),
         (lambda g: {**g, "b1": []}, Verdict.MISSING, "no gradient for b1"),
         (only("w1", lambda g: g.T), Verdict.FAIL, "has shape (3, 4)"),
@@ -174,6 +174,13 @@ def test_what_gives_no_gradient_is_one_line(change, found, said):
     finding = trained(change)
     assert finding.verdict is found
     assert said in finding.reason
+
+
+def test_a_gradient_in_several_buffers_trains_as_their_sum():
+    split = only("w1", lambda g: {"": g / 2, "head": g / 2})
+    assert trained(split).verdict is Verdict.PASS
+    longer = only("w1", lambda g: {"": g, "head": g / 20})
+    assert trained(longer).verdict is Verdict.FAIL
 
 
 def test_what_is_not_bound_or_not_there_is_no_pass():
