@@ -5,7 +5,8 @@ The verdicts about the code that is judged are data, not exceptions; these are a
     GradcheckError            base; carries the exit code of the command line
     ├── UsageError            2   a flag, a name, an output path
     │   ├── UnknownNameError  2   a name that matches nothing; suggests the nearest one
-    │   └── SpecError         2   an operator spec or suite that contradicts itself
+    │   ├── SpecError         2   an operator spec or suite that contradicts itself
+    │   └── ManifestError     2   a gradcheck.toml that cannot be right
     ├── LoadError             3   an implementation (or suite) that cannot be imported
     └── Unsupported           –   raised *by* an implementation: "I lack this"; becomes a verdict
 """
@@ -45,6 +46,10 @@ class UnknownNameError(UsageError):
 
 class SpecError(UsageError):
     """A spec that contradicts itself; the message says how to repair it."""
+
+
+class ManifestError(UsageError):
+    """A manifest that cannot be right; the message names the file and the key to change."""
 
 
 class LoadError(GradcheckError):

@@ -21,6 +21,8 @@ class Part(StrEnum):
     """What an update rule leaves behind: a parameter, or its own state."""
     TRAINING = "training"
     """How a model's loss falls."""
+    CONTRACT = "contract"
+    """A property that a backward owes beyond its numbers; the finding's name says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,8 @@ class Finding:
     50-digit arithmetic settled an element. `conventions` says, per declared kink with elements on
     it, whose convention the gradient follows there; `certificate` what the same comparison would
     have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
-    are there for those that ask for them, and for models that fail.
+    are there for those that ask for them, and for models that fail. `printed` is the tail of what
+    the code printed while it was judged, hostile as it may be.
     """
 
     name: str
@@ -139,6 +142,7 @@ class Finding:
     evaluations: int = 0
     taylor: Taylor | None = None
     blames: tuple[Blame, ...] = ()
+    printed: str = ""
 
     @property
     def top(self) -> Miss | None:

@@ -74,7 +74,7 @@ class Record:
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
     line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
     model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
-    which. `evaluations`, `taylor` and `blames` are the finding's.
+    which. `evaluations`, `taylor`, `blames` and `printed` are the finding's.
     """
 
     name: str
@@ -104,6 +104,7 @@ class Record:
     evaluations: int = 0
     taylor: Taylor | None = None
     blames: tuple[Blame, ...] = ()
+    printed: str = ""
 
     @property
     def expectation(self) -> str:

@@ -344,6 +344,7 @@ def _record(
         evaluations=finding.evaluations,
         taylor=finding.taylor,
         blames=finding.blames,
+        printed=finding.printed,
     )
 
 

@@ -8,8 +8,26 @@ from typing import Any, Protocol
 
 from gradcheck.model import ModelCase, Stage, StageVjp
 from gradcheck.rule import RuleCase
-from gradcheck.spec import Attrs
+from gradcheck.spec import Attrs, Slack
 from gradcheck.suite import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Into:
+    """A VJP that writes into memory of the caller's.
+
+    `call(outs, ct, *primals, **attrs)` fills `outs`, a dict from names of primals to arrays of
+    their shape and dtype, and returns nothing. An array of `outs` may be the very object that is
+    passed as cotangent or primal, where `aliases` allows it. `accumulates` names primals whose
+    gradient is added to what their array holds; `zeroed` those whose array must be zero before,
+    since only a part of it is written; the others are overwritten. `aliases` are pairs (primal,
+    argument), "ct" or a primal, whose gradient may share its memory.
+    """
+
+    call: Callable[..., None]
+    accumulates: frozenset[str] = frozenset()
+    zeroed: frozenset[str] = frozenset()
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +36,24 @@ class Bound:
 
     `vjp(ct, *primals, **attrs)` returns one gradient per primal; `forward(*primals, **attrs)`,
     if there is one, an array or a tuple of arrays. `attrs` are the attributes to pass.
+
+    What the contract battery may ask besides: `into` is the same VJP, into memory of the caller's;
+    `asked(needs, ct, *primals, **attrs)` gives only the gradients for which `needs`, a tuple of
+    bools, has True, and None for the others; `strided` says that arrays of any memory layout
+    reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file
+    and line of the code; `printed()` gives, and forgets, what it has printed since it was last
+    asked.
     """
 
     vjp: Callable[..., Any]
     forward: Callable[..., Any] | None
     attrs: Attrs
+    into: Into | None = None
+    asked: Callable[..., Any] | None = None
+    strided: bool = False
+    slack: Slack | None = None
+    source: str = ""
+    printed: Callable[[], str] = lambda: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

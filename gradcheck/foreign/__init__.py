@@ -1,0 +1,1 @@
+"""Other processes: code that is not ours runs there, and whatever it does is known here."""

@@ -1,0 +1,36 @@
+"""How a process ended, in words; and the end of one that was needed, as an exception."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from gradcheck.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A process that is gone: CRASH or TIMEOUT, why, and the tail of what it printed."""
+
+    verdict: Verdict
+    reason: str
+    printed: str = ""
+
+
+class Ended(Exception):  # noqa: N818  a process has
+    """A process ended, or had to be ended, before it answered."""
+
+    def __init__(self, ending: Ending) -> None:
+        """Carry how."""
+        super().__init__(ending.reason)
+        self.ending = ending
+
+
+def in_words(returncode: int) -> str:
+    """A return code of `subprocess` as a reader knows it: "SIGSEGV", "exit status 3"."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"

@@ -1,0 +1,1 @@
+"""GRADCHECK/1: how a program in any language is asked for gradients."""
