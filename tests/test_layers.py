@@ -20,7 +20,7 @@ LAYERS = (
     "difference.kinks difference.oracle difference.truth difference.direction",
     "difference.projection difference.rungs",
     "verdict finding difference.taylor",
-    "foreign foreign.ending foreign.frames foreign.script",
+    "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
     "manifest manifest.operation",
     "protocol",
     "pool contract contract.determinism contract.purity contract.returned contract.loss",

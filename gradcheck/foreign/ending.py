@@ -10,11 +10,15 @@ from gradcheck.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A process that is gone: CRASH or TIMEOUT, why, and the tail of what it printed."""
+    """A process that is gone: CRASH or TIMEOUT, why, and the tail of what it printed.
+
+    `returncode` is as `subprocess` gives it; None where we had to end it.
+    """
 
     verdict: Verdict
     reason: str
     printed: str = ""
+    returncode: int | None = None
 
 
 class Ended(Exception):  # noqa: N818  a process has
