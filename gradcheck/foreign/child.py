@@ -123,7 +123,8 @@ class Child:
         if out is None:
             return None
         for piece in pieces:
-            rest = memoryview(piece).cast("B")
+            rest = memoryview(piece)
+            rest = rest.cast("B") if rest.nbytes else rest
             while rest.nbytes:
                 try:
                     rest = rest[os.write(out, rest) :]
@@ -292,7 +293,7 @@ class Child:
             self._unread += got
 
     def _drain(self) -> None:
-        """Take in what was printed: at most what the pipe holds, so that a flood does not hold us."""
+        """Take in what was printed: at most what a pipe holds, so that no flood holds us."""
         for _ in range(PIPE // TAIL):
             descriptor = self._descriptors.get("capture")
             if descriptor is None:

@@ -1,0 +1,134 @@
+"""Memory that tells: pages that may not be touched, and bytes beside a block that must not change.
+
+This runs in the worker process: the standard library alone, and quick to import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Final
+
+PAGE: Final = mmap.PAGESIZE
+MARGIN: Final = 1 << 16
+"""Bytes that are watched on either side of a block without guard pages."""
+CANARY: Final = b"\xff"
+"""NaN in every floating type: whoever reads it, too, will not go unnoticed."""
+NONE, READ, WRITE = 0, 1, 3
+"""PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE."""
+PROTECTION: Final = {"none": NONE, "read": READ, "write": WRITE}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                       ctypes.c_long)  # fmt: skip
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.restype = ctypes.py_object
+_view.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+WRITABLE: Final = 0x200
+"""PyBUF_WRITE."""
+
+
+class Guarded:
+    """A block of `nbytes` bytes at `address`, between what may not be touched.
+
+    `guard` "end": a page that may not be touched follows it at once (after the gap that `align`
+    leaves); "start": such a page lies right before it. Both have one on the other side as well,
+    with the rest of a page between. "off": `MARGIN` bytes on either side may be touched. All bytes
+    beside the block are filled with `CANARY`. An empty block's address is a guard page's.
+
+    Raises:
+        ValueError: `align` is no power of two up to a page, or a word is unknown.
+        MemoryError: there is not so much memory.
+    """
+
+    def __init__(self, nbytes: int, guard: str = "end", align: int = 1) -> None:
+        """Map it; what it holds is zero, and may be written until `protect`."""
+        if not 0 < align <= PAGE or align & (align - 1):
+            raise ValueError(f"align is {align}; make it a power of two up to {PAGE}")
+        self.nbytes = nbytes
+        if guard == "off":
+            body = _pages(nbytes + 2 * MARGIN)
+            ahead = MARGIN
+        elif guard in ("end", "start"):
+            body = _pages(nbytes + align - 1) if nbytes else 0
+            ahead = 0 if guard == "start" else (body - nbytes) // align * align
+        else:
+            raise ValueError(f"guard is {guard!r}; make it 'end', 'start' or 'off'")
+        edge = 0 if guard == "off" else PAGE
+        self._size = body + 2 * edge
+        self._start = _mapped(self._size)
+        self._body = (self._start + edge, body)
+        self.address = self._start + edge + ahead
+        self._gaps = tuple(gap for gap in self._beside() if gap[1])
+        for start, size in self._gaps:
+            ctypes.memset(start, CANARY[0], size)
+        if edge:
+            _protect(self._start, PAGE, NONE)
+            _protect(self._start + edge + body, PAGE, NONE)
+
+    def fill(self, content: memoryview) -> None:
+        """Put bytes at its beginning."""
+        if content.nbytes > self.nbytes:
+            raise ValueError(f"{content.nbytes} bytes do not fit into {self.nbytes}")
+        if content.nbytes:
+            self.view()[: content.nbytes] = content
+
+    def protect(self, access: str) -> None:
+        """Forbid writing ("read") or all access ("none") from now on."""
+        if PROTECTION[access] != WRITE and self._body[1]:
+            _protect(*self._body, PROTECTION[access])
+
+    def view(self) -> memoryview:
+        """Its bytes; not to be used after `free`."""
+        found: memoryview = _view(self.address, self.nbytes, WRITABLE)
+        return found
+
+    def strayed(self) -> str:
+        """What was written beside it, in words; empty if nothing was."""
+        said = []
+        for start, size in self._gaps:
+            found = ctypes.string_at(start, size)
+            if found == CANARY * size:
+                continue
+            if start < self.address:
+                said.append(f"wrote up to {size - _untouched(found)} bytes before its start")
+            else:
+                said.append(f"wrote up to {size - _untouched(found[::-1])} bytes past its end")
+        return " and ".join(said)
+
+    def free(self) -> None:
+        """Give it back; whoever touches it after this, crashes."""
+        if self._size:
+            _libc.munmap(self._start, self._size)
+        self._size = 0
+
+    def _beside(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where the gaps before and after it start, and their sizes."""
+        (start, size), end = self._body, self.address + self.nbytes
+        return (start, self.address - start), (end, start + size - end)
+
+
+def _untouched(gap: bytes) -> int:
+    """How many bytes at the beginning of a gap still are as they were."""
+    return len(gap) - len(gap.lstrip(CANARY))
+
+
+def _pages(nbytes: int) -> int:
+    return nbytes + -nbytes % PAGE
+
+
+def _mapped(nbytes: int) -> int:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = _libc.mmap(None, nbytes, WRITE, flags, -1, 0)
+    if address is None or address == ctypes.c_void_p(-1).value:
+        raise MemoryError(f"no {nbytes} bytes of memory: {os.strerror(ctypes.get_errno())}")
+    return int(address)
+
+
+def _protect(address: int, nbytes: int, protection: int) -> None:
+    if _libc.mprotect(address, nbytes, protection):
+        raise MemoryError(f"memory cannot be protected: {os.strerror(ctypes.get_errno())}")

@@ -1,0 +1,203 @@
+"""The parent's side of the worker process: scripts go there, outcomes or an end come back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import gradcheck
+from gradcheck.foreign import frames
+from gradcheck.foreign.child import Child
+from gradcheck.foreign.ending import Ended, Ending, in_words
+from gradcheck.foreign.script import Access, Argument, Call, Kept, Outcome, Pointer, Scalar, Script
+from gradcheck.foreign.worker import ANSWERING, CALLING, LOADING, LOST, READY, Refused
+from gradcheck.verdict import Verdict
+
+STARTUP: Final = 30.0
+"""Seconds that starting, loading a library and moving data may each take."""
+ROOT: Final = str(Path(gradcheck.__file__).parents[1])
+BEGIN: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from gradcheck.foreign.worker import main; main(sys.argv)"
+)
+COMMAND: Final = (sys.executable, "-I", "-S", "-c", BEGIN, ROOT)
+"""Isolated from the user's environment and site: it needs the standard library alone."""
+
+
+class Worker:
+    """One process that runs scripts; it is started when it is needed, and again after an end.
+
+    `timeout` is in seconds per call, `startup` per start, library and transfer. What libraries
+    keep from call to call they keep until the process ends.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        *,
+        startup: float = STARTUP,
+    ) -> None:
+        """`environment` is added to the process's own."""
+        self._environment = dict(environment or {})
+        self._timeout, self._startup = timeout, startup
+        self._child: Child | None = None
+
+    def run(self, script: Script) -> Outcome:
+        """Carry out a script.
+
+        Raises:
+            Ended: the process died or hung; the message names the call. The next script gets a
+                new process.
+            Refused: a library or function is not there, a scalar does not fit, a handle is null.
+        """
+        blocks = [
+            {"name": b.name, "access": b.access.value, "guard": b.guard, "align": b.align}
+            for b in script.buffers
+        ]
+        calls = [_call_said(call) for call in script.calls]
+        contents = [_flat(b.content) for b in script.buffers]
+        request = {"kind": "script", "calls": calls, "blocks": blocks}
+        frame, printed = self._asked(request, contents, _Place(script.calls))
+        back = (b.name for b in script.buffers if b.access is Access.WRITE)
+        return Outcome(
+            buffers=dict(zip(back, frame.blocks, strict=True)),
+            returned=tuple(frame.header["returned"]),
+            strayed=dict(frame.header["strayed"]),
+            printed=printed,
+        )
+
+    def inspect(self, library: str, symbols: Iterable[str]) -> frozenset[str]:
+        """Those of `symbols` that the shared library has.
+
+        Raises:
+            Refused: it cannot be loaded; the message is the loader's.
+            Ended: loading it killed or hung the process.
+        """
+        request = {"kind": "inspect", "library": library, "symbols": [*symbols]}
+        frame, _ = self._asked(
+            request, [], _Place((Call(library=library, symbol="", arguments=()),))
+        )
+        return frozenset(frame.header["present"])
+
+    def close(self) -> None:
+        """End the process; a second time does nothing."""
+        if self._child is not None:
+            self._child.end()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _asked(
+        self, request: Mapping[str, Any], contents: list[memoryview], place: _Place
+    ) -> tuple[frames.Frame, str]:
+        try:
+            child = self._child = self._child or self._started()
+            child.send(frames.pieces(request, contents), self._startup)
+            frame = self._answer(child, place)
+            printed = child.printed()
+        except Ended as end:
+            self._child = None
+            raise Ended(place.explained(end.ending)) from None
+        except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
+            if self._child is not None:
+                self._child.kill()
+            self._child = None
+            raise
+        if frame.header["kind"] == "refused":
+            raise Refused(frame.header["message"])
+        return frame, printed
+
+    def _started(self) -> Child:
+        child = Child(COMMAND, env=self._environment, channel="pipes")
+        child.deadline(self._startup)
+        try:
+            if child.exactly(1) != READY:
+                child.crashed("it said something else than that it is ready")
+        except Ended as end:
+            reason = f"the worker process did not start: {end.ending.reason}"
+            raise Ended(replace(end.ending, reason=reason)) from None
+        return child
+
+    def _answer(self, child: Child, place: _Place) -> frames.Frame:
+        """Marks, then a frame; the clock starts anew at each."""
+        child.deadline(self._startup)
+        while (mark := child.exactly(1)) in (LOADING, CALLING):
+            place.mark = bytes(mark)
+            place.index += mark == CALLING
+            place.limit = self._timeout if mark == CALLING else self._startup
+            child.deadline(place.limit)
+        child.deadline(self._startup)
+        try:
+            if mark != ANSWERING:
+                raise frames.BadFrame(f"it begins with {bytes(mark)!r}")
+            return frames.read(child.exactly)
+        except frames.BadFrame:
+            child.crashed("something else than the worker wrote into the worker's own channel")
+
+
+class _Place:
+    """How far a script has come, and what an end there means."""
+
+    def __init__(self, calls: tuple[Call, ...]) -> None:
+        self.calls = calls
+        self.mark, self.index, self.limit = READY, -1, 0.0
+
+    def explained(self, ending: Ending) -> Ending:
+        """The ending, with the call that it happened in."""
+        return replace(ending, reason=self._reason(ending))
+
+    def _reason(self, ending: Ending) -> str:
+        if self.mark == READY:
+            if ending.returncode is None or ending.reason.startswith("the worker"):
+                return ending.reason
+            what = ending.reason.partition(" before")[0]
+            return f"{what} between calls: look at what an earlier call left running"
+        calling = self.mark == CALLING
+        call = self.calls[self.index + (not calling)]
+        what = (call.label or call.symbol) if calling else f"loading {Path(call.library).name}"
+        if ending.verdict is Verdict.TIMEOUT:
+            return f"{what} did not {'return' if calling else 'end'} within {self.limit:g} s"
+        code = ending.returncode
+        if code == LOST:
+            return f"{what} closed file descriptors that are not its own"
+        if code is not None and code >= 0:
+            return f"{what} ended the process with {in_words(code)}"
+        return f"{ending.reason} in {what}"
+
+
+def _flat(content: bytes | memoryview) -> memoryview:
+    view = memoryview(content)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _call_said(call: Call) -> dict[str, Any]:
+    return {
+        "library": call.library,
+        "symbol": call.symbol,
+        "arguments": [_argument_said(argument) for argument in call.arguments],
+        "returns": call.returns,
+        "keep": call.keep,
+        "label": call.label,
+    }
+
+
+def _argument_said(argument: Argument) -> Any:
+    if isinstance(argument, Pointer):
+        return {"buffer": argument.buffer, "offset": argument.offset}
+    if isinstance(argument, Scalar):
+        return [argument.ctype, argument.value]
+    return {"kept": argument.name} if isinstance(argument, Kept) else None
