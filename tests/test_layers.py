@@ -21,7 +21,7 @@ LAYERS = (
     "difference.projection difference.rungs",
     "verdict finding difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
-    "foreign.memory foreign.worker foreign.native",
+    "foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation",
     "protocol",
     "pool contract contract.determinism contract.purity contract.returned contract.loss",

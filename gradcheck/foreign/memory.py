@@ -13,8 +13,8 @@ from typing import Final
 PAGE: Final = mmap.PAGESIZE
 MARGIN: Final = 1 << 16
 """Bytes that are watched on either side of a block without guard pages."""
-CANARY: Final = b"\xff"
-"""NaN in every floating type: whoever reads it, too, will not go unnoticed."""
+PERIOD: Final = 1 << 13
+"""Bytes after which the pattern beside a block repeats."""
 NONE, READ, WRITE = 0, 1, 3
 """PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE."""
 PROTECTION: Final = {"none": NONE, "read": READ, "write": WRITE}
@@ -38,14 +38,16 @@ class Guarded:
     `guard` "end": a page that may not be touched follows it at once (after the gap that `align`
     leaves); "start": such a page lies right before it. Both have one on the other side as well,
     with the rest of a page between. "off": `MARGIN` bytes on either side may be touched. All bytes
-    beside the block are filled with `CANARY`. An empty block's address is a guard page's.
+    beside the block are NaN in every floating type, and other ones for each `number`: a NaN that
+    was read beside one block and written beside another is noticed. An empty block's address is a
+    guard page's.
 
     Raises:
         ValueError: `align` is no power of two up to a page, or a word is unknown.
         MemoryError: there is not so much memory.
     """
 
-    def __init__(self, nbytes: int, guard: str = "end", align: int = 1) -> None:
+    def __init__(self, nbytes: int, guard: str = "end", align: int = 1, number: int = 0) -> None:
         """Map it; what it holds is zero, and may be written until `protect`."""
         if not 0 < align <= PAGE or align & (align - 1):
             raise ValueError(f"align is {align}; make it a power of two up to {PAGE}")
@@ -63,9 +65,9 @@ class Guarded:
         self._start = _mapped(self._size)
         self._body = (self._start + edge, body)
         self.address = self._start + edge + ahead
-        self._gaps = tuple(gap for gap in self._beside() if gap[1])
-        for start, size in self._gaps:
-            ctypes.memset(start, CANARY[0], size)
+        self._gaps = tuple((*gap, _pattern(*gap, number)) for gap in self._beside() if gap[1])
+        for start, size, pattern in self._gaps:
+            ctypes.memmove(start, pattern, size)
         if edge:
             _protect(self._start, PAGE, NONE)
             _protect(self._start + edge + body, PAGE, NONE)
@@ -90,14 +92,17 @@ class Guarded:
     def strayed(self) -> str:
         """What was written beside it, in words; empty if nothing was."""
         said = []
-        for start, size in self._gaps:
+        for start, size, pattern in self._gaps:
             found = ctypes.string_at(start, size)
-            if found == CANARY * size:
+            if found == pattern:
                 continue
-            if start < self.address:
-                said.append(f"wrote up to {size - _untouched(found)} bytes before its start")
-            else:
-                said.append(f"wrote up to {size - _untouched(found[::-1])} bytes past its end")
+            changed = [i for i, (a, b) in enumerate(zip(found, pattern, strict=True)) if a != b]
+            before = start < self.address
+            far = size - changed[0] if before else changed[-1] + 1
+            far += -far % 4  # the outermost byte may be by chance what it was
+            said.append(
+                f"wrote up to {far} bytes {'before its start' if before else 'past its end'}"
+            )
         return " and ".join(said)
 
     def free(self) -> None:
@@ -112,9 +117,22 @@ class Guarded:
         return (start, self.address - start), (end, start + size - end)
 
 
-def _untouched(gap: bytes) -> int:
-    """How many bytes at the beginning of a gap still are as they were."""
-    return len(gap) - len(gap.lstrip(CANARY))
+def _pattern(start: int, size: int, number: int) -> bytes:
+    """What stands beside block `number` at these addresses."""
+    at = (start + 2 * 977 * number) % PERIOD
+    return (_NANS * (size // PERIOD + 2))[at : at + size]
+
+
+def _nans() -> bytes:
+    """Half words 0xFFF1 to 0xFFFF in no order: two, or four, are another NaN nearly everywhere."""
+    state, found = 1, bytearray(PERIOD)
+    for i in range(0, PERIOD, 2):
+        state = (1103515245 * state + 12345) % (1 << 31)
+        found[i], found[i + 1] = 0xF1 + (state >> 16) % 15, 0xFF
+    return bytes(found)
+
+
+_NANS: Final = _nans()
 
 
 def _pages(nbytes: int) -> int:

@@ -242,7 +242,8 @@ def _lay_out(
     for said, content in zip(table, contents, strict=True):
         if said["name"] in mapped:
             raise Refused(f"two buffers are called {said['name']!r}")
-        block = mapped[said["name"]] = Guarded(content.nbytes, said["guard"], said["align"])
+        block = Guarded(content.nbytes, said["guard"], said["align"], number=len(mapped))
+        mapped[said["name"]] = block
         block.fill(content)
         block.protect(said["access"])
 

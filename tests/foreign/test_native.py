@@ -465,4 +465,5 @@ def test_scripts_leak_nothing(ask, count):
         assert one._child.process.pid == pid
     assert after[0] - before[0] < 1 << 20
     assert ours_after[0] - ours[0] < 4 << 20
-    assert (after[1:], ours_after[1]) == (before[1:], ours[1])
+    assert (after[1], ours_after[1]) == (before[1], ours[1])
+    assert after[2] <= before[2] + 5  # neighbouring mappings come and go as one
