@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gradcheck.binding.jax_op import jax_op
+    from gradcheck.binding.torch_op import torch_op
     from gradcheck.errors import GradcheckError, Unsupported
     from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
@@ -42,6 +44,8 @@ _HOME = {
     "assert_vjp": "gradcheck.library",
     "check": "gradcheck.library",
     "check_model": "gradcheck.library_model",
+    "jax_op": "gradcheck.binding.jax_op",
+    "torch_op": "gradcheck.binding.torch_op",
 }
 
 __all__ = [
@@ -65,6 +69,8 @@ __all__ = [
     "assert_vjp",
     "check",
     "check_model",
+    "jax_op",
+    "torch_op",
 ]
 
 

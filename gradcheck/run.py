@@ -60,7 +60,8 @@ class Plan:
     `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
     `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
     models against slopes of their loss, as large ones always are; `train` trains each at its
-    smallest size, by every rule of the suite that says how.
+    smallest size, by every rule of the suite that says how. `build` lets manifests run their
+    commands.
     """
 
     suite: Suite
@@ -77,6 +78,7 @@ class Plan:
     project: bool = False
     rules: Sequence[RuleCase] = ()
     train: bool = False
+    build: bool = True
 
     @property
     def everything(self) -> list[AnyCase]:
@@ -141,7 +143,7 @@ def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterabl
         for case in plan.everything:
             yield _judge(plan, case, bindings)  # lazy: what is known is kept on Ctrl-C
         return
-    remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=())
+    remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), build=False)
     names = [(c.spec.name, c.dialect.name, _point(c).name, c.seed) for c in plan.everything]
     yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
 
@@ -187,7 +189,7 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     first: LoadError | None = None
     for word in plan.implementations:
         try:
-            bindings.append(load(word, plan.suite))
+            bindings.append(load(word, plan.suite, build=plan.build))
         except LoadError as error:
             troubles.append(str(error))
             first = first or error

@@ -213,17 +213,9 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the operators selected.
         """
-        specs = self.select(ops)
-        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
-        _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
         return [
             Case(spec, dialect, sample, seed, self.home[spec.name])
-            for spec in specs
-            for dialect in spec.dialects
-            if _matches(dialect.name, dialects)
-            for sample in spec.samples
-            if not sample.dialects or dialect.name in sample.dialects
-            if _matches(sample.name, samples)
+            for spec, dialect, sample in _points(self.select(ops), dialects, samples)
         ]
 
     def model_cases(
@@ -265,16 +257,9 @@ class Suite:
         """
         _check_globs("rule", rules, self.rules)
         specs = [s for s in self.rules.values() if _matches(s.name, rules)]
-        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
-        _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
         return [
             RuleCase(spec, dialect, sample, seed, self.home[spec.name])
-            for spec in specs
-            for dialect in spec.dialects
-            if _matches(dialect.name, dialects)
-            for sample in spec.samples
-            if not sample.dialects or dialect.name in sample.dialects
-            if _matches(sample.name, samples)
+            for spec, dialect, sample in _points(specs, dialects, samples)
         ]
 
     def __iter__(self) -> Iterator[OpSpec]:
@@ -284,6 +269,24 @@ class Suite:
     def __len__(self) -> int:
         """Number of operators."""
         return len(self.operators)
+
+
+def _points(
+    specs: Sequence[OpSpec | RuleSpec], dialects: Sequence[str], samples: Sequence[str]
+) -> Iterator[tuple[Any, Dialect, Any]]:
+    """Specs of operators or update rules, each with its dialects and samples that match.
+
+    Raises:
+        UnknownNameError: a glob matches nothing.
+    """
+    _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+    _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
+    for spec in specs:
+        for dialect in spec.dialects:
+            for sample in spec.samples:
+                meant = _matches(dialect.name, dialects) and _matches(sample.name, samples)
+                if meant and (not sample.dialects or dialect.name in sample.dialects):
+                    yield spec, dialect, sample
 
 
 def _check_globs(kind: str, globs: Sequence[str], known: Iterable[str]) -> None:

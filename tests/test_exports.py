@@ -8,7 +8,7 @@ import pytest
 
 import gradcheck
 
-HEAVY = {"numpy", "mpmath", "jinja2", "tabulate", "pytest", "torch", "gradcheck_cases"}
+HEAVY = {"numpy", "mpmath", "jinja2", "tabulate", "pytest", "torch", "jax", "gradcheck_cases"}
 
 
 def loaded_by(statement):
@@ -38,7 +38,7 @@ def test_the_public_names_are_these():
         "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "ModelSpec",
         "Mutant", "OpSpec", "Program", "Result",
         "Sample", "Size", "Slack", "Stage", "Suite", "Unsupported", "Verdict", "assert_vjp",
-        "check", "check_model",
+        "check", "check_model", "jax_op", "torch_op",
     }  # fmt: skip
 
 

@@ -23,9 +23,15 @@ LAYERS = (
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
     "foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation",
-    "protocol",
+    "manifest.schema manifest.prototype manifest.expression",
+    "manifest.meaning manifest.agree manifest.entry manifest.read manifest.build",
+    "protocol protocol.message protocol.folder protocol.levels protocol.session",
+    "protocol.oneshot",
     "pool contract contract.determinism contract.purity contract.returned contract.loss",
     "binding binding.reference binding.keywords binding.torch binding.model binding.python",
+    "binding.process",
+    "binding.tensors binding.torch_op binding.jax_op",
+    "binding.frameworks",
     "binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
@@ -40,7 +46,7 @@ LAYERS = (
     "power.model",  # asks whether blame falls on what was planted
     "record run",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.words report.outline report.models report.model_words report.page",
+    "report.words report.printed report.outline report.models report.model_words report.page",
     "report.model_tables report.sections report.model_catalogue report.rule_catalogue",
     "report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
@@ -48,18 +54,23 @@ LAYERS = (
     "report.rule_power",
     "report.fault",
     "library library_model",  # a Result prints itself as a report
-    "console cli pytest_plugin __main__",
+    "console commands commands.flags commands.outcome commands.run commands.power commands.listing",
+    "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
-              "contract", "binding", "judge", "power", "explain", "run", "library",
-              "library_model"),
+              "manifest.expression", "contract", "binding", "judge", "power", "explain", "run",
+              "library", "library_model"),
+    "msgspec": ("manifest.schema", "protocol"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
-    "torch": ("binding.torch",),
+    "torch": ("binding.tensors",),
+    "jax": ("binding.jax_op",),
     "tabulate": ("report",),
+    "pycparser": ("manifest.prototype",),
+    "simpleeval": ("manifest.expression",),
     "jinja2": ("report.html",),
     "markupsafe": ("report.html",),  # comes with jinja2
     "pytest": ("pytest_plugin",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gradcheck.model import ModelCase, Stage, StageVjp
@@ -42,7 +42,7 @@ class Bound:
     bools, has True, and None for the others; `strided` says that arrays of any memory layout
     reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file
     and line of the code; `printed()` gives, and forgets, what it has printed since it was last
-    asked.
+    asked. `missing` names primals whose gradient the code lacks, with the reason.
     """
 
     vjp: Callable[..., Any]
@@ -54,6 +54,7 @@ class Bound:
     slack: Slack | None = None
     source: str = ""
     printed: Callable[[], str] = lambda: ""
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
 from gradcheck.binding import Implementation
 from gradcheck.errors import GradcheckError, LoadError, UnknownNameError
 from gradcheck.suite import Suite
 
 WORDS = ("reference", "torch")
+MANIFEST: Final = ".toml"
 
 
-def load(word: str, suite: Suite) -> Implementation:
-    """The binding that `--impl word` names.
+def load(word: str, suite: Suite, *, build: bool = True) -> Implementation:
+    """The binding that `--impl word` names; without `build` no command of a manifest is run.
 
     Raises:
-        UnknownNameError: `word` is neither a known name nor of the form pkg.module:NAME.
+        UnknownNameError: `word` is neither a known name, nor a manifest, nor of the form
+            pkg.module:NAME.
+        ManifestError: a manifest that cannot be right.
         LoadError: the implementation cannot be loaded.
     """
     try:
-        return _binding(word, suite)
+        return _binding(word, suite, build=build)
     except GradcheckError:
         raise
     except (Exception, SystemExit) as error:  # what importing runs may raise anything
         raise LoadError(f"--impl {word}: loading raised {type(error).__name__}: {error}") from error
 
 
-def _binding(word: str, suite: Suite) -> Implementation:
+def _binding(word: str, suite: Suite, *, build: bool) -> Implementation:
     if word == "reference":
         from gradcheck.binding.reference import Reference
 
@@ -33,17 +41,49 @@ def _binding(word: str, suite: Suite) -> Implementation:
         from gradcheck.binding.torch import Torch
 
         return Torch(suite.peers.get("torch", ()))
+    if word.endswith(MANIFEST):
+        return _manifest(word, suite, build=build)
     if ":" not in word:
-        raise UnknownNameError("implementation (or write your own as pkg.module:NAME)", word, WORDS)
+        what = "implementation (or write your own as pkg.module:NAME, or a FILE.toml)"
+        raise UnknownNameError(what, word, WORDS)
+    return _python(word, word, suite)
+
+
+def _manifest(word: str, suite: Suite, *, build: bool) -> Implementation:
+    """What a gradcheck.toml offers; it is checked before anything of it is run."""
+    from gradcheck.manifest import read, schema
+    from gradcheck.manifest.build import prepare
+    from gradcheck.manifest.operation import NativeLibrary, Program
+
+    file = schema.parse(Path(word))
+    manifest = read.resolve(file, suite)
+    version = prepare(file) if build else ""
+    if isinstance(manifest, NativeLibrary):
+        from gradcheck.binding.native import Native
+
+        read.check_libraries(manifest)
+        return Native(replace(manifest, version=version or manifest.version), name=word)
+    if isinstance(manifest, Program):
+        from gradcheck.binding.process import Process
+
+        return Process(word, replace(manifest, version=version or manifest.version))
+    folder = str(file.folder.absolute())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return _python(word, manifest.entry, suite)
+
+
+def _python(word: str, entry: str, suite: Suite) -> Implementation:
     from gradcheck.binding.model import refuse_misspelt
     from gradcheck.binding.python import Python
 
-    binding = Python(word, suite.operators, suite.models)
-    _refuse_misspelt(word, [str(key) for key in binding.table], suite)
-    for key, entry in binding.table.items():
+    binding = Python(entry, suite.operators, suite.models)
+    binding.name = word
+    _refuse_misspelt(entry, [str(key) for key in binding.table], suite)
+    for key, value in binding.table.items():
         spec = suite.models.get(str(key).partition("/")[0])
         if spec is not None:
-            refuse_misspelt(f"{word}[{key!r}]", entry, spec)
+            refuse_misspelt(f"{entry}[{key!r}]", value, spec)
     return binding
 
 

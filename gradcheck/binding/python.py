@@ -1,7 +1,8 @@
 """A user's Python functions: `--impl pkg.module:NAME`.
 
 NAME maps operator names, or `operator/dialect`, to objects with `vjp(ct, *primals, **attrs)` and
-optionally `forward(*primals, **attrs)`. A forward that returns `(y, pullback)` needs no vjp.
+optionally `forward(*primals, **attrs)`. A forward that returns `(y, pullback)` needs no vjp; what
+PyTorch or JAX is to differentiate is described in `gradcheck.binding.frameworks`.
 It maps names of models, or `model/dialect`, to what `gradcheck.binding.model` describes.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
+from gradcheck.binding.frameworks import differentiated
 from gradcheck.binding.keywords import accepted, entry_of, method
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
 from gradcheck.errors import LoadError
@@ -38,6 +40,7 @@ class Python:
                 f"{reference} is a {type(table).__name__}; make it a dict from operator names to "
                 "objects with `vjp` and, optionally, `forward`"
             )
+        entries: dict[Any, Any] = {}
         for key, entry in table.items():
             name = str(key).partition("/")[0]
             whole = name not in operators and (is_module(entry) or says_how(entry))
@@ -45,12 +48,18 @@ class Python:
                 wrong = fault(entry)
                 if wrong:
                     raise LoadError(f"{reference}[{key!r}] {wrong}")
-            elif not any(method(entry, role) for role in ("vjp", "forward", "update")):
+                entries[key] = entry
+                continue
+            framework = _differentiated(f"{reference}[{key!r}]", entry)
+            entries[key] = entry if framework is None else framework
+            if not any(method(entries[key], role) for role in ("vjp", "forward", "update")):
                 raise LoadError(
                     f"{reference}[{key!r}] is a {type(entry).__name__} without a callable `vjp`; "
-                    "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback)"
+                    "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback); "
+                    "wrap a function of tensors as gradcheck.torch_op(function), one of JAX's "
+                    "arrays as gradcheck.jax_op(function)"
                 )
-        self.table = table
+        self.table = entries
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The entry for `op/dialect`, else for `op`."""
@@ -72,12 +81,22 @@ class Python:
         return BoundRule(update=update, init=method(entry, "init"), attrs=attrs)
 
 
+def _differentiated(where: str, entry: Any) -> Any:
+    try:
+        return differentiated(entry)
+    except LoadError as error:
+        raise LoadError(f"{where}: {error}") from error
+
+
 def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:
     """An entry with a VJP, or with a forward that returns its pullback.
 
     Raises:
         Unsupported: `attrs` want another value than `fixed` of what the code has fixed.
     """
+    framework = differentiated(entry)  # a stage's, say, which no table holds by its name
+    if framework is not None:
+        return framework.bound(attrs, fixed)
     forward, vjp = method(entry, "forward"), method(entry, "vjp")
     if vjp is None:
         assert forward is not None

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS, dtype_named
+from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.keywords import dimensions, entry_of
+from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
+from gradcheck.binding.torch_op import counterpart
 from gradcheck.contract.returned import broken
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase, Values
@@ -50,27 +52,8 @@ class Torch:
         if function is None:
             return None
 
-        def forward(*primals: Any, **attrs: Any) -> Any:
-            with self.torch.no_grad():
-                out = function(*(self._tensor(p) for p in primals), **attrs)
-            return tuple(_array(o) for o in out) if isinstance(out, tuple) else _array(out)
-
-        def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
-            tensors = [self._tensor(p) for p in primals]
-            leaves = [t.requires_grad_() for t in tensors if t.is_floating_point()]
-            out = function(*tensors, **attrs)
-            outputs = out if isinstance(out, tuple) else (out,)
-            cts = ct if isinstance(ct, tuple) else (ct,)
-            found = self.torch.autograd.grad(
-                outputs, leaves, [self._tensor(c) for c in cts], allow_unused=True
-            )
-            by_leaf = iter(found)
-            gradients = tuple(
-                _numpy(next(by_leaf), t) if t.is_floating_point() else None for t in tensors
-            )
-            return gradients if len(gradients) > 1 else gradients[0]
-
-        return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
+        op = counterpart(function)
+        return Bound(vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked, strided=True)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """The module of `model/dialect`, else of `model`."""
@@ -85,18 +68,13 @@ class Torch:
 
         def update(params: Tensors, grads: Tensors, state: State, t: int, **attrs: Any) -> Any:
             def tensors(arrays: Tensors) -> dict[str, Any]:
-                return {n: self._tensor(a) for n, a in arrays.items()}
+                return {n: tensor_of(self.torch, np.array(a)) for n, a in arrays.items()}
 
             remembered = {slot: tensors(old) for slot, old in state.items()}
             new, kept = function(tensors(params), tensors(grads), remembered, t, **attrs)
             return _arrays(new), {slot: _arrays(old) for slot, old in kept.items()}
 
         return BoundRule(update=update, init=None, attrs=case.attrs)
-
-    def _tensor(self, array: Any) -> Any:
-        if array.dtype.name == "bfloat16":  # PyTorch does not know NumPy's
-            return self.torch.from_numpy(array.astype(np.float32)).bfloat16()
-        return self.torch.from_numpy(np.array(array, copy=True))
 
 
 def bound_module(
@@ -134,7 +112,7 @@ class _Module:
         self._loss(inputs).backward()
         return {
             name: {
-                own: None if tensor.grad is None else _array(tensor.grad)
+                own: None if tensor.grad is None else array_of(tensor.grad)
                 for own, tensor in tensors.items()
             }
             for name, tensors in self.tensors.items()
@@ -144,11 +122,11 @@ class _Module:
         """The loss, without a graph."""
         self._set(params)
         with self.torch.no_grad():
-            return _array(self._loss(inputs))
+            return array_of(self._loss(inputs))
 
     def _loss(self, inputs: Values) -> Any:
         device = next(self.module.parameters()).device
-        given = {n: self.torch.from_numpy(np.array(v)).to(device) for n, v in inputs.items()}
+        given = {n: tensor_of(self.torch, np.array(v), device) for n, v in inputs.items()}
         loss = self.module(**given)
         if not isinstance(loss, self.torch.Tensor) or loss.numel() != 1:
             shape = getattr(loss, "shape", None)
@@ -160,7 +138,7 @@ class _Module:
         with self.torch.no_grad():
             for name, tensors in self.tensors.items():
                 for tensor in tensors.values():
-                    tensor.copy_(self.torch.from_numpy(np.array(params[name])))
+                    tensor.copy_(tensor_of(self.torch, params[name]))
 
     @cached_property
     def torch(self) -> Any:
@@ -230,24 +208,10 @@ def _near(name: object, known: Mapping[str, Any]) -> str:
 
 
 def _torch() -> Any:
-    import torch  # deferred: an optional peer that takes two seconds
-
+    torch = imported_torch()
     torch.set_num_threads(1)  # small tensors: more threads are slower, and less repeatable
     return torch
 
 
 def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _array(tensor) for name, tensor in tensors.items()}
-
-
-def _numpy(gradient: Any, leaf: Any) -> Any:
-    """A gradient as an array; autograd's None says that the leaf is unused: exactly zero."""
-    return _array(leaf.detach().new_zeros(leaf.shape) if gradient is None else gradient)
-
-
-def _array(tensor: Any) -> Any:
-    """A tensor as an array; autograd may return one that only says zero, hence the force."""
-    if str(tensor.dtype) == "torch.bfloat16":
-        wide = tensor.float().numpy(force=True)  # exact: float32 holds every bfloat16
-        return wide.astype(dtype_named("bfloat16"))
-    return tensor.numpy(force=True)
+    return {name: array_of(tensor) for name, tensor in tensors.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,13 @@ from gradcheck.finding import Finding
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Stands for a gradient that is not produced, and says why (no full stop)."""
+
+    why: str
 
 
 class Broken(Exception):  # noqa: N818  a contract is broken
@@ -67,8 +75,9 @@ def fault(
     gradient: Any, primal: Array, name: str, *, role: str = "vjp", gives: str = "gradient"
 ) -> Finding | None:
     """What is wrong with one gradient's form: absent, no numbers, wrong shape or dtype."""
-    if gradient is None:
-        reason = f"no {gives} for {name}: {role} returned None; return zeros where it is zero"
+    if gradient is None or isinstance(gradient, Missing):
+        why = gradient.why if gradient else f"{role} returned None; return zeros where it is zero"
+        reason = f"no {gives} for {name}: {why}"
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     array = as_array(gradient)
     if array is None:

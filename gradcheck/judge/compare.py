@@ -46,7 +46,8 @@ class Rules:
     nothing. `underflow` is where the dtype's numbers end (256 times its smallest normal one,
     because what underflows inside may be multiplied before it is returned). `accumulate` is the
     u of sums, where they are kept in a wider type than what is returned: one operand of each term
-    may then be rounded to the dtype itself.
+    may then be rounded to the dtype itself. `slack` widens an operator's bounds by so many ulp of
+    Σ|ct·J|, where the code judged asks for it with a reason.
     """
 
     dtype: str
@@ -56,6 +57,7 @@ class Rules:
     underflow: float
     blunt: float = 0.1
     accumulate: float | None = None
+    slack: float = 0.0
 
 
 RULES: Final = {

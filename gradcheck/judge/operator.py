@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, dtype_named
-from gradcheck.binding import Binding
+from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
@@ -27,7 +27,7 @@ from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.remainder import Remainders
 from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.spec import as_tuple
+from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
@@ -71,7 +71,7 @@ class CaseTruth:
         distance = DISTANCE / 2 if low else DISTANCE  # what rounding may take of it
         self.declared = Declared(case, self.primals, convention, distance)
         self._truths: dict[int, Truth] = {}
-        self._certificates: dict[tuple[int, str], Certificate] = {}
+        self._certificates: dict[tuple[int, str, float], Certificate] = {}
 
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
@@ -101,8 +101,10 @@ class CaseTruth:
                     self._settle(index, which)
         return self._truths[index]
 
-    def judge_forward(self, outputs: Sequence[Array], dtype: str) -> Finding:
-        """Whether an implementation computes the same function at all."""
+    def judge_forward(
+        self, outputs: Sequence[Array], dtype: str, slack: Slack | None = None
+    ) -> Finding:
+        """Whether an implementation computes the same function at all; `slack` is its own."""
         shapes = [np.shape(o) for o in outputs]
         wanted = [o.shape for o in self.outputs]
         if shapes != wanted or any(o.dtype != dtype for o in outputs):
@@ -136,18 +138,23 @@ class CaseTruth:
             if found.pending.any():
                 extra = SAFETY * u * self._forward_rounding
                 found = compare(got, estimate, rules, extra=extra)
+        widened = found.pending.any() and slack is not None
+        if slack is not None and widened:
+            extra = extra + slack.ulp * 2 * rules.u * estimate.scale
+            found = compare(got, estimate, rules, extra=extra)
         shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
         finding = found.finding("forward", shape, ("",))
         if finding.verdict is Verdict.FAIL:
             reason = f"it computes something else than {self.case.spec.name}: {finding.reason}"
             return replace(finding, reason=reason)
-        return finding
+        return _because(finding, slack) if slack is not None and widened else finding
 
-    def certificate(self, index: int, dtype: str) -> Certificate:
-        """What the check of the gradient of primal `index` rejects."""
-        key = (index, dtype)
+    def certificate(self, index: int, dtype: str, slack: float = 0.0) -> Certificate:
+        """What the check of the gradient of primal `index` rejects, widened by `slack` ulp."""
+        key = (index, dtype, slack)
         if key not in self._certificates:
-            self._certificates[key] = self._impersonated.certificate(index, rules_of(dtype))
+            rules = replace(rules_of(dtype), slack=slack)
+            self._certificates[key] = self._impersonated.certificate(index, rules)
         return self._certificates[key]
 
     @cached_property
@@ -284,8 +291,9 @@ class CaseTruth:
     def _allowance(self, index: int, rules: Rules) -> Float:
         extra: Float = SAFETY * rules.u * self._vjp_rounding[index]
         slack = self.case.spec.slack
-        if slack is not None:
-            extra = extra + slack.ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
+        ulp = rules.slack + (0.0 if slack is None else slack.ulp)
+        if ulp:
+            extra = extra + ulp * 2 * rules.u * self._truths[index].differences.estimate.scale
         return extra
 
 
@@ -303,19 +311,39 @@ def judge_case(
     findings: list[Finding] = []
     try:
         bound = binding.bind(case, dtype)
-        if bound is None:
-            reason = f"{binding.name} says nothing about {case.spec.name}"
-            return [Finding(name="vjp", verdict=Verdict.UNBOUND, reason=reason)]
+    except (Unsupported, Broken) as error:
+        return [_ended(error)]
+    if bound is None:
+        reason = f"{binding.name} says nothing about {case.spec.name}"
+        return [Finding(name="vjp", verdict=Verdict.UNBOUND, reason=reason)]
+    try:
         if bound.forward is not None:
             outputs = ask_forward(bound.forward, primals, names, bound.attrs)
-            findings.append(truth.judge_forward(outputs, dtype))
+            findings.append(truth.judge_forward(outputs, dtype, bound.slack))
         answer = ask_vjp(bound.vjp, cts, primals, names, bound.attrs)
-    except Unsupported as reason:
-        return [*findings, Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(reason))]
-    except Broken as error:
-        return [*findings, error.finding]
-    found = _judge_gradients(truth, answer, rules_of(dtype), binding.name)
-    return [*findings, *(_with_curves(truth, answer, found) if taylor else found)]
+    except (Unsupported, Broken) as error:
+        return _heard([*findings, _ended(error)], bound)
+    found = _judge_gradients(truth, answer, rules_of(dtype), binding.name, bound)
+    findings += _with_curves(truth, answer, found) if taylor else found
+    return _heard(findings, bound)
+
+
+def _ended(error: Unsupported | Broken) -> Finding:
+    if isinstance(error, Broken):
+        return error.finding
+    return Finding(name="vjp", verdict=Verdict.UNSUPPORTED, reason=str(error))
+
+
+def _heard(findings: Sequence[Finding], bound: Bound) -> list[Finding]:
+    """The findings, with what the code printed at those that are no pass, else at the first."""
+    printed = bound.printed()
+    told = [f.verdict is not Verdict.PASS for f in findings]
+    if not any(told):
+        told = [i == 0 for i in range(len(findings))]
+    return [
+        replace(finding, printed=finding.printed or printed) if tell else finding
+        for finding, tell in zip(findings, told, strict=True)
+    ]
 
 
 def _with_curves(truth: CaseTruth, answer: Answer, found: Sequence[Finding]) -> list[Finding]:
@@ -330,7 +358,7 @@ def _with_curves(truth: CaseTruth, answer: Answer, found: Sequence[Finding]) -> 
 
 
 def _judge_gradients(
-    truth: CaseTruth, answer: Answer, rules: Rules, implementation: str
+    truth: CaseTruth, answer: Answer, rules: Rules, implementation: str, bound: Bound
 ) -> list[Finding]:
     findings = []
     for i in truth.floating:
@@ -338,7 +366,10 @@ def _judge_gradients(
         if truth.primals[i].size == 0 and not isinstance(got, Finding):
             findings.append(_empty(truth.names[i]))
             continue
-        finding = got if isinstance(got, Finding) else truth.truth(i).judge(got, rules)
+        if isinstance(got, Finding):
+            finding = _absent(got, bound)
+        else:
+            finding = _judged(truth, i, got, rules, bound.slack)
         if truth.low and finding.verdict is Verdict.PASS and not isinstance(got, Finding):
             finding = _unbiased(truth, i, got, finding)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
@@ -350,6 +381,34 @@ def _judge_gradients(
             finding = replace(finding, verdict=Verdict.INVALID, reason=reason)
         findings.append(finding)
     return findings
+
+
+def _absent(finding: Finding, bound: Bound) -> Finding:
+    """A gradient that is not there, with the reason that the code gives."""
+    reason = bound.missing.get(finding.name)
+    if finding.verdict is not Verdict.MISSING or reason is None:
+        return finding
+    return replace(finding, reason=f"no gradient for {finding.name}: {reason}")
+
+
+def _judged(
+    truth: CaseTruth, index: int, got: Float, rules: Rules, slack: Slack | None
+) -> Finding:
+    """The verdict on a gradient; by the wider bound that the code asks for only if it needs it."""
+    finding = truth.truth(index).judge(got, rules)
+    if slack is None or finding.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        return finding
+    wider = replace(rules, slack=slack.ulp)
+    finding = truth.truth(index).judge(got, wider)
+    certificate = truth.certificate(index, rules.dtype, slack.ulp)  # of the comparison that was made
+    return replace(_because(finding, slack), certificate=certificate)
+
+
+def _because(finding: Finding, slack: Slack) -> Finding:
+    """A finding by a wider bound than anybody else gets, with the sentence that asks for it."""
+    text = f"by a bound {slack.ulp:g} ulp wider: {slack.because}"
+    reason = f"{finding.reason}, {text}" if finding.reason else text
+    return replace(finding, reason=reason)
 
 
 def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
@@ -369,7 +428,8 @@ def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list
     """The findings with their certificates; and a verdict on a sample that would reject nothing."""
     out: list[Finding] = []
     for finding in findings:
-        if finding.compared and finding.name in truth.names:
+        unproven = finding.certificate is None
+        if unproven and finding.compared and finding.name in truth.names:
             certificate = truth.certificate(truth.names.index(finding.name), dtype)
             finding = replace(finding, certificate=certificate)  # noqa: PLW2901
         out.append(finding)

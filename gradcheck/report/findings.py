@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from gradcheck.finding import Finding
 from gradcheck.record import Record
-from gradcheck.report import words
+from gradcheck.report import printed, words
 from gradcheck.verdict import SEVERITY, worst
 
 
@@ -58,6 +58,7 @@ def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     if not finding.verdict.expected:
         facts = words.facts(_record(subject, dtype, finding))
         lines += [f"  {label}: {text}" for label, text in facts]
+        lines += printed.marked(finding.printed, "  ")
     return lines
 
 

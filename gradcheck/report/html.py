@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import figures, model_words, models, outline, words
+from gradcheck.report import figures, model_words, models, outline, printed, words
 
 if TYPE_CHECKING:
     from gradcheck.record import Miss, Record, Run
@@ -59,6 +59,7 @@ def render(run: Run) -> str:
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         outline=outline,
+        printed=printed,
         words=words,
         model_words=model_words,
         figures=figures,

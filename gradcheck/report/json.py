@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradcheck.record import run_dict
+from gradcheck.report import printed
 
 if TYPE_CHECKING:
     from gradcheck.record import Run
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 def render(run: Run) -> str:
     """The run as JSON, in ASCII: a name or reason may hold what no encoding can carry."""
     plain = _finite(run_dict(run))
+    for result in plain["results"]:
+        result["printed"] = "\n".join(printed.lines(result["printed"]))
     results = ",\n".join(f"    {_dumps(result)}" for result in plain["results"])
     return (
         "{\n"

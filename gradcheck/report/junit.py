@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from gradcheck.finding import Part
-from gradcheck.report import model_words, words
+from gradcheck.report import model_words, printed, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
         classname=words.clean(f"{result.implementation}.{result.op}"),
         time="0",
     )
+    noise = printed.lines(result.printed)
+    if noise:
+        ET.SubElement(testcase, "system-out").text = "\n".join(noise)
     tag = kind(result.verdict)
     if not tag:
         return

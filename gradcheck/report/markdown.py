@@ -6,12 +6,11 @@ are rounded up to powers of ten: another machine's library may change their digi
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind
-from gradcheck.report import model_markdown, outline, words
-from gradcheck.report.marked import cell, code, escape, folded
+from gradcheck.report import model_markdown, outline, printed, words
+from gradcheck.report.marked import cell, code, escape, fenced, folded
 
 if TYPE_CHECKING:
     from gradcheck.record import Record, Run
@@ -49,6 +48,7 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
         page.add(f"\n{LEGEND}\n")
     _soundness(page, run)
     _gaps(page, run)
+    _noise(page, run)
     for text in model_markdown.blame(run):
         page.add(text, "accusation")
     _failures(page, run)
@@ -136,6 +136,14 @@ def _gaps(page: _Page, run: Run) -> None:
         )
 
 
+def _noise(page: _Page, run: Run) -> None:
+    for result, count in outline.talkers(run):
+        text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
+        where = f"in {code(result.sample)}, {code(result.dtype)}:"
+        lines = [where, "", *fenced(printed.lines(result.printed))]
+        page.add(folded("NOTE", words.clean(text), lines), "note")
+
+
 def _failures(page: _Page, run: Run) -> None:
     groups = outline.failing(run)
     named = len({group.implementation for group in groups}) > 1
@@ -163,8 +171,10 @@ def _details(group: outline.Group, named: bool) -> str:
     repros = list(dict.fromkeys(words.command(r.repro) for r in listed if r.repro))
     if group.kind is Kind.MODEL:  # it fails at every size alike; the smallest one is enough
         repros = repros[:1]
-    fence = "`" * (1 + max([2, *(len(run) for r in repros for run in re.findall("`+", r))]))
-    lines += ["", f"{fence}sh", *repros, fence]
+    lines += ["", *fenced(repros, "sh")]
+    talker = next((r for r in listed if r.printed.strip()), None)
+    if talker is not None:
+        lines += ["", f"printed in {code(talker.sample)}:", *fenced(printed.lines(talker.printed))]
     return folded(words.word(group.verdict), f"{text}{': ' if reason else ''}{reason}", lines)
 
 

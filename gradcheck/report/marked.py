@@ -48,6 +48,13 @@ def folded(word: str, text: str, lines: Sequence[str]) -> str:
     return "\n".join(["", summary, "", *lines, "", "</details>", ""])
 
 
+def fenced(lines: Sequence[str], language: str = "") -> list[str]:
+    """Printable lines as they are, in a fence that none of them can close."""
+    runs = [len(ticks) for line in lines for ticks in re.findall("`+", line)]
+    fence = "`" * (1 + max([2, *runs]))
+    return [f"{fence}{language}", *lines, fence]
+
+
 def escape(text: str) -> str:
     r"""One line of foreign text as markdown that shows it as it is.
 

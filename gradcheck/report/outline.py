@@ -169,6 +169,19 @@ def gaps(run: Run) -> list[Gap]:
     ]
 
 
+def talkers(run: Run) -> list[tuple[Record, int]]:
+    """What printed although nothing failed there: one result per dialect, and of how many.
+
+    Noise is no failure, but its author may not know of it. What a failure printed stands with it.
+    """
+    found: dict[tuple[str, Kind, str, str], list[Record]] = {}
+    for r in run.results:
+        if r.printed.strip():
+            found.setdefault((r.implementation, r.kind, r.op, r.dialect), []).append(r)
+    calm = [rs for rs in found.values() if all(r.verdict.expected for r in rs)]
+    return [(results[0], len(results)) for results in calm]
+
+
 def conventions(run: Run) -> list[tuple[str, tuple[str, ...]]]:
     """Whose conventions were found on kinks: "op" or "implementation: op", and what was found."""
     several = len({r.implementation for r in run.results}) > 1

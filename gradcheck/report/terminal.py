@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import model_tables, outline, words
+from gradcheck.report import model_tables, outline, printed, words
 from gradcheck.report.page import Page, clip, grid
 from gradcheck.verdict import Verdict
 
@@ -25,6 +25,8 @@ SAMPLES: Final = 3
 """Failures shown of each of them."""
 SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
 """A model fails at every size alike, and in many gradients."""
+LINES: Final = 8
+"""Lines that are shown of what the code printed, of one result of each gradient."""
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
 NARROWEST: Final = 40
@@ -44,6 +46,7 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
         *model_tables.sections(page, run),
         page.soundness(run),
         page.gaps(run),
+        page.noise(run),
         page.failures(run),
         model_tables.blame(page, run),
         page.troubles(run),
@@ -166,6 +169,25 @@ class _Page(Page):
             lines += self.judged(gap.verdict, text)
         return lines
 
+    def noise(self, run: Run) -> list[str]:
+        """What was printed where all went well."""
+        lines = []
+        for result, count in outline.talkers(run):
+            where = words.clean(f"{result.op}/{result.dialect}")
+            text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
+            lines += self.wrap(text, f"{where} printed ", "  ")
+            lines += self.quoted(result.printed)[1:]
+        return lines
+
+    def quoted(self, text: str) -> list[str]:
+        """What was printed, each line framed, so that none can be taken for one of ours."""
+        found = printed.marked(text, "  ", LINES)
+        return [
+            part
+            for line in found
+            for part in self.wrap(line.lstrip(), line[: -len(line.lstrip())], f"    {printed.MARK}")
+        ]
+
     def failures(self, run: Run) -> list[str]:
         """Failures by gradient, the worst first; what is left out is counted."""
         guilty = outline.explained(run, Part.STAGE)
@@ -196,7 +218,7 @@ class _Page(Page):
         """What is wrong with one gradient: a few results in full, the others counted."""
         lines = []
         most = SAMPLES_OF[group.kind]
-        for result in group.results[:most]:
+        for i, result in enumerate(group.results[:most]):
             whose = f"{words.clean(group.implementation)} · " if named else ""
             reason = words.clean(result.reason)
             lines += self.judged(
@@ -204,6 +226,7 @@ class _Page(Page):
             )
             for label, text in words.facts(result):
                 if label == "run":
+                    lines += self.quoted(result.printed) if not i else []
                     lines.append(f"  run: {text}")  # to be copied: never broken
                 else:
                     lines += self.wrap(text, f"  {label}: ", "    ")

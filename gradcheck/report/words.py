@@ -57,12 +57,16 @@ def clean(text: str) -> str:
     if len(text) > LONGEST:
         cut = f" … ({len(text) - LONGEST:,} more characters)"
         text = text[:LONGEST]
-    line = " ".join(text.split())
-    if not line.isprintable():
-        line = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line
-        )
-    return line + cut
+    return escaped(" ".join(text.split())) + cut
+
+
+def escaped(line: str) -> str:
+    """A line in which every unprintable character is its escape."""
+    if line.isprintable():
+        return line
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line
+    )
 
 
 def command(text: str) -> str:

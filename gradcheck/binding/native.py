@@ -1,0 +1,131 @@
+"""A C library as an implementation, called in a process of its own: `--impl gradcheck.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gradcheck.binding import Bound, BoundModel, BoundRule
+from gradcheck.binding.fitting import operation_for
+from gradcheck.binding.native_case import NativeCase, Run
+from gradcheck.contract.returned import Broken, broken
+from gradcheck.errors import ManifestError, Unsupported
+from gradcheck.finding import Finding
+from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.clues import diagnose
+from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.native import Worker
+from gradcheck.foreign.script import Outcome, Script
+from gradcheck.manifest.operation import NativeLibrary
+from gradcheck.model import ModelCase
+from gradcheck.rule import RuleCase
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+PRINTED: Final = 1 << 16
+"""Characters of what a case's code prints that are kept, its last."""
+
+
+class Native:
+    """The operations of a C library, called in a worker process that is started when needed.
+
+    After 10 crashes or 3 hangs of one operator, the rest of it is NOTRUN.
+    """
+
+    def __init__(self, library: NativeLibrary, name: str = "") -> None:
+        """Start nothing yet; `name` is the word of `--impl` (empty: the manifest's path)."""
+        self.name = name or str(library.path)
+        self.library = library
+        self._budget = Budget()
+        self._printed: list[str] = []
+        self._worker: Worker | None = None
+
+    def bind(self, case: Case, dtype: str) -> Bound | None:
+        """The operation for `op/dialect`, else for `op`.
+
+        Raises:
+            Unsupported: the library does not claim to do this case.
+            Broken: the operator has crashed or hung too often; or the manifest yields nonsense
+                for this case.
+        """
+        operation = operation_for(self.library, case, dtype)
+        if operation is None:
+            return None
+        spent = self._budget.exhausted(case.spec.name)
+        if spent is not None:
+            raise broken("vjp", spent, Verdict.NOTRUN)
+        asked = NativeCase(self.library, operation, case, self._running(case))
+        try:
+            return asked.bound(self.printed)
+        except ManifestError as error:
+            raise broken("vjp", str(error)) from error
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """Nothing: a manifest has operators alone."""
+        return None
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """Nothing: a manifest has operators alone."""
+        return None
+
+    def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
+        """What is wrong with the manifest, found by laying out each case's calls; none is made."""
+        problems: dict[str, str] = {}
+        for case in cases:
+            for dtype in dtypes:
+                try:
+                    operation = operation_for(self.library, case, dtype)
+                    if operation is not None:
+                        NativeCase(self.library, operation, case, _nothing).bound(str)
+                except Unsupported:
+                    continue
+                except ManifestError as error:
+                    problems.setdefault(str(error), f"{case.name}/{dtype}")
+        return [f"{text} (in {name})" for text, name in problems.items()]
+
+    def printed(self) -> str:
+        """What the code has printed since this was last asked."""
+        text = "".join(self._printed)
+        self._printed.clear()
+        return text[-PRINTED:]
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _start(self) -> Worker:
+        return Worker(self.library.environment, self.library.timeout)
+
+    def _running(self, case: Case) -> Run:
+        def run(script: Script, role: str) -> Outcome:
+            self._worker = self._worker or self._start()
+            try:
+                outcome = self._worker.run(script)
+            except Ended as ended:
+                raise self._broken(case, script, role, ended) from None
+            self._hear(outcome.printed)
+            return outcome
+
+        return run
+
+    def _broken(self, case: Case, script: Script, role: str, ended: Ended) -> Broken:
+        ending = ended.ending
+        self._budget.spend(case.spec.name, ending.verdict)
+        self._hear(ending.printed)
+        reason = ending.reason
+        if ending.verdict is Verdict.CRASH:
+            reason = diagnose(script, ended, self._start)
+        return Broken(
+            Finding(name=role, verdict=ending.verdict, reason=reason, printed=ending.printed)
+        )
+
+    def _hear(self, text: str) -> None:
+        if text:
+            self._printed = [*self._printed, text][-64:]
+
+
+def _nothing(script: Script, role: str) -> Outcome:
+    """Stands where no call is to be made."""
+    raise AssertionError(f"{role} is called while calls are only laid out: {script}")

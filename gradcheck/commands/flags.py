@@ -1,0 +1,77 @@
+"""Flags that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradcheck.choice import Choice
+    from gradcheck.suite import Suite
+
+
+def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
+    """What to take from a suite; `default` says what is taken without any flag."""
+    for flag, what in (
+        ("op", f"operators that match (repeat); default: {default}"),
+        ("model", "models that match (repeat)"),
+        ("rule", "update rules that match (repeat)"),
+        ("dialect", "only dialects that match (repeat); default: all"),
+        ("sample", "only samples, or sizes of models, that match (repeat); default: all"),
+    ):
+        parser.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
+    add_suite(parser)
+
+
+def add_suite(parser: argparse.ArgumentParser) -> None:
+    """Whose operators."""
+    parser.add_argument(
+        "--suite", action="append", default=[], metavar="MODULE:NAME",
+        help="a suite of your own instead of the installed ones (repeat)",
+    )  # fmt: skip
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """How many processes."""
+    parser.add_argument(
+        "-j", "--jobs", type=_jobs, default=1, metavar="N",
+        help="processes to use; auto: one per core; default 1",
+    )  # fmt: skip
+
+
+def _jobs(word: str) -> int:
+    count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
+    return count
+
+
+def choice(arguments: argparse.Namespace) -> Choice:
+    """What the flags of `add_selection` select."""
+    from gradcheck.choice import Choice
+
+    return Choice(
+        ops=arguments.op,
+        models=arguments.model,
+        rules=arguments.rule,
+        dialects=arguments.dialect,
+        samples=arguments.sample,
+        seed=getattr(arguments, "seed", 0),
+    )
+
+
+def suite_of(references: Sequence[str]) -> Suite:
+    """The suites of `--suite`, or all installed ones.
+
+    Raises:
+        UsageError: no suite is installed.
+        LoadError: a suite cannot be imported.
+    """
+    from gradcheck.suite import load_suite
+
+    with redirect_stdout(sys.stderr):  # a user's module may print
+        return load_suite(references)

@@ -1,0 +1,46 @@
+"""`gradcheck list` and `gradcheck explain`: what there is, and what one check consists of."""
+
+from __future__ import annotations
+
+import argparse
+
+from gradcheck import console
+from gradcheck.commands.flags import add_selection, add_suite, choice, suite_of
+from gradcheck.commands.outcome import NOTHING, OK, USAGE
+from gradcheck.errors import UnknownNameError
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """Flags of `list`."""
+    add_selection(parser, "all, models and rules too")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(command=list_)
+
+
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Flags of `explain`."""
+    parser.add_argument("name", metavar="OP|MODEL|RULE")
+    add_suite(parser)
+    parser.set_defaults(command=explain)
+
+
+def list_(arguments: argparse.Namespace) -> int:
+    """Show what the flags select; returns the exit code."""
+    from gradcheck.report import catalogue
+
+    suite = suite_of(arguments.suite)
+    chosen = choice(arguments).everything(suite)
+    listing = catalogue.as_json if arguments.json else catalogue.as_table
+    if not console.show(f"{listing(suite, chosen)}\n"):
+        return USAGE
+    return OK if chosen else NOTHING
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """Show one spec; returns the exit code."""
+    from gradcheck.report import catalogue
+
+    suite = suite_of(arguments.suite)
+    if arguments.name not in suite.home:
+        raise UnknownNameError("operator, model or rule", arguments.name, suite.home)
+    return OK if console.show(f"{catalogue.explain(suite, arguments.name)}\n") else USAGE

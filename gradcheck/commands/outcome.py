@@ -1,0 +1,86 @@
+"""What a command leaves behind: reports in files and on stdout, and one exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gradcheck import console
+from gradcheck.errors import UsageError
+
+OK: Final = 0
+GATE: Final = 1
+USAGE: Final = 2
+LOAD: Final = 3
+NOTHING: Final = 4
+INTERNAL: Final = 5
+INTERRUPTED: Final = 130
+
+Target = tuple[Path, str]
+"""Where a report goes, and its format."""
+
+
+def targets_of(outputs: Sequence[str]) -> list[Target]:
+    """The reports of `-o`.
+
+    Raises:
+        UsageError: one has no known format, or could not be written after the run.
+    """
+    from gradcheck import report
+
+    targets = [report.format_of(text) for text in outputs]
+    check_writable([path for path, _ in targets])
+    return targets
+
+
+def check_writable(paths: Sequence[Path]) -> None:
+    """Refuse before the run what could not be written after it.
+
+    Raises:
+        UsageError: a path cannot be written.
+    """
+    for path in paths:
+        folder = path.parent
+        try:
+            if paths.count(path) > 1:
+                raise UsageError(f"-o {path}: named twice; give each report its own file")
+            if path.is_dir():
+                raise UsageError(f"-o {path}: it is a folder; name a file in it")
+            if not folder.is_dir():
+                raise UsageError(f"-o {path}: there is no folder {folder}; create it first")
+            if not os.access(path if path.exists() else folder, os.W_OK):
+                raise UsageError(f"-o {path}: no permission to write there")
+        except OSError as error:  # a name that is too long, a folder that may not be searched
+            raise UsageError(f"-o {path}: {error.strerror}") from error
+
+
+def save(path: Path, text: str) -> bool:
+    """Write a report; False, and a line on stderr, where it cannot be."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        console.say(f"-o {path}: {error.strerror}; the results are on stdout")
+        return False
+    return True
+
+
+def refuse_formats(targets: Sequence[Target], formats: Sequence[str], what: str) -> None:
+    """Refuse formats that a command does not write; messages call it `what`.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for path, form in targets:
+        if form not in formats:
+            raise UsageError(f"-o {path}: {what} writes {', '.join(formats)}, not {form}")
+
+
+def publish(
+    found: Any, targets: Sequence[Target], render: Callable[..., str], **options: Any
+) -> bool:
+    """Render to every target, then to the terminal with `options`; False: something failed."""
+    written = [save(path, render(found, form)) for path, form in targets]
+    written.append(console.show(render(found, "terminal", **options)))
+    return all(written)

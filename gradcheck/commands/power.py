@@ -1,0 +1,175 @@
+"""`gradcheck power`: prove that every check can fail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from gradcheck import console
+from gradcheck.commands.flags import add_jobs, add_suite, suite_of
+from gradcheck.commands.outcome import (
+    GATE,
+    INTERNAL,
+    INTERRUPTED,
+    NOTHING,
+    OK,
+    USAGE,
+    publish,
+    refuse_formats,
+    targets_of,
+)
+from gradcheck.errors import UsageError
+from gradcheck.selection import DTYPES, LOW, dtypes_of
+
+if TYPE_CHECKING:
+    from gradcheck.power.score import Part
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.description = (
+        "Put impostors (zeros, the cotangent, NaN, …) and the suite's mutants to the same "
+        "judgement as everybody's code, in every sample: each must be rejected by some sample."
+    )
+    parser.add_argument(
+        "--op", action="append", default=[], metavar="GLOB",
+        help="only operators that match (repeat); default: all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="GLOB",
+        help="instead: plant faults in the models that match (repeat), and see that each is "
+        "found and blamed on its stage",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rule", action="append", default=[], metavar="GLOB",
+        help="instead: put wrong update rules to every sample of the rules that match (repeat)",
+    )  # fmt: skip
+    add_suite(parser)
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32 (repeat); default: both",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument(
+        "--part", default="1/1", metavar="I/N",
+        help="only the I-th of N fixed parts of the wrong answers",
+    )  # fmt: skip
+    add_jobs(parser)
+    parser.add_argument(
+        "-o", dest="outputs", action="append", default=[], metavar="FILE",
+        help="write a report with all kill matrices: .md .json .txt (repeat)",
+    )  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(command=power)
+
+
+def power(arguments: argparse.Namespace) -> int:
+    """Attack operators, models or update rules; returns the exit code."""
+    if arguments.model:
+        return _models(arguments)
+    if arguments.rule:
+        return _rules(arguments)
+    return _operators(arguments)
+
+
+def _operators(arguments: argparse.Namespace) -> int:
+    targets = targets_of(arguments.outputs)
+    dtypes = dtypes_of(arguments.dtype)
+    if set(dtypes) & set(LOW):
+        raise UsageError(f"power attacks float64 and float32, not {' or '.join(LOW)}")
+    part = _part(arguments.part)
+
+    from gradcheck.power.run import Attack, attack
+    from gradcheck.report import power as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    suite = suite_of(arguments.suite)
+    plan = Attack(
+        suites=tuple(arguments.suite),
+        ops=tuple(spec.name for spec in suite.select(arguments.op)),
+        dtypes=tuple(dtypes),
+        seed=arguments.seed,
+        part=part,
+        jobs=arguments.jobs,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):
+        found = attack(plan, progress)
+    progress.clear()
+    written = publish(found, targets, pages.render, width=console.width(sys.stdout), short=True)
+    if not found.complete:
+        return INTERRUPTED
+    if any(score.troubles or score.useless for score in found.scores):
+        return INTERNAL
+    if not written:
+        return USAGE
+    if not any(score.trials or score.alarms for score in found.scores):
+        return NOTHING
+    return OK if found.sound else GATE
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    if arguments.op or arguments.rule or arguments.part != "1/1":
+        raise UsageError("--model plants faults in models; leave --op, --rule and --part out")
+    targets = targets_of(arguments.outputs)
+    dtypes = dtypes_of(arguments.dtype)
+    if not set(dtypes) <= set(DTYPES):
+        raise UsageError(f"power attacks {' and '.join(DTYPES)} alone")
+
+    from gradcheck.power.model import Sowing, sow
+    from gradcheck.report import fault as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    suite = suite_of(arguments.suite)
+    plan = Sowing(
+        suites=tuple(arguments.suite),
+        models=tuple(dict.fromkeys(c.spec.name for c in suite.model_cases(arguments.model))),
+        dtypes=tuple(dtypes),
+        seed=arguments.seed,
+        jobs=arguments.jobs,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):
+        harvest = sow(plan, progress)
+    progress.clear()
+    written = publish(harvest, targets, pages.render, width=console.width(sys.stdout), short=True)
+    if not harvest.complete:
+        return INTERRUPTED
+    if any(score.troubles for score in harvest.scores):
+        return INTERNAL
+    if not written:
+        return USAGE
+    if not harvest.sown:
+        return NOTHING
+    return OK if harvest.sound else GATE
+
+
+def _rules(arguments: argparse.Namespace) -> int:
+    if arguments.op or arguments.dtype or arguments.part != "1/1":
+        raise UsageError("--rule attacks update rules; leave --op, --dtype and --part out")
+    targets = targets_of(arguments.outputs)
+
+    from gradcheck.power.rule import attack_rules
+    from gradcheck.report import rule_power as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    suite = suite_of(arguments.suite)
+    cases = suite.rule_cases(arguments.rule, seed=arguments.seed)
+    found = attack_rules(suite, cases, arguments.seed)
+    if not publish(found, targets, pages.render):
+        return USAGE
+    if not found.kills:
+        return NOTHING
+    return OK if found.sound else GATE
+
+
+def _part(text: str) -> Part:
+    from gradcheck.power.score import Part
+
+    number, slash, of = text.partition("/")
+    ok = slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
+    if not ok:
+        raise UsageError(f"--part {text}: write I/N with 1 ≤ I ≤ N, such as 1/5")
+    return Part(int(number), int(of))

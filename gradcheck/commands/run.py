@@ -1,0 +1,169 @@
+"""`gradcheck run`: judge implementations."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
+
+from gradcheck import console
+from gradcheck.commands.flags import add_jobs, add_selection, choice, suite_of
+from gradcheck.commands.outcome import (
+    GATE,
+    INTERNAL,
+    INTERRUPTED,
+    LOAD,
+    NOTHING,
+    OK,
+    USAGE,
+    save,
+    targets_of,
+)
+from gradcheck.errors import UnknownNameError
+from gradcheck.selection import all_dtypes_of
+
+if TYPE_CHECKING:
+    from gradcheck.record import Run
+    from gradcheck.suite import Suite
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    add_selection(parser, "all, unless another kind is named")
+    parser.add_argument(
+        "--impl", action="append", default=[], metavar="WHOSE",
+        help="whose code: reference (default), torch, pkg.module:NAME, or a manifest, FILE.toml "
+        "(repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-build", dest="build", action="store_false",
+        help="run none of the commands in a manifest",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
+        "default: float64 and float32, and mp50 for the suite's own models",
+    )  # fmt: skip
+    parser.add_argument(
+        "--convention", default="", metavar="SYSTEM",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
+        "default: any subgradient",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument(
+        "--train", action="store_true",
+        help="models: train each at its smallest size; does every step's loss fall as predicted?",
+    )  # fmt: skip
+    parser.add_argument(
+        "--project", action="store_true",
+        help="models: hold gradients against slopes of the loss, as of any function, and not "
+        "element by element",
+    )  # fmt: skip
+    parser.add_argument(
+        "--taylor", action="store_true",
+        help="also the Taylor remainder of every gradient along one direction (in -o reports)",
+    )  # fmt: skip
+    add_jobs(parser)
+    parser.add_argument(
+        "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
+        help="write a report: .md .html .json .xml .txt (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", default="terminal", metavar="FORMAT",
+        help="what stdout carries: terminal (default), markdown, html, json, junit",
+    )  # fmt: skip
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(command=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge what the flags select; returns the exit code."""
+    from gradcheck import report
+
+    targets = targets_of(arguments.outputs)
+    if arguments.format not in report.FORMATS:
+        raise UnknownNameError("format", arguments.format, report.FORMATS)
+    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    dtypes, model_dtypes = all_dtypes_of(
+        arguments.dtype,
+        operators=bool(arguments.op or arguments.rule) or not arguments.model,
+        models=bool(arguments.model),
+        certify="reference" in implementations,
+    )
+
+    from gradcheck.run import Plan, execute
+
+    suite = suite_of(arguments.suite)
+    chosen = choice(arguments).cases(suite)
+    plan = Plan(
+        suite=suite,
+        cases=chosen.operators,
+        models=chosen.models,
+        rules=chosen.rules,
+        implementations=implementations,
+        dtypes=dtypes,
+        model_dtypes=model_dtypes,
+        seed=arguments.seed,
+        suites=arguments.suite,
+        convention=_convention(arguments.convention, suite),
+        jobs=arguments.jobs,
+        taylor=arguments.taylor,
+        project=arguments.project,
+        train=arguments.train,
+        build=arguments.build,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
+        found = execute(plan, progress)
+    progress.clear()
+    written = [save(path, report.render(found, form)) for path, form in targets]
+    text = report.render(
+        found,
+        arguments.format,
+        color=console.colored(arguments.color),
+        width=console.width(sys.stdout),
+    )
+    if arguments.format != "terminal":  # the terminal report shows them itself
+        for trouble in found.troubles:
+            console.say(trouble)
+    written.append(console.show(text))
+    return exit_code(found, written=all(written))
+
+
+def exit_code(run: Run, *, written: bool) -> int:
+    """One code, never ORed: the highest-precedence one wins."""
+    from gradcheck.verdict import Verdict
+
+    footer = run.footer
+    if not run.complete:
+        return INTERRUPTED
+    if footer.counts[Verdict.INVALID]:
+        return INTERNAL
+    if run.troubles:
+        return LOAD
+    if not written:
+        return USAGE
+    if not footer.checked:
+        return NOTHING
+    return OK if run.passed else GATE
+
+
+def _convention(word: str, suite: Suite) -> str:
+    """The system that a word means, however it is capitalised.
+
+    Raises:
+        UnknownNameError: no operator of the suite knows a convention of it.
+    """
+    known = {
+        system
+        for spec in suite
+        for kink in spec.kinks
+        for convention in kink.conventions
+        for system in convention.systems
+    }
+    by_lower = {system.lower(): system for system in known}
+    if word and word.lower() not in by_lower:
+        raise UnknownNameError("system with conventions on kinks", word, sorted(known))
+    return by_lower.get(word.lower(), "")

@@ -1,0 +1,209 @@
+"""Whether what a manifest says of a function's parameters can be true of this operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from gradcheck.errors import ManifestError
+from gradcheck.manifest.operation import (
+    Function,
+    Meaning,
+    Role,
+    RoleKind,
+    Scratch,
+    Tensors,
+    View,
+)
+from gradcheck.manifest.schema import Op, suggestion
+from gradcheck.spec import OpSpec
+
+WRITTEN: Final = {
+    "vjp": (RoleKind.GRAD, RoleKind.VALUE),
+    "forward": (RoleKind.OUT, RoleKind.SAVED),
+    "handle": (),
+}
+READ: Final = {
+    "vjp": (RoleKind.IN, RoleKind.COTANGENT, RoleKind.OUT, RoleKind.SAVED),
+    "forward": (RoleKind.IN,),
+    "handle": (RoleKind.IN,),
+}
+
+
+def check_function(
+    function: Function,
+    key: str,
+    where: str,
+    spec: OpSpec,
+    outputs: int,
+    index_primals: frozenset[str],
+) -> None:
+    """Refuse roles that `key` ("vjp", "forward" or "handle") cannot have, or of no such primal.
+
+    Raises:
+        ManifestError: there is one.
+    """
+    for parameter in function.prototype.parameters:
+        here = f"{where}.{parameter.name}"
+        meant = function.meanings[parameter.name]
+        if parameter.ctype.const and _writes(meant, key):
+            raise ManifestError(
+                f"{here} is const in the prototype, but what it is bound to is written; "
+                "correct one of the two"
+            )
+        if isinstance(meant, Tensors):
+            for view in meant.views:
+                _check_view(view, key, here, spec, outputs, index_primals)
+    if function.returned is not None and function.returned.kind is not RoleKind.STATUS:
+        _check_role(function.returned, WRITTEN[key], key, f"{where}.return",
+                    spec, outputs, index_primals)  # fmt: skip
+    held = list(roles(function))
+    if key == "vjp" and not any(role.kind is RoleKind.GRAD for role in held):
+        raise ManifestError(
+            f"{where}: no parameter is a gradient; bind one to grad:{spec.primals[0]}"
+        )
+    if key == "forward":
+        given = {role.index for role in held if role.kind is RoleKind.OUT}
+        lacking = [str(i) for i in range(outputs) if i not in given]
+        if lacking:
+            raise ManifestError(
+                f"{where}: forward gives no `out:{lacking[0]}`; bind a parameter or `return` to it"
+            )
+
+
+def check_residuals(
+    vjp: Function | None, forward: Function | None, op: Op, where: str
+) -> tuple[Function | None, Function | None]:
+    """Both functions, with the shape of a residual where only the other one says it.
+
+    Raises:
+        ManifestError: a residual comes from nowhere, or has two shapes.
+    """
+    needed = {r.name: r for r in _residuals(vjp)}
+    made = {r.name: r for r in _residuals(forward)}
+    for name, role in needed.items():
+        if op.residuals == "reference":
+            if name not in op.saved:
+                raise ManifestError(
+                    f'{where}: residuals = "reference", and `saved` does not say what `{name}` '
+                    f"is{suggestion(name, [*op.saved])}"
+                )
+        elif name not in made:
+            what = "forward saves no such thing" if forward else "there is no forward"
+            raise ManifestError(
+                f"{where}: saved:{name}: {what}{suggestion(name, [*made])}; let forward write it, "
+                f'or write residuals = "reference" and saved = {{ {name} = "…" }}'
+            )
+        elif role.extents and made[name].extents and role.extents != made[name].extents:
+            raise ManifestError(
+                f"{where}: saved:{name} is [{', '.join(role.extents)}] in vjp and "
+                f"[{', '.join(made[name].extents)}] in forward; write one shape"
+            )
+    for name in op.saved:
+        if name not in needed:
+            raise ManifestError(
+                f"{where}: `saved` explains `{name}`, which no parameter of vjp is"
+                f"{suggestion(name, [*needed])}"
+            )
+    shapes = {n: r.extents for source in (made, needed) for n, r in source.items() if r.extents}
+    return _shaped(vjp, shapes), _shaped(forward, shapes)
+
+
+def grads(vjp: Function | None) -> dict[str, set[str]]:
+    """Per parameter (or "return"), the primals whose gradients it holds."""
+    found: dict[str, set[str]] = {}
+    if vjp is None:
+        return found
+    for name, meant in vjp.meanings.items():
+        held = {r.name for r in _roles_of(meant) if r.kind is RoleKind.GRAD}
+        if held:
+            found[name] = held
+    if vjp.returned is not None and vjp.returned.kind is RoleKind.GRAD:
+        found["return"] = {vjp.returned.name}
+    return found
+
+
+def roles(function: Function | None) -> Iterator[Role]:
+    """Every role in a function."""
+    if function is not None:
+        for meant in function.meanings.values():
+            yield from _roles_of(meant)
+        if function.returned is not None:
+            yield function.returned
+
+
+def _roles_of(meant: Meaning) -> Iterator[Role]:
+    if isinstance(meant, Tensors):
+        for view in meant.views:
+            yield view.role
+            if view.becomes is not None:
+                yield view.becomes
+
+
+def _residuals(function: Function | None) -> Iterator[Role]:
+    return (role for role in roles(function) if role.kind is RoleKind.SAVED)
+
+
+def _writes(meant: Meaning, key: str) -> bool:
+    if isinstance(meant, Tensors):
+        return any(v.becomes is not None or v.role.kind in WRITTEN[key] for v in meant.views)
+    return isinstance(meant, Scratch)
+
+
+def _check_view(
+    view: View, key: str, where: str, spec: OpSpec, outputs: int, index_primals: frozenset[str]
+) -> None:
+    allowed = READ[key] if view.becomes is not None else (*READ[key], *WRITTEN[key])
+    _check_role(view.role, allowed, key, where, spec, outputs, index_primals)
+    if view.becomes is not None:
+        _check_role(view.becomes, WRITTEN[key], key, where, spec, outputs, index_primals)
+
+
+def _check_role(
+    role: Role,
+    allowed: tuple[RoleKind, ...],
+    key: str,
+    where: str,
+    spec: OpSpec,
+    outputs: int,
+    index_primals: frozenset[str],
+) -> None:
+    if role.kind not in allowed:
+        raise ManifestError(
+            f"{where}: `{role.kind}` has no place here: "
+            f"{'a constructor' if key == 'handle' else f'a {key}'} knows "
+            f"{', '.join(map(str, allowed)) or 'none'}"
+        )
+    if role.kind in (RoleKind.IN, RoleKind.GRAD) and role.name not in spec.primals:
+        near = suggestion(role.name, [*spec.primals])
+        raise ManifestError(f"{where}: {spec.name} has no primal `{role.name}`{near}")
+    if role.kind is RoleKind.GRAD and role.name in index_primals:
+        raise ManifestError(f"{where}: `{role.name}` holds indices, which have no gradient")
+    if role.index >= outputs:
+        raise ManifestError(
+            f"{where}: {role.kind}:{role.index}: {spec.name} has {outputs} "
+            f"output{'s' if outputs > 1 else ''}, counted from 0"
+        )
+
+
+def _shaped(function: Function | None, shapes: dict[str, tuple[str, ...]]) -> Function | None:
+    """The function, its residuals with their shapes."""
+    if function is None:
+        return None
+
+    def shaped(role: Role) -> Role:
+        if role.kind is RoleKind.SAVED and not role.extents:
+            return replace(role, extents=shapes.get(role.name, ()))
+        return role
+
+    def whole(meant: Meaning) -> Meaning:
+        if not isinstance(meant, Tensors):
+            return meant
+        views = tuple(
+            replace(v, role=shaped(v.role), becomes=v.becomes and shaped(v.becomes))
+            for v in meant.views
+        )
+        return replace(meant, views=views)
+
+    return replace(function, meanings={n: whole(m) for n, m in function.meanings.items()})

@@ -1,0 +1,95 @@
+"""One process per request: the program is given a folder, and its exit status is the answer."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from gradcheck.errors import LoadError, Unsupported
+from gradcheck.foreign.child import Child
+from gradcheck.foreign.ending import Ended, Ending, in_words
+from gradcheck.manifest.operation import Program
+from gradcheck.protocol import folder
+from gradcheck.protocol.message import Block, Failure, Request, Violation, fitting, shown, tame
+from gradcheck.protocol.session import STRAYED, Failed
+from gradcheck.verdict import Verdict
+
+LACKS: Final = 3
+"""The exit status that means "unsupported"."""
+
+
+class Oneshot:
+    """A program of level `oneshot`; it has the same methods as a `Session`, as far as it can."""
+
+    def __init__(self, program: Program) -> None:
+        """Nothing is started yet."""
+        self.program = program
+        self._said = ""
+
+    def run(self, request: Request) -> dict[str, Block]:
+        """The blocks that answer a request, by name; one that was left out is absent.
+
+        Raises:
+            Unsupported: the program exits with 3.
+            Failed: it exits with another status than 0.
+            Violation: what it wrote breaks the protocol.
+            Ended: it was killed by a signal, or is late.
+            LoadError: it does not start.
+        """
+        with tempfile.TemporaryDirectory(prefix="gradcheck-") as name:
+            place = Path(name)
+            folder.write(place, request)
+            self._started(place)
+            try:
+                return fitting(request, folder.read(place, request))
+            except folder.BadFolder as error:
+                raise Violation(shown(str(error), bare=True)) from None
+
+    def printed(self) -> str:
+        """What it has printed since this was last asked."""
+        said, self._said = self._said, ""
+        return said
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    def _started(self, place: Path) -> None:
+        """Start the program on a folder, and wait until it has exited with 0."""
+        program = self.program
+        try:
+            child = Child(
+                [*program.command, str(place)], env=program.environment, cwd=program.path.parent
+            )
+        except OSError as error:
+            raise LoadError(f"{program.name} does not start: {error}") from error
+        try:
+            child.close_input()
+            code = child.wait(program.timeout)
+        except Ended as error:
+            strays = _strays(child)
+            raise Ended(replace(error.ending, printed=strays + error.ending.printed)) from None
+        finally:
+            child.kill()
+        printed = child.printed()
+        self._said = _strays(child) + printed
+        if code < 0:
+            raise Ended(
+                Ending(verdict=Verdict.CRASH, reason=in_words(code), printed=self.printed())
+            )
+        last = tame(printed.strip().rpartition("\n")[2])
+        if code == LACKS:
+            raise Unsupported(last or f"{program.name} says that it lacks this")
+        if code:
+            said = f"it exited with status {code}" + (f": {last}" if last else "")
+            raise Failed(Failure(seq=None, message=said))
+
+
+def _strays(child: Child) -> str:
+    """What came on standard output, where nothing is expected."""
+    with suppress(Ended):
+        text = child.unread[-(1 << 16) :].decode(errors="replace").rstrip()
+        return f"{STRAYED}{text}\n" if text else ""
+    return ""

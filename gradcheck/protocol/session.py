@@ -1,0 +1,274 @@
+"""A conversation with one program: begun when it is needed, and begun again after it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from gradcheck.errors import LoadError, Unsupported
+from gradcheck.foreign.child import TAIL, Child
+from gradcheck.foreign.ending import Ended, Ending
+from gradcheck.manifest.operation import Program
+from gradcheck.protocol.levels import LEVELS, STRAY_MAX, Level, Received, Strays
+from gradcheck.protocol.message import (
+    NAME,
+    SHOWN,
+    VERSION,
+    A,
+    Block,
+    Done,
+    Failure,
+    Hello,
+    Lacking,
+    Pong,
+    Raw,
+    Request,
+    Result,
+    Violation,
+    check_seq,
+    fitting,
+    parse,
+    shown,
+    tame,
+)
+
+T = TypeVar("T")
+STRAYED: Final = "your program printed to stdout: "
+
+
+class Failed(Exception):  # noqa: N818  the program has
+    """The program answered that it could not do what it was asked; `trace` may say where."""
+
+    def __init__(self, failure: Failure) -> None:
+        """Repeat its words."""
+        super().__init__(tame(failure.message) or "no message")
+        self.trace = failure.traceback
+
+
+class Session:
+    """A program that speaks `frames` or `jsonl`."""
+
+    def __init__(self, program: Program) -> None:
+        """Nothing is started yet."""
+        self.program = program
+        self._strays = Strays()
+        self._child: Child | None = None
+        self._level: Level
+        self._hello: Hello | None = None
+        self._seq = 0
+        self._said = ""  # what a process that is gone has printed
+
+    @property
+    def hello(self) -> Hello:
+        """What the program offers.
+
+        Raises:
+            LoadError: it does not start, or speaks another version of the protocol.
+        """
+        if self._hello is None:
+            try:
+                self._begin()
+            except (Ended, Violation, Failed) as error:
+                ended = error.ending.printed if isinstance(error, Ended) else ""
+                printed = "" if ended.startswith(STRAYED) else _tail(ended + self.printed())
+                raise LoadError(f"{self._who}, asked what it offers: {error}{printed}") from error
+        assert self._hello is not None
+        return self._hello
+
+    def run(self, request: Request) -> dict[str, Block]:
+        """The blocks that answer a request, by name; one that was left out is absent.
+
+        Raises:
+            Unsupported: the program says that it lacks this.
+            Failed: the program answered with an error.
+            Violation: the answer breaks the protocol.
+            Ended: the program ended, or is late.
+            LoadError: it does not start.
+        """
+        self._seq += 1
+        expected = sum(form.nbytes for form in request.wanted)
+        blocks = [block.data for block in request.blocks]
+        received = self.exchange(request.header(self._seq), blocks, expected)
+        answer = self._answer(received[0], self._seq, Result, Lacking)
+        if isinstance(answer, Lacking):
+            raise Unsupported(tame(answer.reason) or f"{self.program.name} says that it lacks this")
+        assert isinstance(answer, Result)
+        _, data = received
+        found = (Block(form, raw) for form, raw in zip(answer.blocks, data, strict=True))
+        return fitting(request, found)
+
+    def ping(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            Violation, Failed, Ended, LoadError: as for `run`.
+        """
+        self._told("ping", Pong)
+
+    def reset(self) -> None:
+        """Tell the program to forget every cache.
+
+        Raises:
+            Violation, Failed, Ended, LoadError: as for `run`.
+        """
+        self._told("reset", Done)
+
+    def exchange(self, header: Mapping[str, Any], blocks: Sequence[Raw], expected: int) -> Received:
+        """Send a message and receive the next one, from a program that is started if need be.
+
+        Raises:
+            Violation, Ended, LoadError: as for `run`.
+        """
+        if self._hello is None:
+            _ = self.hello  # begins
+        child = self._child or self._begin()
+
+        def call() -> Received:
+            self._level.send(header, blocks, self.program.timeout)
+            child.deadline(self.program.timeout)
+            return self._level.receive(expected)
+
+        return self._watched(call)
+
+    def last(self, data: bytes, *, close: bool) -> tuple[int, bytes]:
+        """Write bytes, `close` the program's input or leave it open, and wait for its end.
+
+        Returns:
+            Its return code, as `subprocess` has it, and what it said before it went.
+
+        Raises:
+            Ended: it does not end in time.
+            LoadError: it does not start.
+        """
+        if self._hello is None:
+            _ = self.hello
+        child, self._child = self._child or self._begin(), None
+        try:
+            child.send([data], self.program.timeout)
+            if close:
+                child.close_input()
+            return child.wait(self.program.timeout), child.unread
+        finally:
+            child.kill()
+            self._keep(child.printed())
+
+    def printed(self) -> str:
+        """What it has printed since this was last asked."""
+        strays = self._strays.take()
+        said = self._said + (self._child.printed() if self._child is not None else "")
+        self._said = ""
+        return (f"{STRAYED}{strays.rstrip()}\n" if strays else "") + said
+
+    def close(self) -> None:
+        """Say `bye`, and see that the process ends. Safe to call twice."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        try:
+            self._level.send({"kind": "bye"}, (), 1.0)
+        except Ended:
+            pass  # it is gone already
+        finally:
+            self._keep(child.printed())
+            child.end()
+
+    def _told(self, kind: str, answer: type[Pong] | type[Done]) -> None:
+        self._seq += 1
+        header, _ = self.exchange({"kind": kind, "seq": self._seq}, (), 0)
+        self._answer(header, self._seq, answer)
+
+    def _begin(self) -> Child:
+        """Start the program and hear what it offers."""
+        program = self.program
+        try:
+            child = Child(program.command, env=program.environment, cwd=program.path.parent)
+        except OSError as error:
+            raise LoadError(f"{self._who} does not start: {error.strerror or error}") from error
+        self._child = child
+        self._level = LEVELS[program.level](child, self._strays)
+
+        def call() -> Hello:
+            self._level.send({"kind": "hello", "protocol": [VERSION]}, (), program.startup)
+            child.deadline(program.startup)
+            header, _ = self._level.receive(0)
+            return self._welcome(header)
+
+        hello = self._watched(call)
+        self._hello = self._hello or hello
+        return child
+
+    def _welcome(self, header: Mapping[str, Any]) -> Hello:
+        spoken = header.get("protocol")
+        if header.get("kind") == Hello.kind and spoken != VERSION:
+            self._kill()
+            raise LoadError(
+                f"{self._who} speaks {NAME}/{shown(spoken, bare=True)}, "
+                f"this gradcheck {NAME}/{VERSION}"
+            )
+        if header.get("kind") == Failure.kind:
+            raise Failed(parse(header, Failure))
+        return parse(header, Hello)
+
+    def _answer(self, header: Mapping[str, Any], seq: Any, *expected: type[A]) -> A:
+        """The message as one of these answers to the request `seq`."""
+
+        def call() -> A:
+            if header.get("kind") == Failure.kind:
+                failure = parse(header, Failure)
+                if failure.seq is None:
+                    self._kill()  # it could not read the request, and ends
+                else:
+                    check_seq(failure.seq, seq)
+                raise Failed(failure)
+            answer = parse(header, *expected)
+            check_seq(getattr(answer, "seq", None), seq)
+            return answer
+
+        return self._watched(call)
+
+    def _watched(self, call: Callable[[], T]) -> T:
+        """What `call` returns; a program that is lost while it runs is ended."""
+        try:
+            return call()
+        except Ended as error:
+            if self._child is not None and self.program.level == "jsonl":
+                self._strays.add(self._child.unread[:STRAY_MAX])  # a line that was not ended
+            self._kill()
+            raise Ended(self._with_strays(error.ending)) from None
+        except Violation as error:
+            if error.derailed:
+                self._kill()
+            raise
+        except KeyboardInterrupt:
+            self._kill()
+            raise
+
+    def _with_strays(self, ending: Ending) -> Ending:
+        strays = self._strays.take()
+        if not strays.strip():
+            return ending
+        return replace(
+            ending,
+            reason=f"{ending.reason}; {STRAYED}{shown(strays)}",
+            printed=f"{STRAYED}{strays.rstrip()}\n{ending.printed}",
+        )
+
+    def _kill(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            self._keep(child.printed())
+
+    def _keep(self, printed: str) -> None:
+        self._said = (self._said + printed)[-TAIL:]
+
+    @property
+    def _who(self) -> str:
+        return f"{self.program.name} ({' '.join(self.program.command)})"
+
+
+def _tail(printed: str) -> str:
+    """The last lines of what a program printed, to be appended to a message."""
+    text = tame(printed.strip()[-SHOWN:])
+    return f"; it printed: {text}" if text else ""

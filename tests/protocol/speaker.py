@@ -1,0 +1,449 @@
+"""A program that speaks GRADCHECK/1 in plain Python, or that lies in the way it is told to.
+
+`python speaker.py LEVEL [LIE]`. A lie is the name of a function below that is called with every
+answer before it is sent, and may change it, or send bytes of its own, or end the process.
+"""
+
+import array
+import base64
+import json
+import math
+import os
+import signal
+import struct
+import sys
+import time
+
+MAGIC = b"GRDC\r\n\x1a\n"
+CODES = {"float64": "d", "float32": "f", "int64": "q"}
+OUT = sys.stdout.buffer
+
+
+class UnreadableError(Exception):
+    pass
+
+
+def exactly(n):
+    data = sys.stdin.buffer.read(n)
+    if len(data) != n:
+        raise UnreadableError("the input ended in the middle of a frame") if data else EOFError
+    return data
+
+
+def read_frame():
+    prefix = sys.stdin.buffer.read(20)
+    if not prefix:
+        raise EOFError
+    if len(prefix) < 20 or prefix[:8] != MAGIC:
+        raise UnreadableError("no magic")
+    size, payload = struct.unpack("<IQ", prefix[8:])
+    if size > 1 << 24 or payload > 1 << 32:
+        raise UnreadableError("too large")
+    try:
+        header = json.loads(exactly(size))
+        blocks = header.get("blocks", [])
+        data = exactly(payload) if payload else b""
+        if any(b["offset"] + b["nbytes"] > payload for b in blocks):
+            raise UnreadableError("a block lies outside of the payload")
+    except (EOFError, ValueError, AttributeError):
+        raise UnreadableError("no JSON, or the input ended") from None
+    return header, [data[b["offset"] : b["offset"] + b["nbytes"]] for b in blocks]
+
+
+def read_line():
+    line = sys.stdin.buffer.readline()
+    if not line:
+        raise EOFError
+    try:
+        header = json.loads(line)
+        return header, [base64.b64decode(b["b64"]) for b in header.get("blocks", [])]
+    except (ValueError, AttributeError, KeyError, TypeError):
+        raise UnreadableError("no JSON object") from None
+
+
+def frame(header, blocks):
+    table, payload = [], b""
+    for entry, data in zip(header.get("blocks", []), blocks, strict=True):
+        table.append({"offset": len(payload), "nbytes": len(data), **entry})
+        payload += data + bytes(-len(data) % 64)
+    text = json.dumps({**header, "blocks": table}).encode()
+    return MAGIC + struct.pack("<IQ", len(text), len(payload)) + text + payload
+
+
+def line(header, blocks):
+    table = [
+        {"b64": base64.b64encode(data).decode(), **entry}
+        for entry, data in zip(header.get("blocks", []), blocks, strict=True)
+    ]
+    return json.dumps({**header, "blocks": table} if table else header).encode() + b"\n"
+
+
+def encoded(header, blocks=()):
+    return (frame if LEVEL == "frames" else line)(header, blocks)
+
+
+def send(header, blocks=()):
+    OUT.write(encoded(header, blocks))
+    OUT.flush()
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────
+
+
+def tanh(ask, tensors, attrs):
+    x = tensors["x"]
+    if ask == "forward":
+        return {"0": [math.tanh(v) for v in x]}
+    return {"x": [c * (1 - math.tanh(v) ** 2) for c, v in zip(tensors["0"], x, strict=True)]}
+
+
+def mul(ask, tensors, attrs):
+    x, y = tensors["x"], tensors["y"]
+    if len(x) != len(y):
+        raise NotImplementedError("no broadcasting")
+    if ask == "forward":
+        return {"0": [a * b for a, b in zip(x, y, strict=True)]}
+    ct = tensors["0"]
+    return {
+        "x": [c * b for c, b in zip(ct, y, strict=True)],
+        "y": [c * a for c, a in zip(ct, x, strict=True)],
+    }
+
+
+def leaky_relu(ask, tensors, attrs):
+    slope = attrs["negative_slope"]
+    x = tensors["x"]
+    if ask == "forward":
+        return {"0": [v if v > 0 else slope * v for v in x]}
+    return {"x": [c if v > 0 else slope * c for c, v in zip(tensors["0"], x, strict=True)]}
+
+
+def clamp(ask, tensors, attrs):
+    if (attrs["min"], attrs["max"]) != ("-inf", "inf"):
+        raise NotImplementedError("clamps nothing")
+    return {"0": tensors["x"]} if ask == "forward" else {"x": tensors["0"]}
+
+
+OPS = {"tanh": tanh, "mul": mul, "leaky_relu": leaky_relu, "clamp": clamp}
+OFFER = {"asks": ["vjp", "forward"], "dtypes": ["float64", "float32"]}
+
+
+def hello():
+    ops = {name: dict(OFFER) for name in OPS}
+    ops["leaky_relu"]["attrs"] = ["negative_slope"]
+    ops["tanh"]["attrs"] = []
+    about = {"name": "speaker", "version": "1", "language": "Python"}
+    return {"kind": "hello", "protocol": 1, "implementation": about, "ops": ops}
+
+
+def answer(header, blocks):
+    kind, seq = header.get("kind"), header.get("seq")
+    if kind == "hello":
+        return hello(), []
+    if kind == "ping":
+        return {"kind": "pong", "seq": seq}, []
+    if kind == "reset":
+        return {"kind": "done", "seq": seq}, []
+    if kind != "run":
+        return {"kind": "error", "seq": seq, "message": f"unknown kind {kind!r}"}, []
+    if header.get("op") not in OPS:
+        return {"kind": "unsupported", "seq": seq, "reason": "no such operator"}, []
+    try:
+        return run(header, blocks)
+    except NotImplementedError as lack:
+        return {"kind": "unsupported", "seq": seq, "reason": str(lack)}, []
+
+
+def run(header, blocks):
+    code = CODES[header["dtype"]]
+    entries = header["blocks"]
+    tensors = {
+        e["name"]: array.array(CODES[e["dtype"]], d) for e, d in zip(entries, blocks, strict=True)
+    }
+    role = {"vjp": "gradient", "forward": "output"}[header["ask"]]
+    found = OPS[header["op"]](header["ask"], tensors, header["attrs"])
+    shapes = {e["name"]: e["shape"] for e in entries if e["role"] == "input"}
+    table, data = [], []
+    for name, values in found.items():
+        shape = shapes.get(name, shapes["x"])
+        table.append({"role": role, "name": name, "dtype": header["dtype"], "shape": shape})
+        data.append(array.array(code, values).tobytes())
+    return {"kind": "result", "seq": header["seq"], "blocks": table}, data
+
+
+# ── lies: each takes an answer, and gives another ────────────────────────────────────────────
+
+
+def of(kind):
+    """A lie that is told in one kind of answer alone."""
+
+    def only(lie):
+        def told(reply, blocks):
+            return lie(reply, blocks) if reply["kind"] == kind else (reply, blocks)
+
+        LIES[lie.__name__] = told
+        return lie
+
+    return only
+
+
+LIES = {"": lambda reply, blocks: (reply, blocks)}
+
+
+def block(**changes):
+    """A lie that changes the entry of the first block."""
+
+    def lie(reply, blocks):
+        if reply["kind"] != "result":
+            return reply, blocks
+        first, *rest = reply["blocks"]
+        return {**reply, "blocks": [{**first, **changes}, *rest]}, blocks
+
+    return lie
+
+
+def changed(kind, /, **changes):
+    """A lie that changes keys of an answer; None takes a key away."""
+
+    def lie(reply, blocks):
+        if reply["kind"] != kind:
+            return reply, blocks
+        new = {**reply, **changes}
+        return {k: v for k, v in new.items() if v is not None}, blocks
+
+    return lie
+
+
+LIES |= {
+    "other_kind": changed("result", kind="answer"),
+    "kind_is_a_number": changed("result", kind=3),
+    "no_kind": changed("result", kind=None),
+    "hello_for_result": changed("result", kind="hello"),
+    "other_seq": changed("result", seq=10**6),
+    "seq_as_text": lambda r, b: ({**r, "seq": str(r["seq"])} if "seq" in r else r, b),
+    "no_seq": changed("result", seq=None),
+    "blocks_is_a_number": lambda r, b: (r, b) if r["kind"] != "result" else raw({**r, "blocks": 3}),
+    "unknown_key": changed("result", mood="good"),
+    "other_role": block(role="grad"),
+    "other_name": block(name="weight"),
+    "other_dtype": block(dtype="float16"),
+    "hostile_dtype": block(dtype="\x1b[31m" + "float64" * 1000),
+    "other_shape": block(shape=[1, 2, 3, 4, 5, 6, 7]),
+    "negative_shape": block(shape=[-1]),
+    "shape_is_text": block(shape="3"),
+    "offset_outside": block(offset=1 << 20, nbytes=64),
+    "offset_is_text": block(offset="0"),
+    "version_2": changed("hello", protocol=2),
+    "hello_without_ops": changed("hello", ops=None),
+    "ops_is_a_list": changed("hello", ops=["tanh"]),
+    "no_dtypes": changed("hello", ops={"tanh": {"asks": ["vjp"]}}),
+    "misspelt": changed("hello", ops={"tahn": OFFER}),
+    "offers_nothing": changed("hello", ops={}),
+    "forward_alone": changed("hello", ops={"tanh": {**OFFER, "asks": ["forward"]}}),
+    "single_alone": changed("hello", ops={"tanh": {**OFFER, "dtypes": ["float32"]}}),
+}
+
+
+def instead(kind, /, **reply):
+    """A lie that gives another answer."""
+    return lambda r, b: ({"seq": r.get("seq"), **reply}, []) if r["kind"] == kind else (r, b)
+
+
+LIES |= {
+    "unasked_error": instead("result", kind="error", message="\x1b[2J boom\n" * 999, traceback="t"),
+    "unsupported": instead("result", kind="unsupported", reason="not\nhere"),
+    "null_error": instead("result", kind="error", seq=None, message="unreadable"),
+    "hello_error": instead("hello", kind="error", seq=None, message="not today"),
+}
+
+
+def raw(header):
+    """Bytes of a frame or line whose header is sent as it is."""
+    text = json.dumps(header).encode()
+    OUT.write(
+        MAGIC + struct.pack("<IQ", len(text), 0) + text if LEVEL == "frames" else text + b"\n"
+    )
+    OUT.flush()
+    return None, None
+
+
+@of("result")
+def twice(reply, blocks):
+    return {**reply, "blocks": [*reply["blocks"], reply["blocks"][0]]}, [*blocks, blocks[0]]
+
+
+@of("result")
+def one_more(reply, blocks):
+    more = {**reply["blocks"][0], "name": "bias"}
+    return {**reply, "blocks": [*reply["blocks"], more]}, [*blocks, blocks[0]]
+
+
+@of("result")
+def too_short(reply, blocks):
+    return reply, [blocks[0][:-1], *blocks[1:]]
+
+
+@of("result")
+def too_long(reply, blocks):
+    return reply, [blocks[0] + b"\0", *blocks[1:]]
+
+
+@of("result")
+def one_less(reply, blocks):
+    return {**reply, "blocks": reply["blocks"][:-1]}, blocks[:-1]
+
+
+@of("result")
+def last_missing_in_vjp(reply, blocks):
+    if len(blocks) < 2:
+        return reply, blocks
+    return {**reply, "blocks": reply["blocks"][:-1]}, blocks[:-1]
+
+
+@of("result")
+def negated(reply, blocks):
+    code = CODES[reply["blocks"][0]["dtype"]]
+    values = array.array(code, blocks[0])
+    return reply, [array.array(code, [-v for v in values]).tobytes(), *blocks[1:]]
+
+
+@of("result")
+def prints(reply, blocks):
+    OUT.write(b"epoch 1: loss 0.3\n")
+    return reply, blocks
+
+
+@of("result")
+def prints_the_beginning_of_magic(reply, blocks):
+    OUT.write(b"GRDGRDC\r\nGRDC\r\n\x1a" if LEVEL == "frames" else b"GRDC\n {\n")
+    return reply, blocks
+
+
+@of("result")
+def complains(reply, blocks):
+    sys.stderr.write("warning: slow\n\x1b]0;title\x07")
+    return reply, blocks
+
+
+@of("result")
+def floods(reply, blocks):
+    while True:
+        OUT.write(b"x" * 1000 + b"\n")
+
+
+@of("result")
+def floods_stderr(reply, blocks):
+    for _ in range(1000):
+        sys.stderr.write("y" * 1000 + "\n")
+    return reply, blocks
+
+
+@of("result")
+def not_json(reply, blocks):
+    text = b"{kind: result}"
+    OUT.write(
+        MAGIC + struct.pack("<IQ", len(text), 0) + text if LEVEL == "frames" else text + b"\n"
+    )
+    OUT.flush()
+    return None, None
+
+
+@of("result")
+def a_list(reply, blocks):
+    return raw([1, 2])
+
+
+@of("result")
+def huge(reply, blocks):
+    OUT.write(
+        MAGIC + struct.pack("<IQ", 2**32 - 1, 2**63) if LEVEL == "frames" else b"{" * (1 << 25)
+    )
+    OUT.flush()
+    return None, None
+
+
+@of("result")
+def truncated(reply, blocks):
+    OUT.write(encoded(reply, blocks)[:-3])
+    OUT.flush()
+    os._exit(0)
+
+
+@of("result")
+def exits_0(reply, blocks):
+    sys.exit(0)
+
+
+@of("result")
+def exits_3(reply, blocks):
+    sys.stderr.write("out of luck\n")
+    sys.exit(3)
+
+
+@of("result")
+def says_why_on_stdout_and_exits(reply, blocks):
+    OUT.write(b"assertion failed: n > 0")
+    OUT.flush()
+    os._exit(1)
+
+
+@of("result")
+def killed(reply, blocks):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@of("result")
+def hangs(reply, blocks):
+    time.sleep(600)
+
+
+@of("result")
+def closes_stdout(reply, blocks):
+    os.close(1)
+    time.sleep(600)
+
+
+@of("hello")
+def hangs_at_once(reply, blocks):
+    time.sleep(600)
+
+
+@of("hello")
+def exits_at_once(reply, blocks):
+    OUT.write(b"usage: speaker WHAT\n")
+    OUT.flush()
+    sys.exit(2)
+
+
+@of("pong")
+def deaf_to_ping(reply, blocks):
+    return {**reply, "kind": "done"}, blocks
+
+
+@of("result")
+def dies_every_other_time(reply, blocks):
+    if reply["seq"] % 2 == 0:
+        os.abort()
+    return reply, blocks
+
+
+def main():
+    read = read_frame if LEVEL == "frames" else read_line
+    while True:
+        try:
+            header, blocks = read()
+        except EOFError:
+            return 0
+        except UnreadableError as error:
+            send({"kind": "error", "seq": None, "message": str(error)})
+            return 1
+        if header.get("kind") == "bye":
+            return 0
+        reply, data = LIES[LIE](*answer(header, blocks))
+        if reply is not None:
+            send(reply, data)
+
+
+if __name__ == "__main__":
+    LEVEL, LIE = sys.argv[1], "".join(sys.argv[2:3])
+    sys.exit(main())
