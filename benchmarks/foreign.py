@@ -1,0 +1,127 @@
+"""Processes for other people's code: what a start, a round trip and a million doubles cost.
+
+`python -m benchmarks.foreign` prints Markdown tables; A and B are measured in turn (A, B, A, B, …),
+so that a drift of the machine touches both. `--scripts 10000` says how many scripts the figures of
+what is held are taken over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes.util
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gradcheck.foreign.native import Worker
+from gradcheck.foreign.script import Access, Buffer, Call, Pointer, Scalar, Script
+
+LIBC = ctypes.util.find_library("c") or "libc.so.6"
+SMALL, LARGE = 64, 8_000_000
+
+
+def copying(nbytes: int) -> Script:
+    """One call, memcpy, on two guarded buffers: as a VJP of the same size moves its data."""
+    to = Buffer(name="to", content=bytes(nbytes))
+    source = Buffer(name="from", content=bytes(nbytes), access=Access.READ)
+    pointers = (Pointer(buffer="to"), Pointer(buffer="from"))
+    size = Scalar(ctype="uint64", value=nbytes)
+    call = Call(library=LIBC, symbol="memcpy", arguments=(*pointers, size))
+    return Script(buffers=(to, source), calls=(call,))
+
+
+def start() -> None:
+    """A worker process from nothing to its first outcome, and its end."""
+    with Worker() as worker:
+        worker.run(copying(SMALL))
+
+
+def bare() -> None:
+    """A Python process that does nothing."""
+    subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
+
+
+def numpy() -> None:
+    """A Python process that imports NumPy."""
+    subprocess.run([sys.executable, "-c", "import numpy"], check=True)
+
+
+def seconds(call: Callable[[], object], times: int) -> float:
+    """Wall-clock time of one call, the mean over `times`."""
+    begin = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - begin) / times
+
+
+def row(
+    names: tuple[str, str], calls: tuple[Callable[[], object], Callable[[], object]],
+    count: int, times: int, goal: str,
+) -> None:  # fmt: skip
+    """One line of the table: medians of both and of their ratios."""
+    for call in calls:
+        call()
+    pairs = [tuple(seconds(call, times) for call in calls) for _ in range(count)]
+    a, b = (1000 * statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(x / y for x, y in pairs)
+    print(f"| {names[0]} | {names[1]} | {a:.3g} | {b:.3g} | {ratio:.3g} | {goal} |")
+
+
+def held(pid: int | str) -> tuple[int, int]:
+    """Resident KiB and open descriptors of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4, len([*Path(f"/proc/{pid}/fd").iterdir()])
+
+
+def leaks(scripts: int) -> None:
+    """What the worker and this process hold before and after so many scripts."""
+    script = copying(4096)
+    with Worker() as worker:
+        for _ in range(200):
+            worker.run(script)
+        child = worker._child
+        assert child is not None
+        before = held(child.process.pid), held("self")
+        for _ in range(scripts):
+            worker.run(script)
+        after = held(child.process.pid), held("self")
+    for who, (kib, fds), (kib_after, fds_after) in zip(
+        ("worker", "parent"), before, after, strict=True
+    ):
+        print(f"| {who} | {kib} | {kib_after} | {fds} | {fds_after} |")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-n", type=int, default=9, help="pairs; default 9")
+    parser.add_argument("--scripts", type=int, default=10_000)
+    words = parser.parse_args()
+    small, large = copying(SMALL), copying(LARGE)
+    source, target = bytearray(LARGE), bytearray(LARGE)
+
+    def copy() -> None:
+        target[:] = source
+
+    print("| A | B | A, median ms | B, median ms | A / B | target |")
+    print("|---|---|---:|---:|---:|---:|")
+    row(("start a worker, one call, end it", "`python -c pass`"), (start, bare), words.n, 3, "")
+    row(("start a worker, one call, end it", "`import numpy`"), (start, numpy), words.n, 1,
+        "A < 500 ms")  # fmt: skip
+    with Worker() as worker:
+        name = f"a call on two buffers of {SMALL} bytes"
+        row((name, "start a worker"), (lambda: worker.run(small), start), words.n, 1, "")
+        row(("a call on two buffers of 1,000,000 doubles", "`memcpy` of one of them here"),
+            (lambda: worker.run(large), copy), words.n, 3, "")  # fmt: skip
+    print(
+        f"\n| after {words.scripts:,} scripts | KiB before | after | descriptors before | after |"
+    )
+    print("|---|---:|---:|---:|---:|")
+    leaks(words.scripts)
+
+
+if __name__ == "__main__":
+    main()
