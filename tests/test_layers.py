@@ -25,6 +25,8 @@ LAYERS = (
     "manifest manifest.operation",
     "manifest.schema manifest.prototype manifest.expression",
     "manifest.meaning manifest.agree manifest.entry manifest.read manifest.build",
+    "manifest.syntax",
+    "manifest.function",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",
     "protocol.oneshot",
     "pool contract contract.determinism contract.purity contract.returned contract.loss",
@@ -61,7 +63,7 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
-              "manifest.expression", "contract", "binding", "judge", "power", "explain", "run",
+              "manifest", "contract", "binding", "judge", "power", "explain", "run",
               "library", "library_model"),
     "msgspec": ("manifest.schema", "protocol"),
     "mpmath": ("arithmetic",),

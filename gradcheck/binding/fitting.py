@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradcheck.binding.call import COTANGENT, Setting, views
 from gradcheck.errors import Unsupported
-from gradcheck.manifest.expression import Context, names
+from gradcheck.manifest.expression import Context
 from gradcheck.manifest.operation import (
     Function,
     NativeLibrary,
@@ -22,6 +22,7 @@ from gradcheck.manifest.operation import (
     Value,
     View,
 )
+from gradcheck.manifest.syntax import names
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gradcheck.errors import ManifestError
@@ -31,14 +31,25 @@ READ: Final = {
 }
 
 
-def check_function(
-    function: Function,
-    key: str,
-    where: str,
-    spec: OpSpec,
-    outputs: int,
-    index_primals: frozenset[str],
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """What a manifest's entry is held against: the operator, in the dialect that it names.
+
+    `indices` are primals that are whole numbers, `absent` those that the dialect lacks.
+    """
+
+    spec: OpSpec
+    outputs: int
+    indices: frozenset[str]
+    absent: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What every expression may mention: primals and attributes."""
+        return frozenset({*self.spec.primals, *self.spec.defaults})
+
+
+def check_function(function: Function, key: str, where: str, operator: Operator) -> None:
     """Refuse roles that `key` ("vjp", "forward" or "handle") cannot have, or of no such primal.
 
     Raises:
@@ -54,18 +65,16 @@ def check_function(
             )
         if isinstance(meant, Tensors):
             for view in meant.views:
-                _check_view(view, key, here, spec, outputs, index_primals)
+                _check_view(view, key, here, operator)
     if function.returned is not None and function.returned.kind is not RoleKind.STATUS:
-        _check_role(function.returned, WRITTEN[key], key, f"{where}.return",
-                    spec, outputs, index_primals)  # fmt: skip
+        _check_role(function.returned, WRITTEN[key], key, f"{where}.return", operator)
     held = list(roles(function))
     if key == "vjp" and not any(role.kind is RoleKind.GRAD for role in held):
-        raise ManifestError(
-            f"{where}: no parameter is a gradient; bind one to grad:{spec.primals[0]}"
-        )
+        first = operator.spec.primals[0]
+        raise ManifestError(f"{where}: no parameter is a gradient; bind one to grad:{first}")
     if key == "forward":
         given = {role.index for role in held if role.kind is RoleKind.OUT}
-        lacking = [str(i) for i in range(outputs) if i not in given]
+        lacking = [str(i) for i in range(operator.outputs) if i not in given]
         if lacking:
             raise ManifestError(
                 f"{where}: forward gives no `out:{lacking[0]}`; bind a parameter or `return` to it"
@@ -73,7 +82,7 @@ def check_function(
 
 
 def check_residuals(
-    vjp: Function | None, forward: Function | None, op: Op, where: str
+    vjp: Function | None, forward: Function | None, op: Op, where: str, dtype: str
 ) -> tuple[Function | None, Function | None]:
     """Both functions, with the shape of a residual where only the other one says it.
 
@@ -90,7 +99,7 @@ def check_residuals(
                     f"is{suggestion(name, [*op.saved])}"
                 )
         elif name not in made:
-            what = "forward saves no such thing" if forward else "there is no forward"
+            what = "forward saves no such thing" if forward else f"there is no forward in {dtype}"
             raise ManifestError(
                 f"{where}: saved:{name}: {what}{suggestion(name, [*made])}; let forward write it, "
                 f'or write residuals = "reference" and saved = {{ {name} = "…" }}'
@@ -151,24 +160,17 @@ def _writes(meant: Meaning, key: str) -> bool:
     return isinstance(meant, Scratch)
 
 
-def _check_view(
-    view: View, key: str, where: str, spec: OpSpec, outputs: int, index_primals: frozenset[str]
-) -> None:
+def _check_view(view: View, key: str, where: str, operator: Operator) -> None:
     allowed = READ[key] if view.becomes is not None else (*READ[key], *WRITTEN[key])
-    _check_role(view.role, allowed, key, where, spec, outputs, index_primals)
+    _check_role(view.role, allowed, key, where, operator)
     if view.becomes is not None:
-        _check_role(view.becomes, WRITTEN[key], key, where, spec, outputs, index_primals)
+        _check_role(view.becomes, WRITTEN[key], key, where, operator)
 
 
 def _check_role(
-    role: Role,
-    allowed: tuple[RoleKind, ...],
-    key: str,
-    where: str,
-    spec: OpSpec,
-    outputs: int,
-    index_primals: frozenset[str],
+    role: Role, allowed: tuple[RoleKind, ...], key: str, where: str, operator: Operator
 ) -> None:
+    spec, outputs = operator.spec, operator.outputs
     if role.kind not in allowed:
         raise ManifestError(
             f"{where}: `{role.kind}` has no place here: "
@@ -178,7 +180,12 @@ def _check_role(
     if role.kind in (RoleKind.IN, RoleKind.GRAD) and role.name not in spec.primals:
         near = suggestion(role.name, [*spec.primals])
         raise ManifestError(f"{where}: {spec.name} has no primal `{role.name}`{near}")
-    if role.kind is RoleKind.GRAD and role.name in index_primals:
+    if role.name in operator.absent and not role.optional:
+        raise ManifestError(
+            f"{where}: the dialect has no `{role.name}`; leave `{role.kind}:{role.name}` out, or "
+            "end it with `?` for a null pointer"
+        )
+    if role.kind is RoleKind.GRAD and role.name in operator.indices:
         raise ManifestError(f"{where}: `{role.name}` holds indices, which have no gradient")
     if role.index >= outputs:
         raise ManifestError(

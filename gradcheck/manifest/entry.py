@@ -9,21 +9,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from gradcheck.errors import ManifestError
-from gradcheck.manifest import expression
-from gradcheck.manifest.agree import check_function, check_residuals, grads
-from gradcheck.manifest.meaning import Scope, expressions, meaning, role
+from gradcheck.manifest import syntax
+from gradcheck.manifest.agree import Operator, check_residuals, grads
+from gradcheck.manifest.function import bound, check_element, dtype_of, elements
+from gradcheck.manifest.meaning import expressions
 from gradcheck.manifest.operation import (
-    CType,
     Function,
     Meaning,
     Operation,
-    Prototype,
-    Role,
     RoleKind,
     Special,
     Tensors,
-    Value,
 )
 from gradcheck.manifest.prototype import parse
 from gradcheck.manifest.schema import Library, Op, PerDtype, on_this_platform, suggestion
@@ -31,8 +30,6 @@ from gradcheck.spec import CORE, OpSpec, Slack
 from gradcheck.suite import Case, Suite
 
 DTYPES: Final = ("float64", "float32", "float16", "bfloat16")
-COTANGENT: Final = "cotangent"
-"""The name by which the expressions of a VJP may ask for the cotangent's shape, or its value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,25 +67,21 @@ class Entry:
         return self.op.name.partition("/")[2]
 
     @cached_property
-    def index_primals(self) -> frozenset[str]:
-        """Primals that are whole numbers: they have no gradient."""
-        sample = self.spec.samples[0]
-        dialect = self.spec.dialects[0]
-        if sample.dialects:
-            dialect = self.spec.dialect(sample.dialects[0])
-        case = Case(self.spec, dialect, sample, 0, self.suite.home[self.spec.name])
-        pairs = zip(case.primal_names, case.primals, strict=True)
-        return frozenset(name for name, primal in pairs if primal.dtype.kind == "i")
+    def operator(self) -> Operator:
+        """What the entry is held against."""
+        without = self.spec.dialect(self.dialect).without if self.dialect else ()
+        return Operator(
+            spec=self.spec,
+            outputs=len(CORE.findall(self.spec.signature.partition("->")[2])),
+            indices=self._indices(),
+            absent=frozenset(without),
+        )
 
-    @cached_property
-    def outputs(self) -> int:
-        """How many outputs forward has."""
-        return len(CORE.findall(self.spec.signature.partition("->")[2]))
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """What every expression of the entry may mention."""
-        return frozenset({*self.spec.primals, *self.spec.defaults})
+    def _indices(self) -> frozenset[str]:
+        spec, sample = self.spec, self.spec.samples[0]
+        case = Case(spec, spec.dialects[0], sample, 0, self.suite.home[spec.name])
+        pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
+        return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
 
     def library(self, own: Any) -> Path:
         """Where a function lies."""
@@ -132,12 +125,12 @@ def _functions(entry: Entry, key: str) -> dict[str, Function]:
     )
     if isinstance(texts, str):
         function = _function(entry, key, texts, bind, library)
-        return {_dtype(entry, key, function): function}
+        return {dtype_of(entry.operator, where, key, function): function}
     _check_dtypes(key, [*texts], where)
     functions = {d: _function(entry, key, t, bind, library) for d, t in texts.items()}
     for dtype, function in functions.items():
-        for name, base, primal in _elements(entry, function):
-            _check_element(f"{where}: {key}.{dtype}: `{name}`", base, primal, dtype)
+        for name, base, primal in elements(entry.operator, function):
+            check_element(f"{where}: {key}.{dtype}: `{name}`", base, primal, dtype)
     return functions
 
 
@@ -155,121 +148,7 @@ def _function(
 ) -> Function:
     where = f"{entry.where}: {key}"
     prototype = parse(text, where)
-    return bound(entry, key, prototype, bind, library)
-
-
-def bound(
-    entry: Entry, key: str, prototype: Prototype, bind: Mapping[str, Any], library: Path
-) -> Function:
-    """A prototype, and what `bind` says of each of its parameters, checked against the operator."""
-    where, bind_key = entry.where, "bind" if key != "forward" else "forward_bind"
-    names = [p.name for p in prototype.parameters]
-    for name in bind:
-        if name not in (*names, "return"):
-            near = suggestion(name, [n for n in names if n not in bind])
-            raise ManifestError(f"{where}: {bind_key} explains `{name}`, but `{prototype.symbol}` "
-                                f"has no such parameter{near}")  # fmt: skip
-    for name in names:
-        if name not in bind:
-            raise ManifestError(f"{where}: `{prototype.symbol}` has a parameter `{name}` that "
-                                f"{bind_key} does not explain; add `{name} = …`")  # fmt: skip
-    scalars = {p.name for p in prototype.parameters if not p.ctype.pointer}
-    known = entry.names | scalars | ({COTANGENT} if key == "vjp" else set())
-    scope = Scope(frozenset(known), frozenset(entry.spec.primals))
-    meanings = {
-        p.name: meaning(bind[p.name], p.ctype, f"{where}: {bind_key}.{p.name}", scope)
-        for p in prototype.parameters
-    }
-    values = {n: m.expression for n, m in meanings.items() if isinstance(m, Value) and n in scalars}
-    expression.order(values, entry.spec.primals, where)
-    function = Function(
-        prototype=prototype,
-        library=library,
-        meanings=meanings,
-        returned=_returned(bind.get("return"), prototype.returns, f"{where}: {bind_key}.return"),
-    )
-    check_function(
-        function, key, f"{where}: {bind_key}", entry.spec, entry.outputs, entry.index_primals
-    )
-    return function
-
-
-def _returned(said: Any, returns: CType, where: str) -> Role | None:
-    if said is None:
-        return None
-    if returns.base == "void" and not returns.pointer:
-        raise ManifestError(f"{where}: the function returns nothing (void); leave it out")
-    if returns.pointer:
-        raise ManifestError(f"{where}: the function returns a pointer, which nobody owns")
-    if said == RoleKind.STATUS:
-        if returns.base in ("float32", "float64"):
-            raise ManifestError(f"{where}: a status is a whole number, and this is {returns.base}")
-        return Role(kind=RoleKind.STATUS)
-    found = role(str(said), where, Scope())
-    if found.kind not in (RoleKind.OUT, RoleKind.VALUE, RoleKind.GRAD) or found.optional:
-        raise ManifestError(f"{where}: `{said}`; a result is `out`, `value`, `grad:x` or `status`")
-    if returns.base not in ("float32", "float64"):
-        raise ManifestError(f"{where}: `{said}` is a real number, and this is {returns.base}")
-    return found
-
-
-# ── dtypes ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _elements(entry: Entry, function: Function) -> Iterator[tuple[str, str, str]]:
-    """Parameters that hold floating tensors of the dtype: name, C type, role."""
-    for parameter in function.prototype.parameters:
-        meant = function.meanings[parameter.name]
-        if isinstance(meant, Tensors):
-            for view in meant.views:
-                for held in (view.role, view.becomes):
-                    if held is None or held.kind is RoleKind.SAVED:
-                        continue
-                    if held.name not in entry.index_primals:
-                        yield parameter.name, parameter.ctype.base, f"{held.kind}:{held.name}"
-
-
-def _dtype(entry: Entry, key: str, function: Function) -> str:
-    """The dtype that a prototype's element types say."""
-    held = list(_elements(entry, function))
-    bases = {base for _, base, _ in held} & {"float32", "float64"}
-    if not bases:
-        returned = function.prototype.returns.base
-        bases = {returned} & {"float32", "float64"} if not held else set()
-    if len(bases) != 1:
-        shown = "; ".join(
-            f"{base}: {', '.join(f'`{name}`' for name, one, _ in held if one == base)}"
-            for base in sorted(bases)
-        )
-        raise ManifestError(
-            f"{entry.where}: {key}: "
-            + (
-                f"its tensors are of several types ({shown}), where those of an operator are of one"
-                if shown
-                else "no tensor in its prototype has a float type; say the dtype: "
-                f'{key} = {{ float16 = "…" }}'
-            )
-        )
-    (dtype,) = bases
-    for name, base, primal in held:
-        _check_element(f"{entry.where}: {key}: `{name}`", base, primal, dtype)
-    return dtype
-
-
-ELEMENTS: Final = {
-    "float64": ("float64",),
-    "float32": ("float32",),
-    "float16": ("uint16", "int16"),
-    "bfloat16": ("uint16", "int16"),
-}
-
-
-def _check_element(what: str, base: str, held: str, dtype: str) -> None:
-    if base not in (*ELEMENTS[dtype], "void", "opaque"):
-        raise ManifestError(
-            f"{what} leads to {base} and is `{held.rstrip(':')}`, which is {dtype} here; correct "
-            "the prototype, the role, or the dtype"
-        )
+    return bound(entry.operator, entry.where, key, prototype, bind, library)
 
 
 def _check_dtypes(key: str, dtypes: Collection[str], where: str) -> None:
@@ -287,18 +166,25 @@ def _operation(
     entry: Entry, dtype: str, vjp: Function | None, forward: Function | None
 ) -> Operation:
     op, where = entry.op, entry.where
-    vjp, forward = check_residuals(vjp, forward, op, where)
+    vjp, forward = check_residuals(vjp, forward, op, where, dtype)
     create, destroy = _handle(entry)
     uses_handle = any(
         Special.HANDLE in f.meanings.values() for f in (vjp, forward) if f is not None
     )
     if uses_handle and create is None:
         raise ManifestError(f"{where}: bind names a `handle`, and nothing makes one; add `handle`")
+    if create is not None and not uses_handle:
+        raise ManifestError(f'{where}: no parameter is bound to "handle"; leave `handle` out')
     main = vjp or forward
     assert main is not None
-    names = entry.names | _scalars(main)
+    names = entry.operator.names | _scalars(main)
     for text in (*op.requires, *op.saved.values(), str(op.loss_scale)):
-        expression.check(text, names, where)
+        syntax.check(text, names, where)
+    accumulates = _primals(entry, vjp, "accumulates", op.accumulates)
+    zeroed = _primals(entry, vjp, "zeroed", op.zeroed)
+    if accumulates & zeroed:
+        both = ", ".join(sorted(accumulates & zeroed))
+        raise ManifestError(f"{where}: {both}: either accumulates or must be zeroed; name it once")
     slack = op.slack.get(dtype)
     _check_dtypes("slack", [*op.slack], where)
     return Operation(
@@ -310,8 +196,8 @@ def _operation(
         forward=forward,
         attrs=_fixed(entry, [f for f in (vjp, forward, create) if f is not None]),
         requires=tuple(op.requires),
-        accumulates=_primals(entry, vjp, "accumulates", op.accumulates),
-        zeroed=_primals(entry, vjp, "zeroed", op.zeroed),
+        accumulates=accumulates,
+        zeroed=zeroed,
         aliases=tuple(_alias(entry, vjp, *pair) for pair in op.aliases),
         saved=op.saved,
         residuals=op.residuals,
@@ -345,7 +231,7 @@ def _handle(entry: Entry) -> tuple[Function | None, Function | None]:
     if len(destroy.parameters) != 1 or not destroy.parameters[0].ctype.pointer:
         raise ManifestError(f"{where}.destroy: `{destroy.symbol}` must take the handle alone")
     freed: dict[str, Meaning] = {destroy.parameters[0].name: Special.HANDLE}
-    made = bound(entry, "handle", create, said.bind, library)
+    made = bound(entry.operator, entry.where, "handle", create, said.bind, library)
     return made, Function(prototype=destroy, library=library, meanings=freed)
 
 
@@ -360,19 +246,30 @@ def _fixed(entry: Entry, functions: Sequence[Function]) -> dict[str, Any]:
         if name not in spec.defaults:
             near = suggestion(name, [*spec.defaults]) or f"; {spec.name} has none"
             raise ManifestError(f"{entry.where}: attrs: no attribute `{name}`{near}")
+        _check_kind(f"{entry.where}: attrs.{name}", op.attrs[name], spec.defaults[name])
     mentioned: set[str] = set()
     for text in (*op.requires, *op.saved.values(), str(op.loss_scale)):
-        mentioned |= expression.names(text).others
+        mentioned |= syntax.names(text).all
     for function in functions:
         scalars = _scalars(function)
         for name, meant in function.meanings.items():
             for text in expressions(meant):
-                mentioned |= expression.names(text).others - (scalars - {name})
+                mentioned |= syntax.names(text).all - (scalars - {name})
     values = dict(spec.defaults)
     if entry.dialect:
         values |= spec.dialect(entry.dialect).attrs
     kept = {name: value for name, value in values.items() if name not in mentioned}
     return {**kept, **{name: _frozen(value) for name, value in op.attrs.items()}}
+
+
+def _check_kind(where: str, value: Any, default: Any) -> None:
+    """A value of another kind than the default's would match no case."""
+    kinds = ((bool,), (int, float), (str,), (tuple, list))
+    for kind in kinds:
+        if isinstance(default, kind) and not isinstance(value, kind):
+            raise ManifestError(f"{where} = {value!r}; its default is {default!r}, of another kind")
+        if isinstance(default, kind):
+            return
 
 
 def _frozen(value: Any) -> Any:
@@ -438,11 +335,11 @@ def _missing(entry: Entry, vjp: Function | None) -> dict[str, str]:
             raise ManifestError(
                 f"{where}: missing: `{name}` has a gradient: a parameter is grad:{name}"
             )
-        if name in entry.index_primals:
+        if name in entry.operator.indices:
             raise ManifestError(f"{where}: missing: `{name}` holds indices, which have no gradient")
     silent = {} if vjp is None else {
         name: f"no parameter is bound to grad:{name}"
         for name in entry.spec.primals
-        if name not in have | entry.index_primals
+        if name not in have | entry.operator.indices
     }  # fmt: skip
     return {**silent, **op.missing}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gradcheck.errors import ManifestError
-from gradcheck.manifest import expression
+from gradcheck.manifest import syntax
 from gradcheck.manifest.operation import (
     CType,
     Meaning,
@@ -84,7 +84,7 @@ def role(text: str, where: str, scope: Scope) -> Role:
         raise ManifestError(f"{where}: `{text}`: write of which {what}: `{kind}:x`")
     shape = tuple(_split(extents or ""))
     for extent in shape:
-        expression.check(extent, scope.names, where)
+        syntax.check(extent, scope.names, where)
     return Role(kind=kind, name=name, optional=bool(optional), extents=shape)
 
 
@@ -121,13 +121,13 @@ def _pointer(text: str, ctype: CType, where: str, scope: Scope) -> Meaning:
     workspace = WORKSPACE.fullmatch(text)
     if workspace is not None:
         size = workspace[2].strip()
-        expression.check(size, scope.names, where)
+        syntax.check(size, scope.names, where)
         return Scratch(size=size, anything=workspace[1] == "scratch")
     if _looks_like_a_role(text, scope):
         return Tensors(views=(_view(Part(role=text), where, scope),))
     if text in scope.primals:
         raise ManifestError(f"{where} is a pointer: `{text}` alone says nothing; write `in:{text}`")
-    expression.check(text, scope.names, where)
+    syntax.check(text, scope.names, where)
     if ctype.base in BYTES:
         raise ManifestError(
             f"{where}: `{text}` is an expression, but what the pointer leads to has no type; "
@@ -155,7 +155,7 @@ def _scalar(text: str, where: str, scope: Scope) -> Meaning:
             f"{where} is a number by value, and `{text}` is for pointers; write an expression: "
             "`rows(x)`, or `item(x)` for the value of a scalar primal"
         )
-    expression.check(text, scope.names, where)
+    syntax.check(text, scope.names, where)
     return Value(expression=text)
 
 
@@ -204,7 +204,7 @@ def _view(part: Part, where: str, scope: Scope) -> View:
 
 def _checked(text: str | int, where: str, scope: Scope) -> str:
     if text != "":
-        expression.check(str(text), scope.names, where)
+        syntax.check(str(text), scope.names, where)
     return str(text)
 
 
