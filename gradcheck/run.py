@@ -17,9 +17,9 @@ import numpy as np
 
 import gradcheck
 from gradcheck import pool
-from gradcheck.binding import Implementation
+from gradcheck.binding import Closing, Implementation, LaidOut
 from gradcheck.binding.load import load
-from gradcheck.errors import GradcheckError, LoadError
+from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.model import judge_model
@@ -95,8 +95,22 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
     Raises:
         UnknownNameError: a word names no implementation.
         LoadError: none of the implementations can be loaded.
+        ManifestError: a manifest that yields nonsense for one of the cases.
     """
     bindings, troubles = _load_all(plan)
+    try:
+        _smoke(plan, bindings)
+        return _executed(plan, bindings, troubles, progress)
+    finally:
+        _close(bindings)
+
+
+def _executed(
+    plan: Plan,
+    bindings: Sequence[Implementation],
+    troubles: list[str],
+    progress: Progress | None,
+) -> Run:
     results: list[Record] = []
     complete = True
     digest = hashlib.blake2b(digest_size=4)
@@ -196,6 +210,26 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     if first is not None and not bindings:
         raise first
     return bindings, troubles
+
+
+def _smoke(plan: Plan, bindings: Sequence[Implementation]) -> None:
+    """Lay out every call that is planned, where a manifest says how, before the first is made.
+
+    Raises:
+        ManifestError: the manifest yields nonsense for a case; all such places are named.
+    """
+    for binding in bindings:
+        if isinstance(binding, LaidOut):
+            problems = binding.smoke(plan.cases, plan.dtypes)
+            if problems:
+                raise ManifestError("\n".join(problems))
+
+
+def _close(bindings: Sequence[Implementation]) -> None:
+    """End the processes that implementations run in."""
+    for binding in bindings:
+        if isinstance(binding, Closing):
+            binding.close()
 
 
 def _judge(plan: Plan, case: AnyCase, bindings: Sequence[Implementation]) -> Iterator[Record]:

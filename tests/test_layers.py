@@ -34,6 +34,8 @@ LAYERS = (
     "binding.process",
     "binding.tensors binding.torch_op binding.jax_op",
     "binding.frameworks",
+    "binding.element binding.layout binding.plan binding.call binding.fitting binding.memory",
+    "binding.blame binding.native_call binding.native_case binding.native",
     "binding.load",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",

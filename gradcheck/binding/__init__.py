@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gradcheck.model import ModelCase, Stage, StageVjp
 from gradcheck.rule import RuleCase
@@ -136,3 +136,19 @@ class RuleBinding(Protocol):
 
 class Implementation(Binding, ModelBinding, RuleBinding, Protocol):
     """What `--impl` names: it can be asked for operators, for models and for update rules."""
+
+
+@runtime_checkable
+class LaidOut(Protocol):
+    """An implementation whose calls follow from a manifest, and can be planned without a call."""
+
+    def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> Sequence[str]:
+        """What is wrong with the manifest where these cases are concerned."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """An implementation that runs in processes of its own."""
+
+    def close(self) -> None:
+        """End them."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding.call import Holds, Plan
 from gradcheck.binding.layout import Key, Place
-from gradcheck.binding.memory import POISON, REST, Contents, Left, Slot, tensor
+from gradcheck.binding.memory import POISON, REST, Left, Slot, tensor
+from gradcheck.binding.plan import Holds, Plan
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.manifest.operation import RoleKind
 from gradcheck.verdict import Verdict

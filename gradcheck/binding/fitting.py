@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from gradcheck.binding.call import COTANGENT, Setting, views
+from gradcheck.binding.plan import COTANGENT, Setting, views
 from gradcheck.errors import Unsupported
 from gradcheck.manifest.expression import Context
 from gradcheck.manifest.operation import (

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding.call import Block, Holds, Plan
 from gradcheck.binding.element import Element
 from gradcheck.binding.layout import Key, key_of
+from gradcheck.binding.plan import Block, Holds, Plan
 from gradcheck.foreign.script import Access, Buffer, Guard, Outcome, Script
 from gradcheck.manifest.operation import Operation, RoleKind
 
@@ -93,9 +93,7 @@ def script(plan: Plan, contents: Contents, guard: Guard, align: int, where: str)
     Raises:
         ManifestError: a C type does not hold a value that is given.
     """
-    buffers = tuple(
-        _buffer(block, contents, guard, align, where) for block in plan.blocks.values()
-    )
+    buffers = tuple(_buffer(block, contents, guard, align, where) for block in plan.blocks.values())
     return Script(buffers=buffers, calls=tuple(plan.calls))
 
 

@@ -7,15 +7,17 @@ from typing import Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.fitting import operation_for
-from gradcheck.binding.native_case import NativeCase, Run
+from gradcheck.binding.native_call import Calls, Run
+from gradcheck.binding.native_case import NativeCase
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.clues import diagnose
-from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Outcome, Script
+from gradcheck.foreign.worker import Refused
 from gradcheck.manifest.operation import NativeLibrary
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
@@ -54,9 +56,9 @@ class Native:
         spent = self._budget.exhausted(case.spec.name)
         if spent is not None:
             raise broken("vjp", spent, Verdict.NOTRUN)
-        asked = NativeCase(self.library, operation, case, self._running(case))
+        calls = Calls(self.library, operation, case, self._running(case))
         try:
-            return asked.bound(self.printed)
+            return NativeCase(calls).bound(self.printed)
         except ManifestError as error:
             raise broken("vjp", str(error)) from error
 
@@ -76,7 +78,8 @@ class Native:
                 try:
                     operation = operation_for(self.library, case, dtype)
                     if operation is not None:
-                        NativeCase(self.library, operation, case, _nothing).bound(str)
+                        calls = Calls(self.library, operation, case, _nothing)
+                        NativeCase(calls).bound(str)
                 except Unsupported:
                     continue
                 except ManifestError as error:
@@ -104,22 +107,22 @@ class Native:
             try:
                 outcome = self._worker.run(script)
             except Ended as ended:
-                raise self._broken(case, script, role, ended) from None
+                raise self._broken(case, script, role, ended.ending) from None
+            except Refused as error:
+                raise broken(role, str(error)) from None
             self._hear(outcome.printed)
             return outcome
 
         return run
 
-    def _broken(self, case: Case, script: Script, role: str, ended: Ended) -> Broken:
-        ending = ended.ending
+    def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
         reason = ending.reason
         if ending.verdict is Verdict.CRASH:
-            reason = diagnose(script, ended, self._start)
-        return Broken(
-            Finding(name=role, verdict=ending.verdict, reason=reason, printed=ending.printed)
-        )
+            reason = diagnose(script, ending, self._start)
+        heard = ending.printed
+        return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
 
     def _hear(self, text: str) -> None:
         if text:

@@ -399,8 +399,8 @@ def _judged(
     if slack is None or finding.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         return finding
     wider = replace(rules, slack=slack.ulp)
-    finding = truth.truth(index).judge(got, wider)
-    certificate = truth.certificate(index, rules.dtype, slack.ulp)  # of the comparison that was made
+    finding = truth.truth(index).judge(got, wider)  # and so is the certificate
+    certificate = truth.certificate(index, rules.dtype, slack.ulp)
     return replace(_because(finding, slack), certificate=certificate)
 
 

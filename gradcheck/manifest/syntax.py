@@ -195,6 +195,7 @@ def _walk(node: ast.AST, *, of_tensor: bool = False) -> Iterator[tuple[str, bool
         yield from _walk(child)
 
 
+@lru_cache(maxsize=4096)
 def names(text: str) -> Names:
     """What an expression mentions.
 

@@ -1,0 +1,230 @@
+"""The calls of one operation: laid out, made with two fillings of memory, and their rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64
+from gradcheck.binding.blame import blame, judged
+from gradcheck.binding.call import plan_forward, plan_vjp
+from gradcheck.binding.fitting import by_value, functions
+from gradcheck.binding.layout import Key
+from gradcheck.binding.memory import Contents, Left, Slot, left, residual, script, slots
+from gradcheck.binding.plan import Plan, Setting
+from gradcheck.contract.returned import Broken, broken
+from gradcheck.errors import ManifestError
+from gradcheck.foreign.script import Outcome, Script
+from gradcheck.manifest.operation import NativeLibrary, Operation, RoleKind
+from gradcheck.spec import Attrs, as_tuple
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+T = TypeVar("T")
+Run = Callable[[Script, str], Outcome]
+"""Run a script, in the role "vjp" or "forward"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One call laid out: its plan, and the tensors that it is given but for the cotangents."""
+
+    setting: Setting
+    plan: Plan
+    tensors: Mapping[Key, Array]
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one operation of a library, for one case.
+
+    Each is made twice, with other bytes in all memory that may hold anything: an answer that
+    differs read or left some of them.
+    """
+
+    library: NativeLibrary
+    operation: Operation
+    case: Case
+    run: Run
+    _last: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    _by_value: bool = False
+
+    def __post_init__(self) -> None:
+        self._by_value = by_value(self.operation)
+
+    def lay_out(self, setting: Setting) -> None:
+        """Lay out every call, and make none.
+
+        Raises:
+            ManifestError: an expression yields nonsense here.
+            Unsupported: the code needs what the case lacks.
+        """
+        if self.operation.forward is not None:
+            self._lacking(plan_forward(setting), setting)
+        if self.operation.vjp is not None:
+            plan = plan_vjp(setting)
+            for key in plan.reads:
+                known = key.kind is not RoleKind.SAVED or self._knows(key, setting)
+                if not known:
+                    raise ManifestError(
+                        f"{self.operation.where}: nobody says what `saved:{key.name}` is: no "
+                        "forward of the library's writes it, and `saved` has no expression"
+                    )
+
+    def reference(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+        """The suite's own forward, in float64."""
+        wide = [p if p.dtype.kind in "iu" else p.astype(np.float64) for p in primals]
+        with np.errstate(all="ignore"):
+            outputs = as_tuple(self.case.spec.forward(F64, *wide, **attrs))
+        return tuple(np.asarray(o) for o in outputs)
+
+    def forward_asked(self, setting: Setting) -> Asked:
+        return self._once_per("forward", setting, lambda: self._lay_forward(setting))
+
+    def _lay_forward(self, setting: Setting) -> Asked:
+        plan = plan_forward(setting)
+        self._lacking(plan, setting)
+        return Asked(setting=setting, plan=plan, tensors=_primals(setting))
+
+    def vjp_asked(self, setting: Setting) -> Asked:
+        return self._once_per("vjp", setting, lambda: self._lay_vjp(setting))
+
+    def _lay_vjp(self, setting: Setting) -> Asked:
+        plan = plan_vjp(setting)
+        left_by_forward = (RoleKind.OUT, RoleKind.SAVED)
+        kept = {k: self._kept(k, setting) for k in plan.reads if k.kind in left_by_forward}
+        return Asked(setting=setting, plan=plan, tensors={**_primals(setting), **kept})
+
+    def _once_per(self, what: str, setting: Setting, make: Callable[[], T]) -> T:
+        """What `make` gives, made anew only for another point."""
+        point = (
+            [(n, p.shape, p.tobytes()) for n, p in setting.primals.items()],
+            setting.cotangents[0].tobytes() if self._by_value else b"",
+            repr(setting.attrs),
+            setting.outputs,
+            setting.wanted,
+            setting.aliases,
+        )
+        last = self._last.get(what)
+        if last is None or last[0] != point:
+            self._last[what] = last = (point, make())
+        kept: T = last[1]
+        return kept
+
+    # ── what forward leaves behind ───────────────────────────────────────────────────────────
+
+    def _knows(self, key: Key, setting: Setting) -> bool:
+        """Whether the library's forward, or an expression, gives a residual."""
+        own = self.operation.forward is not None and self.operation.residuals == "self"
+        made = own and key in plan_forward(setting).makes
+        return made or key.name in self.operation.saved
+
+    def _kept(self, key: Key, setting: Setting) -> Array:
+        """An output or a residual that a VJP wants and no call before it has left in place."""
+        operation = self.operation
+        if operation.forward is not None and operation.residuals == "self":
+            found = residual(*self._left_by_forward(setting), key)
+            if found is not None:
+                return found
+        if key.kind is RoleKind.OUT:
+            return self.reference(tuple(setting.primals.values()), setting.attrs)[key.index]
+        assert operation.vjp is not None
+        of = f"`saved.{key.name}`"
+        return setting.context(operation.vjp).array(operation.saved[key.name], of=of)
+
+    def _left_by_forward(self, setting: Setting) -> tuple[Plan, Left]:
+        plan = self.forward_asked(setting).plan
+
+        def make() -> Left:
+            return self.once("forward", plan, Contents(tensors=_primals(setting)))
+
+        return plan, self._once_per("left", setting, make)
+
+    # ── calls ────────────────────────────────────────────────────────────────────────────────
+
+    def called(self, role: str, ask: Asked, cotangents: Mapping[Key, Array]) -> tuple[Plan, Left]:
+        """What the call leaves, whatever its memory held before.
+
+        Raises:
+            Broken: it leaves other bits where memory held others.
+        """
+        plan, tensors = ask.plan, {**ask.tensors, **cotangents}
+        some = slots(plan, self.operation)
+
+        def again(poisoned: frozenset[Slot], preloads: dict[Key, Array]) -> Left:
+            contents = Contents(tensors=tensors, preloads=preloads, poisoned=poisoned)
+            return self.once(role, plan, contents)
+
+        clean = again(frozenset(), {})
+        if role == "vjp":
+            self._untouched(ask, clean)
+        if some:
+            try:
+                dirty = again(frozenset(some), {})
+            except Broken as error:
+                raise _only_dirty(error) from None
+            if not clean.same(dirty, judged(plan, role)):
+                raise blame(plan, some, clean, again, role, self.symbol(role))
+        return plan, clean
+
+    def once(self, role: str, plan: Plan, contents: Contents) -> Left:
+        where, library = self.operation.where, self.library
+        symbol = self.symbol(role)
+        lines = script(plan, contents, library.guard, library.align, where)
+        outcome = self.run(lines, role)
+        for call, returned in plan.returned:
+            status = outcome.returned[call]
+            if returned.kind is RoleKind.STATUS and status:
+                raise broken(role, f"{plan.calls[call].symbol} returned {status}; 0 is success")
+        for name, what in outcome.strayed.items():
+            raise broken(role, f"{symbol} {what} ({name})", Verdict.FAIL)
+        found = left(plan, contents, outcome, where)
+        if found.hurt:
+            reason = f"{symbol} writes outside of its part of `{found.hurt[0]}`"
+            raise broken(role, reason, Verdict.FAIL)
+        return found
+
+    def _untouched(self, ask: Asked, found: Left) -> None:
+        """Refuse a VJP that writes into what its forward has left for it to read."""
+        for block, number in ask.plan.watched:
+            key = ask.plan.blocks[block].places[number].after
+            was = residual(*self._left_by_forward(ask.setting), key)
+            bits = found.places[Slot(block, number)]
+            if was is not None and was.tobytes() != bits.tobytes():
+                symbol = self.symbol("vjp")
+                raise broken("vjp", f"{symbol} writes into its argument `{block}`; copy first")
+
+    def _lacking(self, plan: Plan, setting: Setting) -> None:
+        """Refuse a forward that leaves an output out.
+
+        Raises:
+            ManifestError: it does.
+        """
+        for i in range(len(setting.outputs)):
+            if Key(RoleKind.OUT, "", i) not in plan.makes:
+                role = "out" if i == 0 else f"out:{i}"
+                raise ManifestError(
+                    f"{self.operation.where}: no parameter of {self.symbol('forward')} is "
+                    f"`{role}`; bind one, or leave the forward out"
+                )
+
+    def symbol(self, role: str) -> str:
+        function = self.operation.vjp if role == "vjp" else self.operation.forward
+        function = function or functions(self.operation)[0]
+        return function.prototype.symbol
+
+
+def _primals(setting: Setting) -> dict[Key, Array]:
+    return {Key(RoleKind.IN, name): primal for name, primal in setting.primals.items()}
+
+
+def _only_dirty(error: Broken) -> Broken:
+    """The error of a call that went well as long as its memory was zero."""
+    finding = error.finding
+    reason = f"{finding.reason}; not so where all memory is zero before: something is read unset"
+    return Broken(replace(finding, reason=reason))
