@@ -391,9 +391,7 @@ def _absent(finding: Finding, bound: Bound) -> Finding:
     return replace(finding, reason=f"no gradient for {finding.name}: {reason}")
 
 
-def _judged(
-    truth: CaseTruth, index: int, got: Float, rules: Rules, slack: Slack | None
-) -> Finding:
+def _judged(truth: CaseTruth, index: int, got: Float, rules: Rules, slack: Slack | None) -> Finding:
     """The verdict on a gradient; by the wider bound that the code asks for only if it needs it."""
     finding = truth.truth(index).judge(got, rules)
     if slack is None or finding.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CALL = "vjp"
+"""What a result is called that is about the whole call, and no gradient."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -89,11 +92,31 @@ def tables(run: Run) -> list[Table]:
             implementation=name,
             kind=kind,
             dtypes=tuple(d for d in dtypes if any(d in row.cells for row in of_name)),
-            rows=tuple(_together(of_name)),
+            rows=tuple(_together(_telling(of_name))),
         )
         for (name, kind), of_name in found.items()
         if of_name and kind is not Kind.MODEL
     ]
+
+
+def _telling(of_name: list[Row]) -> list[Row]:
+    """The rows of which something can be told; `gaps` names the others, and why.
+
+    Left out are whole calls that were not made: of what an implementation says nothing about, and
+    of a dialect that has other rows (in another dtype, say). All are kept where there is no other.
+    """
+
+    def made(row: Row) -> bool:
+        return row.output != CALL or row.verdict.checked
+
+    dialects = {(row.op, row.dialect) for row in of_name if made(row)}
+    told = [
+        row
+        for row in of_name
+        if made(row)
+        or (row.verdict is not Verdict.UNBOUND and (row.op, row.dialect) not in dialects)
+    ]
+    return told or of_name
 
 
 def failing(run: Run) -> list[Group]:

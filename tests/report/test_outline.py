@@ -116,3 +116,50 @@ def test_samples_keep_their_dtypes_together(make):
         [("a", "float64"), ("a", "float32")],
         [("b", "float64"), ("b", "float32")],
     ]
+
+
+def test_calls_that_were_not_made_are_left_to_the_gaps(make):
+    lacking = Verdict.UNSUPPORTED
+    run = make.run(
+        make.result("wide", "x"),
+        make.result("wide", "vjp", lacking, dtype="float32", reason="no float32"),
+        make.result("wide", "vjp", lacking, dialect="other", reason="no other"),
+        make.result("narrow", "vjp", Verdict.UNBOUND),
+    )
+    (table,) = outline.tables(run)
+    assert [(r.op, r.dialect, r.output) for r in table.rows] == [
+        ("wide", "weight", "x"),
+        ("wide", "other", "vjp"),
+    ]
+    assert {gap.ops for gap in outline.gaps(run)} == {("wide",), ("narrow",)}
+
+
+@pytest.mark.parametrize("verdict", [Verdict.UNBOUND, Verdict.UNSUPPORTED])
+def test_a_table_of_gaps_alone_is_no_empty_table(make, verdict):
+    (table,) = outline.tables(make.run(make.result("a", "vjp", verdict)))
+    assert [row.verdict for row in table.rows] == [verdict]
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v.checked])
+def test_a_call_that_failed_is_never_left_out(make, verdict):
+    (table,) = outline.tables(make.run(make.result("a"), make.result("a", "vjp", verdict)))
+    assert [row.output for row in table.rows] == ["x", "vjp"]
+
+
+def test_a_gradient_that_is_lacking_keeps_its_row(make):
+    run = make.run(make.result("a"), make.result("a", "w", Verdict.UNSUPPORTED))
+    (table,) = outline.tables(run)
+    assert [row.output for row in table.rows] == ["x", "w"]
+
+
+def test_what_talks_and_fails_is_no_harmless_noise(make):
+    run = make.run(
+        make.result("calm", printed="hello\n"),
+        make.result("calm", sample="tiny", printed="again\n"),
+        make.result("dead", printed="hello\n"),
+        make.result("dead", "w", Verdict.CRASH, printed="ouch\n"),
+        make.result("silent", printed=" \n"),
+    )
+    assert [(r.op, r.sample, count) for r, count in outline.talkers(run)] == [
+        ("calm", "typical", 2)
+    ]
