@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gradcheck import console
-from gradcheck.commands import listing, power, run
+from gradcheck.commands import listing, power, probe, run
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -23,6 +23,7 @@ examples:
   gradcheck run --rule 'adam*'                   update rules, step by step
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck power --op rms_norm                  that the check rejects wrong answers
+  gradcheck probe -- ./grads                     does a program speak the protocol well?
 
 exit codes:
   0 all as expected    1 gate failed      2 usage or output path    3 implementation not loaded
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     power.add(commands.add_parser("power", help="prove that every check can fail"))
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))
     listing.add_explain(commands.add_parser("explain", help="what one check consists of"))
+    probe.add(commands.add_parser("probe", help="lint a program that speaks the protocol"))
     return parser
 
 

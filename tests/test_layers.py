@@ -38,6 +38,8 @@ LAYERS = (
     "judge.locate judge.strike judge.projection judge.steps judge.ask_rule judge.rule",
     "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
     "judge.promise judge.training",
+    "protocol.broken protocol.check",
+    "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.conditioning judge.function judge.pairs judge.second judge.double judge.forward_mode",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule",
@@ -53,17 +55,22 @@ LAYERS = (
     "report.terminal report.markdown report.html report.json report.junit report.power",
     "report.rule_power",
     "report.fault",
+    "report.probe",
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.run commands.power commands.listing",
+    "commands.probe",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
-              "manifest", "contract", "binding", "judge", "power", "explain", "run",
-              "library", "library_model"),
+    "manifest", "contract", "binding", "judge", "power", "explain", "run",
+    "library", "library_model"),
     "msgspec": ("manifest.schema", "protocol"),
+    "contract", "binding", "judge", "power", "explain", "run", "library",
+    "library_model", "protocol.probe"),
+    "msgspec": ("protocol",),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),

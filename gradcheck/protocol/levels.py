@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from gradcheck.foreign import frames
-from gradcheck.protocol.message import Raw, Violation, shown
+from gradcheck.protocol.message import SHOWN, Raw, Violation, shown
 
 STRAY_MAX: Final = 1 << 16
 """Bytes that a program may print before an answer."""
@@ -39,6 +39,7 @@ class Strays:
 
     def __init__(self) -> None:
         """Nothing came yet."""
+        self.first = b""  # what came first of all, a few characters of it
         self._found = bytearray()
         self._since = 0
 
@@ -48,6 +49,7 @@ class Strays:
         Raises:
             Violation: there are more of them than a program may print before it answers.
         """
+        self.first += bytes(data[: SHOWN - len(self.first)])
         self._found += data
         self._since += len(data)
         if self._since > STRAY_MAX:

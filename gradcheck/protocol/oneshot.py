@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.foreign.child import Child
+from gradcheck.foreign.child import TAIL, Child
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol import folder
-from gradcheck.protocol.message import Block, Failure, Request, Violation, fitting, shown, tame
+from gradcheck.protocol.message import (
+    SHOWN,
+    Block,
+    Failure,
+    Request,
+    Violation,
+    fitting,
+    shown,
+    tame,
+)
 from gradcheck.protocol.session import STRAYED, Failed
 from gradcheck.verdict import Verdict
 
@@ -56,32 +64,39 @@ class Oneshot:
     def close(self) -> None:
         """Nothing is open between two requests."""
 
-    def _started(self, place: Path) -> None:
-        """Start the program on a folder, and wait until it has exited with 0."""
+    def status(self, *arguments: str) -> int:
+        """Start the program with `arguments`, and wait: its return code, as `subprocess` has it.
+
+        Raises:
+            Ended: it is late.
+            LoadError: it does not start.
+        """
         program = self.program
+        command = [*program.command, *arguments]
         try:
-            child = Child(
-                [*program.command, str(place)], env=program.environment, cwd=program.path.parent
-            )
+            child = Child(command, env=program.environment, cwd=program.path.parent)
         except OSError as error:
-            raise LoadError(f"{program.name} does not start: {error}") from error
+            raise LoadError(f"{program.name} does not start: {error.strerror or error}") from error
         try:
             child.close_input()
             code = child.wait(program.timeout)
+            self._said = _strays(child) + child.printed()
         except Ended as error:
-            strays = _strays(child)
-            raise Ended(replace(error.ending, printed=strays + error.ending.printed)) from None
+            printed = _strays(child) + error.ending.printed
+            raise Ended(replace(error.ending, printed=printed)) from None
         finally:
             child.kill()
-        printed = child.printed()
-        self._said = _strays(child) + printed
+        return code
+
+    def _started(self, place: Path) -> None:
+        """Start the program on a folder, and wait until it has exited with 0."""
+        code = self.status(str(place))
         if code < 0:
-            raise Ended(
-                Ending(verdict=Verdict.CRASH, reason=in_words(code), printed=self.printed())
-            )
-        last = tame(printed.strip().rpartition("\n")[2])
+            reason, printed = in_words(code), self.printed()
+            raise Ended(Ending(verdict=Verdict.CRASH, reason=reason, printed=printed))
+        last = tame(self._said.strip()[-SHOWN:].rpartition("\n")[2])
         if code == LACKS:
-            raise Unsupported(last or f"{program.name} says that it lacks this")
+            raise Unsupported(last or f"{self.program.name} says that it lacks this")
         if code:
             said = f"it exited with status {code}" + (f": {last}" if last else "")
             raise Failed(Failure(seq=None, message=said))
@@ -89,7 +104,5 @@ class Oneshot:
 
 def _strays(child: Child) -> str:
     """What came on standard output, where nothing is expected."""
-    with suppress(Ended):
-        text = child.unread[-(1 << 16) :].decode(errors="replace").rstrip()
-        return f"{STRAYED}{text}\n" if text else ""
-    return ""
+    text = child.unread[-TAIL:].decode(errors="replace").rstrip()
+    return f"{STRAYED}{text}\n" if text else ""

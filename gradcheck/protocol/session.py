@@ -71,7 +71,7 @@ class Session:
                 self._begin()
             except (Ended, Violation, Failed) as error:
                 ended = error.ending.printed if isinstance(error, Ended) else ""
-                printed = "" if ended.startswith(STRAYED) else _tail(ended + self.printed())
+                printed = "" if ended.startswith(STRAYED) else tail(ended + self.printed())
                 raise LoadError(f"{self._who}, asked what it offers: {error}{printed}") from error
         assert self._hello is not None
         return self._hello
@@ -131,6 +131,23 @@ class Session:
 
         return self._watched(call)
 
+    def several(self, data: bytes, count: int) -> list[Received]:
+        """Write the bytes of several messages at once, and receive an answer to each.
+
+        Raises:
+            Violation, Ended, LoadError: as for `run`.
+        """
+        if self._hello is None:
+            _ = self.hello
+        child = self._child or self._begin()
+
+        def call() -> list[Received]:
+            child.send([data], self.program.timeout)
+            child.deadline(self.program.timeout)
+            return [self._level.receive(0) for _ in range(count)]
+
+        return self._watched(call)
+
     def last(self, data: bytes, *, close: bool) -> tuple[int, bytes]:
         """Write bytes, `close` the program's input or leave it open, and wait for its end.
 
@@ -159,6 +176,11 @@ class Session:
         said = self._said + (self._child.printed() if self._child is not None else "")
         self._said = ""
         return (f"{STRAYED}{strays.rstrip()}\n" if strays else "") + said
+
+    @property
+    def strayed(self) -> str:
+        """The beginning of all that it ever printed on standard output, beside answers."""
+        return self._strays.first.decode(errors="replace")
 
     def close(self) -> None:
         """Say `bye`, and see that the process ends. Safe to call twice."""
@@ -268,7 +290,7 @@ class Session:
         return f"{self.program.name} ({' '.join(self.program.command)})"
 
 
-def _tail(printed: str) -> str:
-    """The last lines of what a program printed, to be appended to a message."""
-    text = tame(printed.strip()[-SHOWN:])
-    return f"; it printed: {text}" if text else ""
+def tail(printed: str) -> str:
+    """The last line of what a program printed, to be appended to a message."""
+    last = tame(printed.strip()[-SHOWN:].rpartition("\n")[2])
+    return f"; it printed: {last}" if last else ""

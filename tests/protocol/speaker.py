@@ -16,6 +16,7 @@ import time
 
 MAGIC = b"GRDC\r\n\x1a\n"
 CODES = {"float64": "d", "float32": "f", "int64": "q"}
+SIZES = {"float64": 8, "float32": 4, "int64": 8}
 OUT = sys.stdout.buffer
 
 
@@ -43,9 +44,9 @@ def read_frame():
         header = json.loads(exactly(size))
         blocks = header.get("blocks", [])
         data = exactly(payload) if payload else b""
-        if any(b["offset"] + b["nbytes"] > payload for b in blocks):
+        if any(b["offset"] < 0 or b["offset"] + b["nbytes"] > payload for b in blocks):
             raise UnreadableError("a block lies outside of the payload")
-    except (EOFError, ValueError, AttributeError):
+    except (EOFError, ValueError, AttributeError, RecursionError):
         raise UnreadableError("no JSON, or the input ended") from None
     return header, [data[b["offset"] : b["offset"] + b["nbytes"]] for b in blocks]
 
@@ -56,8 +57,9 @@ def read_line():
         raise EOFError
     try:
         header = json.loads(line)
-        return header, [base64.b64decode(b["b64"]) for b in header.get("blocks", [])]
-    except (ValueError, AttributeError, KeyError, TypeError):
+        blocks = header.get("blocks", [])
+        return header, [base64.b64decode(b["b64"], validate=True) for b in blocks]
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         raise UnreadableError("no JSON object") from None
 
 
@@ -152,11 +154,19 @@ def answer(header, blocks):
         return run(header, blocks)
     except NotImplementedError as lack:
         return {"kind": "unsupported", "seq": seq, "reason": str(lack)}, []
+    except Exception as error:  # noqa: BLE001  whatever was wrong with the request
+        message = f"{type(error).__name__}: {error}"
+        return {"kind": "error", "seq": seq, "message": message, "traceback": "in run"}, []
 
 
 def run(header, blocks):
     code = CODES[header["dtype"]]
     entries = header["blocks"]
+    for entry, data in zip(entries, blocks, strict=True):
+        if min(entry["shape"], default=0) < 0:
+            raise ValueError("a length is negative")
+        if math.prod(entry["shape"]) * SIZES[entry["dtype"]] != len(data):
+            raise ValueError("a block has not the size that its shape says")
     tensors = {
         e["name"]: array.array(CODES[e["dtype"]], d) for e, d in zip(entries, blocks, strict=True)
     }
