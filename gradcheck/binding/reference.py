@@ -32,7 +32,7 @@ class Reference:
         def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
             return spec.vjp(xp, ct, *primals, **attrs)
 
-        return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
+        return Bound(vjp=vjp, forward=forward, attrs=case.attrs, strided=True)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel:
         """The fold of the stages' own VJPs in the arithmetic of `dtype`."""
@@ -84,4 +84,4 @@ def _low(case: Case, dtype: np.dtype[Any]) -> Bound:
     def vjp(ct: Any, *primals: Any, **attrs: Any) -> Any:
         return narrow(spec.vjp(F32, wide(ct), *wide(primals), **attrs))
 
-    return Bound(vjp=vjp, forward=forward, attrs=case.attrs)
+    return Bound(vjp=vjp, forward=forward, attrs=case.attrs, strided=True)

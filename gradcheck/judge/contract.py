@@ -1,0 +1,85 @@
+"""One implementation against every property that a backward owes beyond its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from gradcheck.binding import Binding
+from gradcheck.contract.battery import PROPERTIES, Property
+from gradcheck.contract.resize import several_rows
+from gradcheck.contract.returned import Broken
+from gradcheck.contract.subject import Inapplicable, Subject, Unfit
+from gradcheck.errors import SpecError
+from gradcheck.finding import Finding, Part
+from gradcheck.judge.operator import CaseTruth
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+LARGEST: Final = 4096
+"""Elements of all primals above which a sample is too large to be asked a hundred times."""
+
+
+def judge_contract(
+    truth: CaseTruth,
+    binding: Binding,
+    dtype: str,
+    properties: Sequence[Property] = PROPERTIES,
+) -> list[Finding]:
+    """A finding per property, its name the property's; none where the call itself fails.
+
+    A property that cannot be asked is SKIP, with the reason. After a call that hung, nothing else
+    is asked: NOTRUN.
+    """
+    try:
+        subject = Subject(truth, binding, dtype)
+        subject.ask(subject.cts[0])
+    except (Unfit, Broken):  # the ordinary judgement says so, and why
+        return []
+    findings: list[Finding] = []
+    for asked in properties:
+        if any(f.verdict is Verdict.TIMEOUT for f in findings):
+            reason = "not asked, since a call of another property hung"
+            findings.append(_finding(asked, Verdict.NOTRUN, reason))
+        else:
+            findings.append(examine(asked, subject))
+    return findings
+
+
+def examine(asked: Property, subject: Subject) -> Finding:
+    """What one property finds."""
+    try:
+        breach = asked.examine(subject)
+    except (Inapplicable, Unfit) as reason:
+        return _finding(asked, Verdict.SKIP, str(reason))
+    except Broken as error:
+        return _finding(asked, error.finding.verdict, f"{asked.says} Here {error.finding.reason}")
+    if breach is None:
+        return _finding(asked, Verdict.PASS, "")
+    return _finding(asked, breach.verdict, f"{asked.says} Here {breach.seen}")
+
+
+def _finding(asked: Property, verdict: Verdict, reason: str) -> Finding:
+    return Finding(name=asked.name, verdict=verdict, reason=reason, part=Part.CONTRACT)
+
+
+def contract_cases(cases: Iterable[Case]) -> frozenset[str]:
+    """Names of the cases at which contracts are asked: one per operator and dialect.
+
+    The first with several rows, away from kinks; without one, the first that has any elements.
+    """
+    best: dict[tuple[str, str], tuple[bool, str]] = {}
+    for case in cases:
+        key = (case.spec.name, case.dialect.name)
+        if best.get(key, (False, ""))[0] or case.sample.at_kink:
+            continue
+        try:
+            primals = case.primals
+        except SpecError:  # the ordinary judgement says so
+            continue
+        if not all(p.size for p in primals) or sum(p.size for p in primals) > LARGEST:
+            continue
+        rows = several_rows(primals)
+        if rows or key not in best:
+            best[key] = (rows, case.name)
+    return frozenset(name for _, name in best.values())
