@@ -18,6 +18,7 @@ import numpy as np
 import gradcheck
 from gradcheck import pool
 from gradcheck.binding import Closing, Implementation, LaidOut
+from gradcheck.binding.isolated import TIMEOUT, Isolation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
@@ -34,7 +35,7 @@ from gradcheck.record import Header, Kind, Record, Run
 from gradcheck.rule import RuleCase, Steps
 from gradcheck.selection import DTYPES, LOW
 from gradcheck.spec import Sample
-from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.suite import Case, Suite, installed_suites, load_suite
 from gradcheck.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
@@ -61,7 +62,8 @@ class Plan:
     `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
     models against slopes of their loss, as large ones always are; `train` trains each at its
     smallest size, by every rule of the suite that says how. `build` lets manifests run their
-    commands.
+    commands. `isolate` runs Python that is not the suite's own in a process of its own, in which
+    each call may take `timeout` seconds; it needs what several jobs need.
     """
 
     suite: Suite
@@ -79,6 +81,8 @@ class Plan:
     rules: Sequence[RuleCase] = ()
     train: bool = False
     build: bool = True
+    isolate: bool = False
+    timeout: float = TIMEOUT
 
     @property
     def everything(self) -> list[AnyCase]:
@@ -201,9 +205,12 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     bindings: list[Implementation] = []
     troubles: list[str] = []
     first: LoadError | None = None
+    own = plan.isolate and any(word != "reference" for word in plan.implementations)
+    suites = (plan.suites or installed_suites()) if own else ()
+    isolation = Isolation(suites=suites, timeout=plan.timeout) if own else None
     for word in plan.implementations:
         try:
-            bindings.append(load(word, plan.suite, build=plan.build))
+            bindings.append(load(word, plan.suite, build=plan.build, isolation=isolation))
         except LoadError as error:
             troubles.append(str(error))
             first = first or error
@@ -348,6 +355,8 @@ def _record(
         words += _flag("--impl", implementation)
     if kind is Kind.MODEL:
         words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
+    if plan.timeout != TIMEOUT:
+        words += ["--timeout", f"{plan.timeout:g}"]
     if plan.convention:
         words += _flag("--convention", plan.convention)
     if plan.seed:

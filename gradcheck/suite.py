@@ -331,16 +331,7 @@ def load_suite(references: Sequence[str] = ()) -> Suite:
         UsageError: no suite is installed.
         LoadError: a suite cannot be imported.
     """
-    if not references:
-        from importlib.metadata import entry_points  # deferred: 40 ms
-
-        installed = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
-        if not installed:
-            raise UsageError(
-                "no suite installed: run `pip install -e .` or pass --suite MODULE:NAME"
-            )
-        names = sorted(installed, key=lambda name: (name != "builtin", name))
-        references = [installed[name] for name in names]
+    references = references or installed_suites()
     suites = []
     for reference in references:
         suite = resolve(reference)
@@ -348,3 +339,17 @@ def load_suite(references: Sequence[str] = ()) -> Suite:
             raise LoadError(f"{reference} is a {type(suite).__name__}, not a gradcheck Suite")
         suites.append(suite)
     return suites[0] if len(suites) == 1 else Suite.joined(suites)
+
+
+def installed_suites() -> list[str]:
+    """The suites that packages offer, as "module:NAME"; the built-in one first.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from importlib.metadata import entry_points  # deferred: 40 ms
+
+    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    if not found:
+        raise UsageError("no suite installed: run `pip install -e .` or pass --suite MODULE:NAME")
+    return [found[name] for name in sorted(found, key=lambda name: (name != "builtin", name))]

@@ -34,7 +34,7 @@ LAYERS = (
     "binding.process",
     "binding.element binding.layout binding.plan binding.call binding.fitting binding.memory",
     "binding.blame binding.native_call binding.native_case binding.native",
-    "binding.load",
+    "binding.wire binding.isolated binding.load binding.host",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
     "contract.subject contract.zero contract.subsets contract.accumulates contract.written",

@@ -5,18 +5,25 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Implementation
 from gradcheck.errors import GradcheckError, LoadError, UnknownNameError
 from gradcheck.suite import Suite
 
+if TYPE_CHECKING:
+    from gradcheck.binding.isolated import Isolation
+
 WORDS = ("reference", "torch")
 MANIFEST: Final = ".toml"
 
 
-def load(word: str, suite: Suite, *, build: bool = True) -> Implementation:
+def load(
+    word: str, suite: Suite, *, build: bool = True, isolation: Isolation | None = None
+) -> Implementation:
     """The binding that `--impl word` names; without `build` no command of a manifest is run.
+
+    With `isolation`, Python that is not the suite's own runs in another process.
 
     Raises:
         UnknownNameError: `word` is neither a known name, nor a manifest, nor of the form
@@ -25,31 +32,31 @@ def load(word: str, suite: Suite, *, build: bool = True) -> Implementation:
         LoadError: the implementation cannot be loaded.
     """
     try:
-        return _binding(word, suite, build=build)
+        return _binding(word, suite, build, isolation)
     except GradcheckError:
         raise
     except (Exception, SystemExit) as error:  # what importing runs may raise anything
         raise LoadError(f"--impl {word}: loading raised {type(error).__name__}: {error}") from error
 
 
-def _binding(word: str, suite: Suite, *, build: bool) -> Implementation:
+def _binding(word: str, suite: Suite, build: bool, isolation: Isolation | None) -> Implementation:
     if word == "reference":
         from gradcheck.binding.reference import Reference
 
         return Reference()
-    if word == "torch":
+    if word == "torch" and isolation is None:
         from gradcheck.binding.torch import Torch
 
         return Torch(suite.peers.get("torch", ()))
     if word.endswith(MANIFEST):
-        return _manifest(word, suite, build=build)
-    if ":" not in word:
+        return _manifest(word, suite, build, isolation)
+    if ":" not in word and word not in WORDS:
         what = "implementation (or write your own as pkg.module:NAME, or a FILE.toml)"
         raise UnknownNameError(what, word, WORDS)
-    return _python(word, word, suite)
+    return _python(word, word, suite) if isolation is None else _isolated(word, isolation)
 
 
-def _manifest(word: str, suite: Suite, *, build: bool) -> Implementation:
+def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None) -> Implementation:
     """What a gradcheck.toml offers; it is checked before anything of it is run."""
     from gradcheck.manifest import read, schema
     from gradcheck.manifest.build import prepare
@@ -67,10 +74,18 @@ def _manifest(word: str, suite: Suite, *, build: bool) -> Implementation:
         from gradcheck.binding.process import Process
 
         return Process(word, replace(manifest, version=version or manifest.version))
+    if isolation is not None:
+        return _isolated(word, isolation)
     folder = str(file.folder.absolute())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return _python(word, manifest.entry, suite)
+
+
+def _isolated(word: str, isolation: Isolation) -> Implementation:
+    from gradcheck.binding.isolated import Isolated
+
+    return Isolated(word, isolation)
 
 
 def _python(word: str, entry: str, suite: Suite) -> Implementation:

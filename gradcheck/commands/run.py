@@ -41,6 +41,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="run none of the commands in a manifest",
     )  # fmt: skip
     parser.add_argument(
+        "--no-isolate", dest="isolate", action="store_false",
+        help="run Python implementations in this process: for a debugger; a crash ends the run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="S",
+        help="seconds that one call of a Python implementation may take; default 30 (a manifest "
+        "says it for itself)",
+    )  # fmt: skip
+    parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
         "default: float64 and float32, and mp50 for the suite's own models",
@@ -113,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         project=arguments.project,
         train=arguments.train,
         build=arguments.build,
+        isolate=arguments.isolate,
+        timeout=arguments.timeout,
     )
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
@@ -130,6 +141,13 @@ def run(arguments: argparse.Namespace) -> int:
             console.say(trouble)
     written.append(console.show(text))
     return exit_code(found, written=all(written))
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
+    return seconds
 
 
 def exit_code(run: Run, *, written: bool) -> int:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from typing import Final
 
 from gradcheck.verdict import Verdict
+
+LOST: Final = 113
+"""The exit status of a process of ours whose own descriptors the code called closed or replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +42,15 @@ def in_words(returncode: int) -> str:
         return signal.Signals(-returncode).name
     except ValueError:
         return f"signal {-returncode}"
+
+
+def placed(ending: Ending, what: str, limit: float) -> str:
+    """The reason of an ending that happened in `what`, which had `limit` seconds."""
+    if ending.verdict is Verdict.TIMEOUT:
+        return f"{what} did not end within {limit:g} s"
+    code = ending.returncode
+    if code == LOST:
+        return f"{what} closed file descriptors that are not its own"
+    if code is not None and code >= 0:
+        return f"{what} ended the process with {in_words(code)}"
+    return f"{ending.reason} in {what}"

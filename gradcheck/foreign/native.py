@@ -12,10 +12,9 @@ from typing import Any, Final, Self
 import gradcheck
 from gradcheck.foreign import frames
 from gradcheck.foreign.child import Child
-from gradcheck.foreign.ending import Ended, Ending, in_words
+from gradcheck.foreign.ending import Ended, Ending, placed
 from gradcheck.foreign.script import Access, Argument, Call, Kept, Outcome, Pointer, Scalar, Script
-from gradcheck.foreign.worker import ANSWERING, CALLING, LOADING, LOST, READY, Refused
-from gradcheck.verdict import Verdict
+from gradcheck.foreign.worker import ANSWERING, CALLING, LOADING, READY, Refused
 
 STARTUP: Final = 30.0
 """Seconds that starting, loading a library and moving data may each take."""
@@ -169,14 +168,7 @@ class _Place:
         calling = self.mark == CALLING
         call = self.calls[self.index + (not calling)]
         what = (call.label or call.symbol) if calling else f"loading {Path(call.library).name}"
-        if ending.verdict is Verdict.TIMEOUT:
-            return f"{what} did not {'return' if calling else 'end'} within {self.limit:g} s"
-        code = ending.returncode
-        if code == LOST:
-            return f"{what} closed file descriptors that are not its own"
-        if code is not None and code >= 0:
-            return f"{what} ended the process with {in_words(code)}"
-        return f"{ending.reason} in {what}"
+        return placed(ending, what, self.limit)
 
 
 def _flat(content: bytes | memoryview) -> memoryview:

@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gradcheck.foreign import frames
+from gradcheck.foreign.ending import LOST
 from gradcheck.foreign.memory import Guarded
 
 READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 """Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
-LOST: Final = 113
-"""The exit status of a worker whose descriptors the code called has closed or replaced."""
 HIGH: Final = 100
 """The worker's own descriptors get numbers from here on: careless code closes small ones."""
 PR_SET_PDEATHSIG: Final = 1

@@ -70,10 +70,14 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(capsys):
-    """A command in this process: exit code, stdout and stderr."""
+    """A command in this process: exit code, stdout and stderr.
 
-    def call(*words, command="run"):
-        code = main([command, *words])
+    Implementations run here, too, unless `isolate`: what this process has patched, they see.
+    """
+
+    def call(*words, command="run", isolate=False):
+        own = ["--no-isolate"] if command == "run" and not isolate else []
+        code = main([command, *own, *words])
         return SimpleNamespace(code=code, **capsys.readouterr()._asdict())
 
     return call

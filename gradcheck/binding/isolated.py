@@ -1,0 +1,479 @@
+"""A user's Python in a process of its own: what kills or hangs it, is a verdict and not our end.
+
+The judge asks this as it asks any implementation; each call travels to `gradcheck.binding.host`
+and back, with all that it would have seen here: bits, memory layout, exceptions by their names,
+writes into arguments, dicts that were changed in place.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gradcheck import errors
+from gradcheck.binding import Bound, BoundModel, BoundRule, Into
+from gradcheck.binding.wire import Cargo, Packer, Unpacker, put_back
+from gradcheck.contract.returned import Broken, broken
+from gradcheck.errors import LoadError
+from gradcheck.finding import Finding, Part
+from gradcheck.foreign import frames
+from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.child import SINGLE, TAIL, Child
+from gradcheck.foreign.ending import Ended, Ending, placed
+from gradcheck.model import ModelCase, Stage, StageVjp
+from gradcheck.rule import RuleCase
+from gradcheck.spec import Slack
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+LOADING: Final = 300.0
+"""Seconds that importing an implementation may take."""
+TIMEOUT: Final = 30.0
+"""Seconds that a call may take, if nobody says otherwise."""
+BEGIN: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from gradcheck.binding.host import main; main(sys.argv)"
+)
+MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Isolation:
+    """How a process of its own is set up: the suites that it loads, by "module:NAME".
+
+    `timeout` is in seconds per call.
+    """
+
+    suites: Sequence[str]
+    timeout: float = TIMEOUT
+
+
+class Isolated:
+    """What `--impl word` names, in a process of its own; it is started anew after an end.
+
+    Raises:
+        LoadError, UnknownNameError: as `binding.load` does; also, loading killed the process.
+    """
+
+    def __init__(self, word: str, isolation: Isolation) -> None:
+        """Start the process and load the implementation there."""
+        self.name, self.timeout = word, isolation.timeout
+        self.generation = 0
+        self._suites, self._path = [*isolation.suites], [p for p in sys.path if isinstance(p, str)]
+        self._folder = Path.cwd()
+        self._budget, self._heard = Budget(), ""
+        self._child: Child | None = None
+        self._dropped: list[int] = []
+        self._running()
+
+    def bind(self, case: Case, dtype: str) -> Bound | None:
+        """The entry for the case there.
+
+        Raises:
+            Unsupported: it declares that it lacks the operator or an attribute's value.
+            Broken: the process died of it, or has died of this operator too often.
+        """
+        self._refuse_exhausted(case.spec.name)
+        handle = self._bound(case, dtype)
+        if handle is None:
+            return None
+        facts = handle.facts
+        slack, into = facts.get("slack"), facts.get("into")
+        return Bound(
+            vjp=handle.role("vjp"),
+            forward=handle.role_if_any("forward"),
+            attrs=handle.attrs,
+            into=None if into is None else _into(handle, into),
+            asked=handle.role_if_any("asked"),
+            strided=bool(facts["strided"]),
+            slack=None
+            if slack is None
+            else Slack(ulp=float(slack["ulp"]), because=str(slack["because"])),
+            source=str(facts["source"]),
+            printed=self.printed,
+            missing={str(name): str(why) for name, why in facts["missing"].items()},
+        )
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """The entry for the model there; one whose process died of it says so when it is asked.
+
+        Raises:
+            Unsupported: it declares that it lacks the model, or a dimension's value.
+        """
+        try:
+            self._refuse_exhausted(case.spec.name)
+            handle = self._bound(case, dtype)
+        except Broken as error:
+            return BoundModel(gradients=_failing(error))
+        if handle is None:
+            return None
+        return BoundModel(
+            gradients=handle.role_if_any("gradients"),
+            loss=handle.role_if_any("loss"),
+            stage=handle.stage,
+        )
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """The entry for the update rule there.
+
+        Raises:
+            Unsupported: it declares that it lacks the rule, or a hyper-parameter's value.
+            Broken: the process died of it, or has died of this rule too often.
+        """
+        self._refuse_exhausted(case.spec.name)
+        handle = self._bound(case, dtype)
+        if handle is None:
+            return None
+        return BoundRule(
+            update=handle.role("update"), init=handle.role_if_any("init"), attrs=handle.attrs
+        )
+
+    def printed(self) -> str:
+        """The tail of what the code printed since this was last asked."""
+        heard, self._heard = self._heard, ""
+        return heard
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.end()
+        self._child = None
+
+    # ── the process ──────────────────────────────────────────────────────────────────────────
+
+    def exchange(
+        self,
+        asked: Mapping[str, Any],
+        blocks: Sequence[Any] = (),
+        give: Callable[[str], tuple[Mapping[str, Any], Sequence[Any]]] | None = None,
+        seconds: float | None = None,
+    ) -> frames.Frame:
+        """Ask, and hear the answer; `give` finds the values that the other side asks for.
+
+        Raises:
+            Ended: the process died, hung, or answered nonsense; the next one gets a new process.
+        """
+        limit = self.timeout if seconds is None else seconds
+        drop, self._dropped = self._dropped, []
+        try:
+            child = self._running()
+            child.send(frames.pieces({**asked, "drop": drop}, blocks), LOADING)
+            child.deadline(limit)
+            frame = _read(child)
+            while frame.header["kind"] == "get" and give is not None:
+                child.send(frames.pieces(*give(str(frame.header["name"]))), limit)
+                frame = _read(child)
+        except Ended:
+            self._gone()
+            raise
+        except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
+            if self._child is not None:
+                self._child.kill()
+            self._gone()
+            raise
+        self._hear(child.printed())
+        return frame
+
+    def drop(self, generation: int, number: int) -> None:
+        """Let the process forget what it bound."""
+        if generation == self.generation:
+            self._dropped.append(number)
+
+    def crashed(self, op: str, role: str, ending: Ending) -> Broken:
+        """What the judge hears of an end, which is counted."""
+        self._budget.spend(op, ending.verdict)
+        return Broken(
+            Finding(
+                name=role,
+                verdict=ending.verdict,
+                reason=placed(ending, role, self.timeout),
+                printed=ending.printed,
+            )
+        )
+
+    def _running(self) -> Child:
+        """The process, loaded."""
+        if self._child is not None:
+            return self._child
+        words = [sys.executable, "-c", BEGIN, json.dumps(self._path)]
+        own = {name: os.environ[name] for name in SINGLE if name in os.environ}
+        child = self._child = Child(words, env=own, cwd=self._folder, channel="pipes")
+        asked = {
+            "kind": "begin",
+            "word": self.name,
+            "suites": self._suites,
+            "argv": sys.argv,
+        }
+        try:
+            child.send(frames.pieces(asked), LOADING)
+            child.deadline(LOADING)
+            frame = _read(child)
+        except Ended as end:
+            self._gone()
+            self._hear(end.ending.printed)
+            reason = placed(end.ending, "loading it", LOADING)
+            raise LoadError(f"--impl {self.name}: {reason}") from None
+        self._hear(child.printed())
+        self._heard = ""  # what importing printed is no case's
+        if frame.header["kind"] == "raised":
+            child.end()
+            self._gone()
+            raise _exception(frame.header)
+        return child
+
+    def _gone(self) -> None:
+        self._child = None
+        self._dropped = []
+        self.generation += 1
+
+    def _hear(self, text: str) -> None:
+        """Keep what was printed, and show it at once: a user's own prints help him."""
+        self._heard = (self._heard + text)[-TAIL:]
+        if text and sys.stderr is not None:
+            shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+            sys.stderr.write("".join(shown))
+
+    def _bound(self, case: Case | ModelCase | RuleCase, dtype: str) -> _Handle | None:
+        point = case.size if isinstance(case, ModelCase) else case.sample
+        asked = {
+            "kind": "bind",
+            "names": [case.spec.name, case.dialect.name, point.name, case.seed],
+            "dtype": dtype,
+        }
+        handle = _Handle(
+            self, case.spec.name, asked, dict(point.attrs) if isinstance(case, Case) else {}
+        )
+        return handle if handle.bound() else None
+
+    def _refuse_exhausted(self, op: str) -> None:
+        why = self._budget.exhausted(op)
+        if why is not None:
+            raise broken("vjp", why, Verdict.NOTRUN)
+
+
+class _Handle:
+    """Something bound in the process; it is bound again where that has been started anew."""
+
+    def __init__(
+        self, owner: Isolated, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
+    ) -> None:
+        self.owner, self.op = owner, op
+        self._asked, self._point_attrs = asked, attrs
+        self._generation, self._number = -1, 0
+        self.facts: Mapping[str, Any] = {}
+        self.attrs: dict[str, Any] = {}
+
+    def __del__(self) -> None:
+        self.owner.drop(self._generation, self._number)
+
+    def bound(self) -> bool:
+        """Bind it; False: the implementation says nothing about it.
+
+        Raises:
+            Broken: the process died of it.
+            Whatever binding raises there.
+        """
+        packer = Packer(Cargo(), adds=True)
+        asked = {**self._asked, "attrs": packer.pack(self._point_attrs)}
+        try:
+            return self._take(self.owner.exchange(asked, packer.blocks))
+        except Ended as end:
+            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+
+    def role(self, name: str) -> Callable[..., Any]:
+        """One of its functions."""
+        return lambda *args, **options: self.call(name, args, options)
+
+    def role_if_any(self, name: str) -> Callable[..., Any] | None:
+        """One of its functions, or None where it has no such."""
+        return self.role(name) if name in self.facts["roles"] else None
+
+    def stage(self, stage: Stage) -> StageVjp | None:
+        """A model's implementation of one stage's VJP."""
+        asked = {"kind": "stage", "number": self._live(), "name": stage.name}
+        handle = _StageHandle(self, asked)
+        return handle.vjp if handle.bound() else None
+
+    def call(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Call it there.
+
+        Raises:
+            Broken: the process died or hung.
+            Whatever the function raises there.
+        """
+        try:
+            return self._once(role, args, options)
+        except Ended as end:
+            ending = end.ending
+        why = self.owner.crashed(self.op, role, ending)
+        if ending.verdict is Verdict.CRASH and not self._dies_again(role, args, options):
+            text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
+            why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
+                         Verdict.CRASH)  # fmt: skip
+        raise why from None
+
+    def _dies_again(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        try:
+            self._once(role, args, options)
+        except Ended:
+            return True
+        except Exception:  # noqa: BLE001  whatever it raises, it lives
+            return False
+        return False
+
+    def _once(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        cargo = Cargo()
+        packer = Packer(cargo, adds=True)
+        asked = {
+            "kind": "call",
+            "number": self._live(),
+            "role": role,
+            "args": packer.pack(tuple(args)),
+            "options": packer.pack(dict(options)),
+        }
+
+        def give(name: str) -> tuple[Mapping[str, Any], Sequence[Any]]:
+            (values,) = (a for a in args if isinstance(a, Mapping) and not isinstance(a, dict))
+            try:
+                value = values[name]
+            except KeyError as error:
+                return {"kind": "lacking", "text": str(error.args[0])}, ()
+            more = Packer(cargo, adds=True)
+            return {"kind": "value", "value": more.pack(value)}, more.blocks
+
+        frame = self.owner.exchange(asked, packer.blocks, give)
+        try:
+            found = _answered(frame, cargo)
+        except MALFORMED as error:
+            self.owner.close()
+            raise Ended(_nonsense(error)) from None
+        if isinstance(found, _Raised):
+            raise found.error
+        return found
+
+    def _live(self) -> int:
+        """Its number in the process that runs now."""
+        if self._generation != self.owner.generation:
+            self.bound()
+        return self._number
+
+    def _take(self, frame: frames.Frame) -> bool:
+        said = frame.header
+        if said["kind"] == "raised":
+            raise _exception(said)
+        if said["kind"] == "none":
+            return False
+        self._generation, self._number = self.owner.generation, int(said["number"])
+        self.facts = said
+        if "attrs" in said:
+            self.attrs = Unpacker(Cargo(), adds=False).unpack(said["attrs"], frame.blocks)
+        return True
+
+
+class _StageHandle(_Handle):
+    """A stage of a model that is bound there."""
+
+    def __init__(self, model: _Handle, asked: Mapping[str, Any]) -> None:
+        super().__init__(model.owner, model.op, asked, {})
+        self.model = model
+
+    def bound(self) -> bool:
+        asked = {**self._asked, "number": self.model._live()}
+        try:
+            return self._take(self.owner.exchange(asked))
+        except Ended as end:
+            raise self.owner.crashed(self.op, "vjp", end.ending) from None
+
+    def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
+        """The stage's VJP; values travel when it looks at them."""
+        return self.call("stage", (cts, values), {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """The function raised, after it may have written into its arguments."""
+
+    error: BaseException
+
+
+def _answered(frame: frames.Frame, cargo: Cargo) -> Any:
+    """What a call gave, with what it did to its arguments done to those here."""
+    said, unpacker = frame.header, Unpacker(cargo, adds=False)
+    for index, block in said["changed"]:
+        put_back(cargo.arrays[index], frame.blocks[block])
+    for index, entries in said["emptied"]:
+        pairs = [tuple(unpacker.unpack(part, frame.blocks) for part in pair) for pair in entries]
+        cargo.dicts[index].clear()
+        cargo.dicts[index].update(pairs)
+    if said["kind"] == "raised":
+        return _Raised(_exception(said))
+    return unpacker.unpack(said["value"], frame.blocks)
+
+
+def _exception(said: Mapping[str, Any]) -> BaseException:
+    """The exception of the other process, with its name and text, to be caught as what it was."""
+    text = str(said["text"])
+    if "finding" in said:
+        told = said["finding"]
+        return Broken(
+            Finding(
+                name=told["name"],
+                verdict=Verdict(told["verdict"]),
+                reason=told["reason"],
+                part=Part(told["part"]),
+                printed=told["printed"],
+            )
+        )
+    if said["ours"]:
+        ours = getattr(errors, said["ours"])
+        found: BaseException = ours.__new__(ours, text)
+        return found
+    base = getattr(builtins, said["builtin"])
+    if issubclass(base, BaseExceptionGroup):  # it cannot be made without its parts
+        base = Exception
+    kind = type(str(said["name"]), (base,), {"__str__": lambda _: text})
+    made: BaseException = base.__new__(kind)
+    return made
+
+
+def _read(child: Child) -> frames.Frame:
+    """The next frame.
+
+    Raises:
+        Ended: also, what came is none.
+    """
+    try:
+        frame = frames.read(child.exactly)
+        str(frame.header["kind"])
+    except MALFORMED:
+        child.crashed("the code wrote into the channel of its own process")
+    return frame
+
+
+def _nonsense(error: Exception) -> Ending:
+    return Ending(
+        verdict=Verdict.CRASH,
+        reason=f"the code wrote into the channel of its own process ({error})",
+    )
+
+
+def _into(handle: _Handle, said: Mapping[str, Any]) -> Into:
+    return Into(
+        call=handle.role("into"),
+        accumulates=frozenset(said["accumulates"]),
+        zeroed=frozenset(said["zeroed"]),
+        aliases=tuple((a, b) for a, b in said["aliases"]),
+    )
+
+
+def _failing(error: Broken) -> Callable[..., Any]:
+    def fails(*_: Any) -> Any:
+        raise error
+
+    return fails

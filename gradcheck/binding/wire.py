@@ -1,0 +1,246 @@
+"""Values on their way to another process and back: JSON, and the bytes of arrays.
+
+What is sent can be nothing but data: unlike a pickle it runs no code where it is read. Arrays keep
+their dtype, bits, memory layout (the gaps included) and whether they may be written; an object
+that is passed twice is one object there, too. What is neither number, text, array nor container is
+told by the name of its type and, if it is like an array, by its numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import dtype_named, is_float
+from gradcheck.contract.returned import Missing, as_array
+
+Array = NDArray[Any]
+Block = bytes | memoryview
+DOUBLE: Final = struct.Struct("<d")
+NAME: Final = 200
+"""Characters of a type's name that are worth sending."""
+
+
+class Cargo:
+    """What one conversation has carried so far: both ends know it by the same numbers."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.arrays: list[Array] = []
+        self.dicts: list[dict[Any, Any]] = []
+        self._numbers: dict[int, tuple[str, int]] = {}
+
+    def number(self, value: Any) -> tuple[str, int] | None:
+        """What both ends call an object, if it was carried."""
+        return self._numbers.get(id(value))  # `arrays` and `dicts` keep it alive
+
+    def add(self, value: Any) -> None:
+        """Number an array or a dict."""
+        if isinstance(value, np.ndarray):
+            self._numbers[id(value)] = ("r", len(self.arrays))
+            self.arrays.append(value)
+        else:
+            self._numbers[id(value)] = ("rd", len(self.dicts))
+            self.dicts.append(value)
+
+
+class Packer:
+    """Turns values into JSON and blocks of bytes.
+
+    With `adds`, arrays and dicts that are new get numbers in `cargo`.
+    """
+
+    def __init__(self, cargo: Cargo, *, adds: bool) -> None:
+        """Pack onto what `cargo` holds already."""
+        self.cargo, self.adds = cargo, adds
+        self.blocks: list[Block] = []
+
+    def pack(self, value: Any) -> Any:
+        """One value as JSON; its arrays go to `blocks`."""
+        if value is None or isinstance(value, (bool, int, str)):
+            return _plain(value)
+        if isinstance(value, float) and not isinstance(value, np.generic):
+            return ["f", DOUBLE.pack(value).hex()]
+        number = self.cargo.number(value)
+        if number is not None:
+            return list(number)
+        if isinstance(value, Missing):
+            return ["x", value.why]
+        if isinstance(value, (tuple, list)):
+            return ["t" if isinstance(value, tuple) else "l", [self.pack(part) for part in value]]
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, Mapping):
+            return self._dict(dict(value)) if not self.adds else ["m", [*value]]
+        if isinstance(value, (np.ndarray, np.generic)) and _code(value.dtype):
+            return self._array(value)
+        return self._stranger(value)
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        if self.adds:
+            self.cargo.add(value)
+        return ["d", [[self.pack(key), self.pack(part)] for key, part in value.items()]]
+
+    def _array(self, value: Any) -> Any:
+        array = np.asarray(value)
+        if self.adds:
+            self.cargo.add(array)
+        low, size = span(array)
+        whole = array.flags.c_contiguous
+        self.blocks.append(
+            memoryview(array.reshape(-1).view(np.uint8)) if whole and size  # type: ignore[arg-type]
+            else ctypes.string_at(low, size)
+        )  # fmt: skip
+        at = 0 if not size else array.ctypes.data - low
+        strides = None if whole else [*array.strides]
+        kind = "n" if isinstance(value, np.generic) else "a"
+        shape, writable = [*array.shape], array.flags.writeable
+        return [kind, len(self.blocks) - 1, _code(array.dtype), shape, strides, at, writable]
+
+    def _stranger(self, value: Any) -> Any:
+        """An object by its type, its dtype if it has one, its numbers if it is like an array."""
+        array = as_array(value)
+        dtype = getattr(value, "dtype", None)
+        numbers = None if array is None or not _code(array.dtype) else self._array(np.array(array))
+        return ["o", type(value).__name__[:NAME], None if dtype is None else str(dtype), numbers]
+
+
+class Unpacker:
+    """Turns JSON and blocks of bytes back into values.
+
+    `lazily` gives a mapping for names whose values are asked for one by one. `originals` are, per
+    array of `cargo` that came this way, the bytes that it came with and those that it has now;
+    `watched` is for dicts, what entries they had.
+    """
+
+    def __init__(
+        self,
+        cargo: Cargo,
+        *,
+        adds: bool,
+        lazily: Callable[[list[str]], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Unpack onto what `cargo` holds already; with `adds`, what is new is numbered there."""
+        self.cargo, self.adds, self._lazily = cargo, adds, lazily
+        self.originals: list[tuple[Block, NDArray[np.uint8]]] = []
+        self.watched: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
+
+    def unpack(self, said: Any, blocks: Sequence[Block]) -> Any:
+        """One value.
+
+        Raises:
+            ValueError, KeyError, IndexError, TypeError: nothing was packed like this.
+        """
+        if said is None or isinstance(said, (bool, int, str)):
+            return said
+        kind, *rest = said
+        if kind in ("t", "l"):
+            parts = [self.unpack(part, blocks) for part in rest[0]]
+            return tuple(parts) if kind == "t" else parts
+        if kind == "d":
+            return self._dict(rest[0], blocks)
+        if kind in ("a", "n"):
+            found = self._array(rest, blocks)
+            return found if kind == "a" else found[()]
+        if kind == "o":
+            name, dtype, numbers = rest
+            array = None if numbers is None else self._array(numbers[1:], blocks)
+            return stranger(name, dtype, array)
+        if kind == "m" and self._lazily is not None:
+            return self._lazily(rest[0])
+        return self._small(kind, rest[0])
+
+    def _small(self, kind: str, said: Any) -> Any:
+        if kind == "f":
+            return DOUBLE.unpack(bytes.fromhex(said))[0]
+        if kind == "x":
+            return Missing(said)
+        return {"r": self.cargo.arrays, "rd": self.cargo.dicts}[kind][said]  # type: ignore[index]
+
+    def _dict(self, entries: Any, blocks: Sequence[Block]) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        if self.adds:
+            self.cargo.add(found)
+        for key, part in entries:
+            found[self.unpack(key, blocks)] = self.unpack(part, blocks)
+        return found
+
+    def _array(self, said: Sequence[Any], blocks: Sequence[Block]) -> Array:
+        index, code, shape, strides, at, writable = said
+        dtype = _dtype(code)
+        room = np.frombuffer(blocks[index], np.uint8).copy()
+        if strides is None:
+            array = room.view(dtype).reshape(shape)
+        else:
+            array = np.ndarray(shape, dtype, room, at, strides)
+        array.flags.writeable = writable
+        if self.adds:
+            self.cargo.add(array)
+            self.originals.append((blocks[index], room))
+        return array
+
+
+def span(array: Array) -> tuple[int, int]:
+    """Where the memory of an array starts that its elements lie in, and how many bytes it is."""
+    if not array.size:
+        return array.ctypes.data, 0
+    low, high = byte_bounds(array)
+    return low, high - low
+
+
+def changed(unpacker: Unpacker) -> Iterator[tuple[int, bytes]]:
+    """The arrays that were written into since they came, and their bytes now."""
+    for i, (before, now) in enumerate(unpacker.originals):
+        if memoryview(before) != now.data:
+            yield i, now.tobytes()
+
+
+def put_back(array: Array, content: Block) -> None:
+    """Let an array hold what its double in another process holds, even if it is read-only here.
+
+    Raises:
+        ValueError: it has another size.
+    """
+    low, size = span(array)
+    if size != memoryview(content).nbytes:
+        raise ValueError("an array came back with another size")
+    ctypes.memmove(low, bytes(content), size)
+
+
+def stranger(name: str, dtype: str | None, array: Array | None) -> Any:
+    """What stands for an object of another process: its type's name, its dtype, its numbers."""
+
+    def numbers(self: Any, *_: Any, **__: Any) -> Array:
+        if array is None:
+            raise TypeError("it is no array of numbers")
+        return array
+
+    has: dict[str, Any] = {"__array__": numbers}
+    if dtype is not None:
+        has["dtype"] = dtype
+    return type(name.replace("\0", "") or "object", (), has)()
+
+
+def _plain(value: Any) -> Any:
+    """An instance of a plain type without what a subclass adds, which JSON may not know."""
+    for kind in (bool, int, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return None
+
+
+def _code(dtype: np.dtype[Any]) -> str:
+    """What a dtype is called on the way; empty if its numbers are not sent."""
+    if dtype.kind in "biufc":
+        return dtype.str
+    return dtype.name if is_float(dtype) else ""
+
+
+def _dtype(code: str) -> np.dtype[Any]:
+    return np.dtype(code) if code[:1] in "<>|=" else dtype_named(code)
