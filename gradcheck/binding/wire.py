@@ -60,6 +60,7 @@ class Packer:
         """Pack onto what `cargo` holds already."""
         self.cargo, self.adds = cargo, adds
         self.blocks: list[Block] = []
+        self._open: set[int] = set()
 
     def pack(self, value: Any) -> Any:
         """One value as JSON; its arrays go to `blocks`."""
@@ -72,17 +73,23 @@ class Packer:
             return list(number)
         if isinstance(value, Missing):
             return ["x", value.why]
-        if isinstance(value, (tuple, list)):
-            return ["t" if isinstance(value, tuple) else "l", [self.pack(part) for part in value]]
-        if isinstance(value, dict):
-            return self._dict(value)
-        if isinstance(value, Mapping):
-            return self._dict(dict(value)) if not self.adds else ["m", [*value]]
+        if isinstance(value, (tuple, list, Mapping)):
+            if id(value) in self._open:  # it holds itself, as no array does
+                return ["o", type(value).__name__, None, None]
+            self._open.add(id(value))
+            found = self._container(value)
+            self._open.remove(id(value))
+            return found
         if isinstance(value, (np.ndarray, np.generic)) and _code(value.dtype):
             return self._array(value)
         return self._stranger(value)
 
-    def _dict(self, value: dict[Any, Any]) -> Any:
+    def _container(self, value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return ["t" if isinstance(value, tuple) else "l", [self.pack(part) for part in value]]
+        if self.adds and not isinstance(value, dict):
+            return ["m", [*value]]
+        value = value if isinstance(value, dict) else dict(value)
         if self.adds:
             self.cargo.add(value)
         return ["d", [[self.pack(key), self.pack(part)] for key, part in value.items()]]

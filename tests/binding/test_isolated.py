@@ -1,0 +1,543 @@
+"""Python in a process of its own: the same verdicts as here, and ends that are verdicts, too."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gradcheck_cases import SUITE as BUILTIN
+
+from gradcheck.binding.isolated import Isolated, Isolation
+from gradcheck.binding.load import load
+from gradcheck.contract.returned import Broken
+from gradcheck.errors import LoadError, UnknownNameError
+from gradcheck.judge.model import judge_model
+from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.rule import judge_rule
+from gradcheck.judge.steps import RuleTruth
+from gradcheck.suite import resolve
+from gradcheck.verdict import Verdict
+
+LONG = 60.0
+"""Seconds in which any call returns that returns at all."""
+
+MODULE = r"""
+import ctypes, os, sys, time
+import numpy as np
+from gradcheck import OpSpec, Sample, Suite, Unsupported
+
+def product(xp, x, w, *, scale=1.0): return scale * x * w
+def product_vjp(xp, ct, x, w, *, scale=1.0): return scale * ct * w, scale * ct * x
+def drawn(draw): return (draw.normal(2, 3), draw.normal(2, 3))
+
+def right(ct, x, w): return ct * w, ct * x
+
+class Tensor:
+    def __init__(self, values): self.values, self.dtype = values, f"strange.{values.dtype}"
+    def __array__(self, *_, **__): return self.values
+class Opaque: dtype = "opaque"
+class Mine(RuntimeError):
+    def __init__(self, a, b): super().__init__(a)
+    def __str__(self): return "mine: \x1b[31m é\udc80"
+class Lacks(Unsupported): pass
+
+def raising(error):
+    def vjp(ct, x, w): raise error()
+    return vjp
+
+def giving(change):
+    def vjp(ct, x, w): return change(*right(ct, x, w))
+    return vjp
+
+def poke(array):
+    if array.nbytes: ctypes.memset(array.ctypes.data, 1, 1)
+
+def pokes(which):
+    def vjp(*args):
+        poke(args[which])
+        return right(*args)
+    return vjp
+
+def pokes_and_raises(ct, x, w):
+    poke(x)
+    raise ValueError("after it wrote")
+
+def writes(ct, x, w):
+    ct *= 2
+    return right(ct, x, w)
+
+COUNT = [0]
+def counts(ct, x, w):
+    COUNT[0] += 1
+    return ct * w + COUNT[0], ct * x
+
+def prints(ct, x, w):
+    print("seen", x.shape)
+    os.write(2, b"and by descriptor\n")
+    return right(ct, x, w)
+
+class Whole:
+    @staticmethod
+    def forward(x, w): return x * w
+    vjp = staticmethod(right)
+
+class Pullback:
+    @staticmethod
+    def forward(x, w): return x * w, lambda ct: right(ct, x, w)
+
+def swapped(a): return a.astype(a.dtype.newbyteorder()) if a.dtype.kind == "f" else a
+def reads_ahead(ct, x, w): return np.flip(np.flip(ct * w)), np.asfortranarray(ct * x)
+
+def nested(which):
+    def vjp(ct, x, w):
+        a = [ct * w]; a.append(a)
+        return tuple(a)
+    return vjp
+
+HARMLESS = {
+    "right": right, "whole": Whole, "pullback": Pullback,
+    "negated": giving(lambda a, b: (-a, b)),
+    "listed": giving(lambda a, b: [a, b]),
+    "none": giving(lambda a, b: (a, None)),
+    "nothing": giving(lambda a, b: None),
+    "one": giving(lambda a, b: a),
+    "three": giving(lambda a, b: (a, b, a)),
+    "shaped": giving(lambda a, b: (a[:1], b)),
+    "narrowed": giving(lambda a, b: (a.astype("f2"), b)),
+    "swapped_bytes": giving(lambda a, b: (swapped(a), b)),
+    "objects": giving(lambda a, b: (a.astype(object), b)),
+    "text": giving(lambda a, b: ("a", b)),
+    "complexes": giving(lambda a, b: (a.astype(complex), 1j)),
+    "lists": giving(lambda a, b: (a.tolist(), b.tolist())),
+    "scalars": giving(lambda a, b: (1.5, np.float32(2))),
+    "nan": giving(lambda a, b: (np.full_like(a, np.nan), -0.0 * b)),
+    "infinite": giving(lambda a, b: (a / 0, b)),
+    "tensors": giving(lambda a, b: (Tensor(a), Tensor(b))),
+    "one_tensor": giving(lambda a, b: Tensor(a)),
+    "opaque": giving(lambda a, b: (Opaque(), object())),
+    "mapping": giving(lambda a, b: ({"x": a}, b)),
+    "empty": giving(lambda a, b: (a[:0], b)),
+    "integers": giving(lambda a, b: (a.astype(int), b)),
+    "layouts": reads_ahead,
+    "same_object": lambda ct, x, w: (x, x),
+    "endless": nested(0),
+    "value_error": raising(lambda: ValueError("\x1b[31mred\nline")),
+    "key_error": raising(lambda: KeyError("k")),
+    "silent": raising(ZeroDivisionError),
+    "mine": raising(lambda: Mine(1, 2)),
+    "unicode": raising(lambda: UnicodeDecodeError("utf8", b"x", 0, 1, "bad")),
+    "group": raising(lambda: ExceptionGroup("several", [ValueError("x")])),
+    "leaves": raising(lambda: SystemExit(3)),
+    "stops": raising(StopIteration),
+    "lacking": raising(lambda: Unsupported("not in this build")),
+    "lacking_too": raising(lambda: Lacks("nor this")),
+    "writes": writes, "pokes_ct": pokes(0), "pokes_w": pokes(2),
+    "pokes_and_raises": pokes_and_raises,
+    "counts": counts, "prints": prints,
+}
+def entry(value): return {"vjp": value} if not isinstance(value, type) else value
+HARMLESS = {name: entry(value) for name, value in HARMLESS.items()}
+
+def segfault(ct, x, w): ctypes.string_at(0)
+def exits(ct, x, w): os._exit(0)
+def aborts(ct, x, w): os.abort()
+def killed(ct, x, w): os.kill(os.getpid(), 9)
+def loops(ct, x, w):
+    while True: pass
+def closes(ct, x, w):
+    os.closerange(0, 1024)
+    return right(ct, x, w)
+def speaks(ct, x, w):
+    for fd in range(3, 200):
+        try: os.write(fd, b"GRDC nonsense")
+        except OSError: pass
+    return right(ct, x, w)
+def forks(ct, x, w):
+    os.fork()
+    return right(ct, x, w)
+def third(ct, x, w):
+    COUNT[0] += 1
+    if COUNT[0] == 3: os.abort()
+    return right(ct, x, w)
+DEADLY = {name: {"vjp": value} for name, value in {
+    "right": right, "segfault": segfault, "exits": exits, "aborts": aborts, "killed": killed,
+    "loops": loops, "closes": closes, "speaks": speaks, "forks": forks, "third": third}.items()}
+
+SUITE = Suite("tiny", "1", [
+    OpSpec(name=name, signature="(),()->()", forward=product, vjp=product_vjp, formula="xw",
+           source="none", samples=(Sample(name="only", primals=drawn, hunts="2"),
+                                   Sample(name="more", primals=drawn, hunts="2"),
+                                   Sample(name="scaled", primals=drawn, hunts="2",
+                                          attrs={"scale": 2.0})))
+    for name in {**HARMLESS, **DEADLY}])
+"""
+LOADS = {
+    "dies": "import os; os.abort()",
+    "leaves": "import os; os._exit(4)",
+    "raises": "raise ValueError('one\\ntwo')",
+    "exits": "raise SystemExit(3)",
+    "stops": "raise KeyboardInterrupt",
+    "quiet": "X = {}",
+    "number": "X = 3",
+    "misspelt": "X = {'relo': {'vjp': abs}}",
+}
+TRAINERS = r"""
+import os
+import numpy as np
+
+def right(params, inputs):
+    x, a = params["x"], params["a"]
+    return {"x": 2 * a * x, "a": x * x, "b": np.ones_like(x)}
+
+def loss(params, inputs): return (params["a"] * params["x"] ** 2 + params["b"]).sum()
+def wrong(params, inputs): return {**right(params, inputs), "a": -params["x"] ** 2, "c": 1.0}
+def writes(params, inputs):
+    params["x"] *= 1
+    return right(params, inputs)
+def buffers(params, inputs):
+    found = right(params, inputs)
+    return {**found, "x": [found["x"] / 2, found["x"] / 2]}
+def dies(params, inputs): os.abort()
+
+class Product:
+    @staticmethod
+    def vjp(ct, x, y): return ct * y, ct * x
+
+def backward(ct, values, stage):
+    x, y = (values[name] for name in stage.reads)
+    assert set(stage.reads) <= set(values) and len(values) > 2
+    return ct[0] * y, ct[0] * x
+def lost(ct, values, stage): return values["nowhere"]
+def pokes(ct, values, stage):
+    values[stage.reads[0]].flags.writeable = True
+    values[stage.reads[0]][...] = 0
+    return backward(ct, values, stage)
+
+MODELS = {
+    "right": {"gradients": right, "loss": loss}, "wrong": {"gradients": wrong},
+    "writes": {"gradients": writes}, "buffers": {"gradients": buffers},
+    "stages": {"stages": {"*square*": Product, "*": {"backward": backward}}},
+    "lost": {"gradients": right, "stages": {"*": {"backward": lost}}},
+    "pokes": {"gradients": right, "stages": {"*": {"backward": pokes}}},
+    "dies": {"gradients": dies},
+}
+TABLES = {name: {"quadratic": entry} for name, entry in MODELS.items()}
+
+def clip(params, grads, state, t, *, max_norm):
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads.values()))
+    if norm > max_norm:
+        for name in grads: grads[name] *= grads[name].dtype.type(max_norm / norm)
+def replaces(params, grads, state, t, *, max_norm):
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads.values()))
+    for name, g in list(grads.items()):
+        grads[name] = g * g.dtype.type(min(1.0, max_norm / norm)) if norm else g
+def aborts(params, grads, state, t, *, max_norm): os.abort()
+RULES = {name: {"clip_norm": {"update": f}} for name, f in
+         {"clip": clip, "replaces": replaces, "aborts": aborts}.items()}
+class Tables:
+    def __init__(self, tables): self.__dict__.update(tables)
+MODEL, RULE = Tables(TABLES), Tables(RULES)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    """A folder with the modules above, on the path."""
+    made = tmp_path_factory.mktemp("isolated")
+    (made / "tiny.py").write_text(MODULE, errors="surrogatepass")
+    (made / "trainers.py").write_text(TRAINERS)
+    for name, text in LOADS.items():
+        (made / f"load_{name}.py").write_text(text)
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(made), *sys.path])
+        yield made
+    for name in set(sys.modules) - before:
+        if str(made) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def suite(folder):
+    return resolve("tiny:SUITE")
+
+
+@pytest.fixture(scope="module")
+def there(folder):
+    """The harmless table, in a process of its own."""
+    made = isolated("tiny:HARMLESS")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def deadly(folder):
+    made = isolated("tiny:DEADLY")
+    yield made
+    made.close()
+
+
+def isolated(word, suites=("tiny:SUITE",), timeout=LONG):
+    return Isolated(word, Isolation(suites=suites, timeout=timeout))
+
+
+def case_of(suite, op, sample="only"):
+    (case,) = suite.cases([op], samples=[sample])
+    return case
+
+
+def judged(suite, op, binding, dtype="float64", sample="only"):
+    case = case_of(suite, op, sample)
+    truth = CaseTruth.in_low(case, "", dtype) if dtype == "bfloat16" else CaseTruth(case)
+    return judge_case(truth, binding, dtype)
+
+
+def bare(findings):
+    """Findings as text: NaN is not itself; what was printed is not known here."""
+    return [repr(replace(finding, printed="")) for finding in findings]
+
+
+# ── the same verdicts ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_every_verdict_is_the_same_as_here(suite, there, dtype):
+    here = load("tiny:HARMLESS", suite)
+    assert len(here.table) > 40
+    for op in here.table:
+        ours, theirs = (bare(judged(suite, op, who, dtype)) for who in (here, there))
+        assert theirs == ours, op
+
+
+@pytest.mark.parametrize(
+    ("op", "verdict"),
+    [
+        ("right", Verdict.PASS),
+        ("none", Verdict.MISSING),
+        ("value_error", Verdict.ERROR),
+        ("lacking", Verdict.UNSUPPORTED),
+        ("writes", Verdict.ERROR),
+        ("pokes_ct", Verdict.ERROR),
+        ("counts", Verdict.ERROR),
+    ],
+)
+def test_the_verdicts_are_of_every_kind(suite, there, op, verdict):
+    assert judged(suite, op, there)[-1].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("writes", "vjp writes into its arguments (output array is read-only); copy first"),
+        ("pokes_ct", "vjp writes into its argument ct; copy first"),
+        ("pokes_w", "vjp writes into its argument w; copy first"),
+        ("mine", "vjp raised Mine: mine: \x1b[31m é\udc80"),
+        ("leaves", "vjp raised SystemExit: 3"),
+        ("key_error", "vjp raised KeyError: 'k'"),
+        ("one_tensor", "vjp returned one Tensor for 2 primals (x, w); return a tuple"),
+    ],
+)
+def test_what_is_said_names_what_happened_there(suite, there, op, words):
+    assert judged(suite, op, there)[-1].reason == words
+
+
+def test_an_attribute_that_is_fixed_there_is_unsupported(suite, there):
+    here = load("tiny:HARMLESS", suite)
+    ours, theirs = (judged(suite, "right", who, sample="scaled") for who in (here, there))
+    assert bare(theirs) == bare(ours)
+    assert theirs[0].verdict is Verdict.UNSUPPORTED
+
+
+def test_a_case_that_the_suite_does_not_have_binds_by_its_attributes(suite, there):
+    case = case_of(suite, "right")
+    other = replace(case, sample=replace(case.sample, name="derived"))
+    assert there.bind(other, "float64") is not None
+    assert there.bind(replace(case, spec=replace_name(case.spec)), "float64") is None
+
+
+def replace_name(spec):
+    (found,) = (s for s in resolve("tiny:SUITE") if s.name == "segfault")
+    return found
+
+
+def test_what_is_printed_comes_with_the_findings_and_is_shown(suite, there, capfd):
+    there.printed()
+    found = judged(suite, "prints", there)
+    assert found[0].printed.count("seen (2, 3)\n") == found[0].printed.count("and by descriptor\n")
+    assert "seen (2, 3)\n" in capfd.readouterr().err
+    assert there.printed() == ""
+
+
+def test_bits_and_layout_arrive(there, suite):
+    bound = there.bind(case_of(suite, "same_object"), "float64")
+    base = np.arange(24.0).reshape(4, 6)
+    base[0, 0] = -0.0
+    base[0, 2] = np.array(0x7FF800000000BEEF, np.uint64).view(np.float64)
+    for array in (base, base.T, base[::2, ::-3], np.broadcast_to(base[0], (3, 6)), base[:0],
+                  base[1, 1:1], np.asarray(base[2, 3]), base.astype("f4")):  # fmt: skip
+        found = bound.vjp(base, array, base)[0]
+        assert found is array  # the object that was given comes back as itself
+
+
+# ── ends ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        ("segfault", "SIGSEGV in vjp"),
+        ("aborts", "SIGABRT in vjp"),
+        ("exits", "vjp ended the process with exit status 0"),
+        ("killed", "SIGKILL (not from here: out of memory?) in vjp"),
+        ("closes", "vjp closed file descriptors that are not its own"),
+        ("speaks", "the code wrote into the channel of its own process in vjp"),
+    ],
+)
+def test_a_crash_is_the_cases_and_the_next_is_judged(suite, deadly, op, reason):
+    (finding,) = judged(suite, op, deadly)
+    assert (finding.name, finding.verdict, finding.reason) == ("vjp", Verdict.CRASH, reason)
+    assert [f.verdict for f in judged(suite, "right", deadly)] == [Verdict.PASS] * 2
+
+
+def test_where_a_segmentation_fault_happened_is_in_what_was_printed(suite, deadly):
+    (finding,) = judged(suite, "segfault", deadly)
+    assert "Segmentation fault" in finding.printed
+    assert "in segfault" in finding.printed
+
+
+def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder):
+    looping = isolated("tiny:DEADLY", timeout=0.3)
+    for _ in range(3):
+        (finding,) = judged(suite, "loops", looping)
+        assert finding.verdict is Verdict.TIMEOUT
+        assert finding.reason == "vjp did not end within 0.3 s"
+    (finding,) = judged(suite, "loops", looping)
+    assert (finding.verdict, finding.reason) == (Verdict.NOTRUN, "not run after 3 hangs of loops")
+    assert [f.verdict for f in judged(suite, "right", looping)] == [Verdict.PASS] * 2
+    looping.close()
+
+
+def test_code_that_forks_is_answered_for_once(suite, deadly):
+    assert [f.verdict for f in judged(suite, "forks", deadly)] == [Verdict.PASS] * 2
+
+
+def test_a_crash_that_depends_on_the_calls_before_says_so(suite, deadly):
+    (finding,) = judged(suite, "third", deadly)
+    assert finding.verdict is Verdict.CRASH
+    assert finding.reason.startswith("SIGABRT in vjp; not in a process of its own")
+
+
+def test_what_was_bound_before_a_crash_is_bound_again(suite, deadly):
+    bound = deadly.bind(case_of(suite, "right"), "float64")
+    one = np.ones((2, 3))
+    with pytest.raises(Broken, match="SIGABRT"):
+        deadly.bind(case_of(suite, "aborts"), "float64").vjp(one, one, one)
+    assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
+
+
+def test_nothing_is_left_when_it_is_closed(suite, deadly):
+    pid = deadly._child.process.pid
+    deadly.close()
+    deadly.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+# ── loading ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("module", ["raises", "exits", "number", "misspelt", "nothing", "quiet"])
+def test_what_cannot_be_loaded_is_said_as_here(module, folder):
+    word = "load_quiet:Y" if module == "quiet" else f"load_{module}:X"
+    with pytest.raises(LoadError) as here:
+        load(word, BUILTIN)
+    with pytest.raises(LoadError) as there:
+        isolated(word, ["gradcheck_cases:SUITE"])
+    assert str(there.value) == str(here.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("dies", "SIGABRT in loading it"),
+        ("leaves", "loading it ended the process with exit status 4"),
+    ],
+)
+def test_a_module_that_ends_the_process_cannot_be_loaded(module, words):
+    with pytest.raises(LoadError, match=f"^--impl load_{module}:X: {words}$"):
+        isolated(f"load_{module}:X")
+
+
+def test_an_interruption_there_is_one_here():
+    with pytest.raises(KeyboardInterrupt):
+        isolated("load_stops:X")
+
+
+def test_load_gives_a_process_to_python_alone(suite, folder):
+    isolation = Isolation(suites=["tiny:SUITE"])
+    assert load("reference", suite, isolation=isolation).name == "reference"
+    with pytest.raises(UnknownNameError, match="unknown implementation"):
+        load("torhc", suite, isolation=isolation)
+    one = load("load_quiet:X", suite, isolation=isolation)
+    assert isinstance(one, Isolated)
+    one.close()
+
+
+# ── models and rules ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "name", ["right", "wrong", "writes", "buffers", "stages", "lost", "pokes"]
+)  # fmt: skip
+def test_a_model_is_judged_as_here(name):
+    (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
+    word = f"trainers:MODEL.{name}"
+    there = isolated(word, ["gradcheck_cases:SUITE"])
+    here = load(word, BUILTIN)
+    for dtype in ("float64", "float32", "mp50"):
+        ours, theirs = (
+            bare(judge_model(ModelTruth(case), who, dtype).findings) for who in (here, there)
+        )
+        assert theirs == ours
+    there.close()
+
+
+def test_a_model_that_crashes_is_a_verdict():
+    (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
+    there = isolated("trainers:MODEL.dies", ["gradcheck_cases:SUITE"])
+    (finding,) = judge_model(ModelTruth(case), there, "float64").findings
+    assert (finding.verdict, finding.reason) == (Verdict.CRASH, "SIGABRT in gradients")
+    for _ in range(9):
+        there._budget.spend("quadratic", Verdict.CRASH)
+    (finding,) = judge_model(ModelTruth(case), there, "float64").findings
+    assert finding.verdict is Verdict.NOTRUN
+    there.close()
+
+
+@pytest.mark.parametrize("name", ["clip", "replaces"])
+def test_an_update_rule_is_judged_as_here(name):
+    word = f"trainers:RULE.{name}"
+    there = isolated(word, ["gradcheck_cases:SUITE"])
+    here = load(word, BUILTIN)
+    for case in BUILTIN.rule_cases(["clip_norm"], ["default"], []):
+        ours, theirs = (bare(judge_rule(RuleTruth(case), who, "float64")) for who in (here, there))
+        assert theirs == ours
+    there.close()
+
+
+def test_a_rule_that_crashes_is_a_verdict():
+    (case,) = BUILTIN.rule_cases(["clip_norm"], ["default"], ["typical"])
+    there = isolated("trainers:RULE.aborts", ["gradcheck_cases:SUITE"])
+    (finding,) = judge_rule(RuleTruth(case), there, "float64")
+    assert (finding.verdict, finding.reason) == (Verdict.CRASH, "SIGABRT in update")
+    there.close()
+
+
+def test_torch_is_judged_as_here():
+    pytest.importorskip("torch")
+    there, here = isolated("torch", ["gradcheck_cases:SUITE"]), load("torch", BUILTIN)
+    for case in BUILTIN.cases(["softmax", "relu", "input_embedding"], samples=["typical"]):
+        ours, theirs = (bare(judge_case(CaseTruth(case), who, "float32")) for who in (here, there))
+        assert theirs == ours
+    there.close()

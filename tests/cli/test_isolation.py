@@ -1,0 +1,93 @@
+"""Implementations in a process of their own: the same report, and a run that goes on."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+DEADLY = r"""
+import os, time
+from kernels import relu, tanh
+def dies(ct, x): os.abort()
+def loops(ct, x): time.sleep(1000)
+CRASHES = {"relu": {"vjp": dies}, "tanh": {"vjp": tanh}}
+LOOPS = {"relu": {"vjp": loops}, "tanh": {"vjp": tanh}}
+"""
+
+
+@pytest.fixture
+def isolated(run):
+    """`isolated(*words)`: what `gradcheck run` says without `--no-isolate`, as JSON."""
+
+    def call(*words):
+        found = run(*words, "--format", "json", isolate=True)
+        return SimpleNamespace(**vars(found), **json.loads(found.out))
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def deadly():
+    Path("deadly.py").write_text(DEADLY)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--op relu --op tanh --impl kernels:RIGHT",
+        "--op relu --op tanh --impl kernels:WRONG --impl reference",
+        "--op relu --sample typical --impl kernels:PRINTS",
+        "--op relu --sample typical --impl kernels:RAISES --dtype all",
+        "--op relu --impl kernels:EMPTY",
+        "--suite kernels:FAILING --impl kernels:SQUARE",
+        "--op relu --op tanh --impl kernels:STOPS",
+        "--op relu --impl reference --impl raising:X",
+    ],
+)
+def test_the_results_are_those_of_one_process(judged, isolated, words):
+    def told(found):
+        results = [{k: v for k, v in r.items() if k != "printed"} for r in found.results]
+        return found.code, results, found.footer
+
+    assert told(isolated(*words.split())) == told(judged(*words.split()))
+
+
+@pytest.mark.parametrize("words", ["--impl raising:X", "--impl kernels:NUMBER", "--impl torhc"])
+def test_what_cannot_be_loaded_is_said_in_the_same_words(run, words):
+    here, there = (run("--op", "relu", *words.split(), isolate=i) for i in (False, True))
+    assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+    assert there.code in (2, 3)
+
+
+def test_a_crash_is_a_verdict_and_the_rest_is_judged(isolated):
+    words = ("--op", "relu", "--op", "tanh", "--sample", "typical", "--dtype", "float64")
+    found = isolated(*words, "--impl", "deadly:CRASHES")
+    assert found.code == 1
+    assert [(r["op"], r["verdict"]) for r in found.results] == [("relu", "crash"), ("tanh", "pass")]
+    assert found.results[0]["diagnosis"] == "SIGABRT in vjp"
+    assert found.footer["complete"] is True
+
+
+def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
+    words = ("--op", "relu", "--sample", "typical", "--dtype", "float64", "--timeout", "0.3")
+    found = isolated(*words, "--impl", "deadly:LOOPS")
+    (result,) = found.results
+    assert (found.code, result["verdict"]) == (1, "timeout")
+    assert result["diagnosis"] == "vjp did not end within 0.3 s"
+    assert "--timeout 0.3" in result["repro"]
+
+
+def test_several_jobs_have_a_process_each(process):
+    words = ("--op", "relu", "--sample", "typical", "-j", "2", "--format", "json")
+    found = process("run", *words, "--impl", "deadly:CRASHES")
+    assert found.returncode == 1
+    assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_limit_must_be_a_number_of_seconds(run, capsys, seconds):
+    with pytest.raises(SystemExit) as caught:
+        run("--timeout", seconds)
+    assert caught.value.code == 2
+    assert "--timeout" in capsys.readouterr().err
