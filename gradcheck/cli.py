@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gradcheck import console
-from gradcheck.commands import listing, power, probe, run
+from gradcheck.commands import init, listing, power, probe, run
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -19,9 +19,11 @@ examples:
   gradcheck run --op rms_norm --op 'soft*'       some of them
   gradcheck run --impl mykernels:IMPL            your VJPs: IMPL = {"rms_norm": MyRmsNorm, ...}
   gradcheck run --impl torch -o report.html      PyTorch's autograd, with an HTML report
+  gradcheck run --impl gradcheck.toml            a C library, or a program in any language
   gradcheck run --model gpt2                     a whole model: parameters, then stages
   gradcheck run --rule 'adam*'                   update rules, step by step
   gradcheck explain rms_norm                     what is checked, and why
+  gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
   gradcheck power --op rms_norm                  that the check rejects wrong answers
   gradcheck probe -- ./grads                     does a program speak the protocol well?
 
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     power.add(commands.add_parser("power", help="prove that every check can fail"))
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))
     listing.add_explain(commands.add_parser("explain", help="what one check consists of"))
+    init.add(commands.add_parser("init", help="a first manifest for a C library or a program"))
     probe.add(commands.add_parser("probe", help="lint a program that speaks the protocol"))
     return parser
 

@@ -94,6 +94,7 @@ def _checks(config: pytest.Config) -> list[Check]:
     from gradcheck.binding.load import load
     from gradcheck.choice import Choice
     from gradcheck.errors import UsageError
+    from gradcheck.judge.contract import contract_cases
     from gradcheck.run import Plan
     from gradcheck.selection import all_dtypes_of
     from gradcheck.suite import load_suite
@@ -114,6 +115,7 @@ def _checks(config: pytest.Config) -> list[Check]:
         certify=any(binding.name == "reference" for binding in bindings),
     )
     plan = Plan(
+        contract_at=contract_cases(chosen.operators),
         suite=suite,
         cases=(),
         implementations=(),

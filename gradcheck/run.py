@@ -23,6 +23,7 @@ from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.finding import Finding, Part
+from gradcheck.judge.contract import contract_cases, judge_contract
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
@@ -62,8 +63,10 @@ class Plan:
     `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
     models against slopes of their loss, as large ones always are; `train` trains each at its
     smallest size, by every rule of the suite that says how. `build` lets manifests run their
-    commands. `isolate` runs Python that is not the suite's own in a process of its own, in which
-    each call may take `timeout` seconds; it needs what several jobs need.
+    commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
+    reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
+    Python that is not the suite's own in a process of its own, in which each call may take
+    `timeout` seconds; it needs what several jobs need.
     """
 
     suite: Suite
@@ -81,6 +84,8 @@ class Plan:
     rules: Sequence[RuleCase] = ()
     train: bool = False
     build: bool = True
+    contract: bool | None = None
+    contract_at: frozenset[str] = frozenset()
     isolate: bool = False
     timeout: float = TIMEOUT
 
@@ -88,6 +93,10 @@ class Plan:
     def everything(self) -> list[AnyCase]:
         """Operators first, then models, then update rules."""
         return [*self.cases, *self.models, *self.rules]
+
+    def owes_contract(self, implementation: str) -> bool:
+        """Whether an implementation is asked what it owes beyond its numbers."""
+        return implementation != "reference" if self.contract is None else self.contract
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -102,6 +111,8 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
         ManifestError: a manifest that yields nonsense for one of the cases.
     """
     bindings, troubles = _load_all(plan)
+    if any(plan.owes_contract(binding.name) for binding in bindings):
+        plan = replace(plan, contract_at=contract_cases(plan.cases))
     try:
         _smoke(plan, bindings)
         return _executed(plan, bindings, troubles, progress)
@@ -309,8 +320,10 @@ def _operator(plan: Plan, case: Case) -> Ask:
         truth = truths[dtype]
         if isinstance(truth, Finding):
             return [truth]
-        found = judge_case(truth, binding, dtype, taylor=plan.taylor)
-        return certified(truth, found, dtype)
+        found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
+        if case.name in plan.contract_at and plan.owes_contract(binding.name):
+            found += judge_contract(truth, binding, dtype)
+        return found
 
     return ask
 
@@ -355,6 +368,8 @@ def _record(
         words += _flag("--impl", implementation)
     if kind is Kind.MODEL:
         words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
+    if finding.part is Part.CONTRACT and plan.contract:
+        words.append("--contract")
     if plan.timeout != TIMEOUT:
         words += ["--timeout", f"{plan.timeout:g}"]
     if plan.convention:
@@ -373,7 +388,7 @@ def _record(
         verdict=finding.verdict,
         seed=plan.seed,
         repro=shlex.join(words),
-        hunts=point.hunts,
+        hunts="" if finding.part is Part.CONTRACT else point.hunts,
         reason=finding.reason,
         compared=finding.compared,
         failed=finding.failed,

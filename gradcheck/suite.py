@@ -119,7 +119,7 @@ class Suite:
     `peers` names tables of the same operators and models in other people's code: the word that
     `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
     `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s, `faults` that of a sequence of
-    `Fault`s of the models.
+    `Fault`s of the models, `contract_mutants` that of a sequence of `ContractMutant`s.
 
     Raises:
         SpecError: two of them share a name.
@@ -136,6 +136,7 @@ class Suite:
         rules: Sequence[RuleSpec] = (),
         rule_mutants: str = "",
         faults: str = "",
+        contract_mutants: str = "",
     ) -> None:
         """Register `operators`, `models` and `rules`."""
         self.name = name
@@ -145,6 +146,7 @@ class Suite:
         }
         self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
         self.faults: tuple[str, ...] = (faults,) if faults else ()
+        self.contract_mutants: tuple[str, ...] = (contract_mutants,) if contract_mutants else ()
         self.operators: dict[str, OpSpec] = {}
         self.home: dict[str, str] = {}  # operator or model → the suite that seeds its samples
         for spec in operators:
@@ -188,6 +190,7 @@ class Suite:
             whole.mutants += suite.mutants
             whole.rule_mutants += suite.rule_mutants
             whole.faults += suite.faults
+            whole.contract_mutants += suite.contract_mutants
             for word, references in suite.peers.items():
                 whole.peers[word] = whole.peers.get(word, ()) + references
         return whole

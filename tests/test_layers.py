@@ -24,12 +24,13 @@ LAYERS = (
     "foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation manifest.schema manifest.syntax manifest.prototype",
     "manifest.expression manifest.meaning manifest.agree manifest.function manifest.entry",
-    "manifest.read manifest.build",
+    "manifest.read manifest.build manifest.symbols manifest.debug manifest.guess",
+    "manifest.suggest",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",
     "protocol.oneshot",
     "pool contract contract.determinism contract.purity contract.returned contract.loss",
     "contract.memory contract.resize",
-    "binding binding.reference binding.keywords binding.tensors binding.torch_op",
+    "binding binding.reference binding.keywords binding.into binding.tensors binding.torch_op",
     "binding.jax_op binding.frameworks binding.torch binding.model binding.python",
     "binding.process",
     "binding.element binding.layout binding.plan binding.call binding.fitting binding.memory",
@@ -49,7 +50,7 @@ LAYERS = (
     "judge.conditioning judge.function judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
-    "power.score power.run power.rule",
+    "power.score power.run power.rule power.contract",
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
     "explain.pattern explain.naming explain.reproduce explain.guilt",
     "power.model",  # asks whether blame falls on what was planted
@@ -60,13 +61,13 @@ LAYERS = (
     "report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
     "report.terminal report.markdown report.html report.json report.junit report.power",
-    "report.rule_power",
+    "report.rule_power report.contract_power",
     "report.fault",
     "report.probe",
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.run commands.power",
     "commands.listing",
-    "commands.probe",
+    "commands.init commands.probe",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
@@ -81,6 +82,7 @@ OUTSIDE = {
     "torch": ("binding.tensors",),
     "jax": ("binding.jax_op",),
     "tabulate": ("report",),
+    "elftools": ("manifest.symbols",),
     "pycparser": ("manifest.prototype",),
     "simpleeval": ("manifest.expression",),
     "jinja2": ("report.html",),
@@ -155,7 +157,7 @@ def test_a_case_file_sees_specs_alone(name):
     if ".faults" in name:
         allowed |= {f"gradcheck.power.{m}" for m in ("fault", "mutate")}
     if ".mutants" in name:
-        allowed |= {f"gradcheck.power.{m}" for m in ("mutant", "mutate", "rule")}
+        allowed |= {f"gradcheck.power.{m}" for m in ("mutant", "mutate", "rule", "contract")}
     peers = {"torch"} if ".peers.torch" in name else set()
     for module in imports(name):
         top = module.partition(".")[0]

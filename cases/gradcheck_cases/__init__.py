@@ -48,6 +48,7 @@ SUITE = Suite(
     mutants="gradcheck_cases.mutants:MUTANTS",
     models=MODELS,
     faults="gradcheck_cases.faults:FAULTS",
+    contract_mutants="gradcheck_cases.mutants.contract:MUTANTS",
     rules=optimizer.RULES,
     rule_mutants="gradcheck_cases.mutants.optimizer:RULE_MUTANTS",
 )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.binding.layout import Key, Place
-from gradcheck.binding.memory import POISON, REST, Left, Slot, tensor
+from gradcheck.binding.memory import REST, Bits, Left, Slot, tensor
 from gradcheck.binding.plan import Holds, Plan
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.manifest.operation import RoleKind
@@ -74,9 +74,9 @@ def _of(
         return broken(role, reason, Verdict.FAIL)
     missed = _unwritten(clean.places[slot], found.places[slot])
     alone = found.same(clean, lambda other: other != slot and judged(plan, role)(other))
-    differs = (found.places[slot] != clean.places[slot]).any(axis=1)
+    differs = found.places[slot] != clean.places[slot]
     if alone and np.array_equal(missed, differs):
-        n, total = int(missed.sum()), place.positions.size
+        n, total = int(missed.sum()), place.count
         some = f"{n} of {total} elements of {what} are never written"
         advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
         return broken(name, some + advice, Verdict.FAIL)
@@ -99,9 +99,9 @@ def _called(key: Key, role: str) -> tuple[str, str]:
     return f"output {key.index}", "forward"
 
 
-def _unwritten(clean: NDArray[np.uint8], found: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _unwritten(clean: Bits, found: Bits) -> NDArray[np.bool_]:
     """The elements that hold what was there before the call, in both runs."""
-    return np.asarray((clean == 0).all(axis=1) & (found == POISON).all(axis=1))
+    return np.asarray((clean == 0) & (found == np.iinfo(found.dtype).max))
 
 
 def _adds(plan: Plan, place: Place, clean: Left, again: Again) -> bool:

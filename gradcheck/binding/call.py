@@ -256,7 +256,7 @@ def _share(plan: Plan, gradient: Key, with_: Key, where: str) -> None:
     out, source = made[0], read[0]
     (place_out,), (place_in,) = out.places, source.places
     same = out.size == source.size and out.element == source.element
-    if not (same and np.array_equal(place_out.positions, place_in.positions)):
+    if not (same and place_out.lies_as(place_in)):
         raise ManifestError(
             f"{where}: `{out.name}` and `{source.name}` are declared to be the same memory, but "
             "their layouts differ"

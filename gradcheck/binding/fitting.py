@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 from gradcheck.binding.plan import COTANGENT, Setting, views
 from gradcheck.errors import Unsupported
 from gradcheck.manifest.expression import Context
-from gradcheck.manifest.operation import (
-    Function,
-    NativeLibrary,
-    Operation,
-    Role,
-    RoleKind,
-    Scratch,
-    Tensors,
-    Value,
-    View,
-)
+from gradcheck.manifest.meaning import expressions
+from gradcheck.manifest.operation import Function, NativeLibrary, Operation, Role, RoleKind
 from gradcheck.manifest.syntax import names
 from gradcheck.suite import Case
 
@@ -40,7 +31,8 @@ def operation_for(library: NativeLibrary, case: Case, dtype: str) -> Operation |
         if dtype in has:
             return library.operations[key, dtype]
         if has:
-            raise Unsupported(f"{library.name} has {key} in {' and '.join(has)}, not in {dtype}")
+            # Without the operator's name: reports say the same reason once, for all of them.
+            raise Unsupported(f"{library.name} has it in {' and '.join(has)}, not in {dtype}")
     return None
 
 
@@ -52,7 +44,7 @@ def refuse_unfit(operation: Operation, setting: Setting, case: Case, most: int |
             a primal that it does not know, an output without a cotangent.
         ManifestError: a condition cannot be evaluated.
     """
-    _attributes(operation, setting, case)
+    _attributes(operation, setting)
     _primals(operation, setting, case)
     _cotangents(operation, setting)
     largest = max((math.prod(s) for s in _shapes(setting)), default=0)
@@ -78,21 +70,11 @@ def _shapes(setting: Setting) -> Iterator[tuple[int, ...]]:
     yield from setting.outputs
 
 
-def _attributes(operation: Operation, setting: Setting, case: Case) -> None:
-    known = set[str]()
-    for text in _expressions(operation):
-        mentioned = names(text)
-        known |= mentioned.others | mentioned.tensors
-    dialect = case.dialect.attrs if operation.dialect else {}
-    fixed = {**case.spec.defaults, **dialect, **operation.attrs}
+def _attributes(operation: Operation, setting: Setting) -> None:
     for name, value in setting.attrs.items():
         if name in operation.attrs and value != operation.attrs[name]:
-            raise Unsupported(f"its code has {name}={fixed[name]!r}; this case wants {value!r}")
-        if name not in known and value != fixed[name]:
-            raise Unsupported(
-                f"no parameter takes {name!r}, so it is taken to be {fixed[name]!r}; this case "
-                f"wants {value!r}"
-            )
+            fixed = operation.attrs[name]
+            raise Unsupported(f"its code has {name}={fixed!r}; this case wants {value!r}")
 
 
 def _primals(operation: Operation, setting: Setting, case: Case) -> None:
@@ -157,32 +139,4 @@ def _expressions(operation: Operation) -> Iterator[str]:
     yield operation.loss_scale
     for function in functions(operation):
         for meaning in function.meanings.values():
-            if isinstance(meaning, Value):
-                yield meaning.expression
-            elif isinstance(meaning, Scratch):
-                yield meaning.size
-            elif isinstance(meaning, Tensors):
-                yield from filter(None, (meaning.size,))
-                for view in meaning.views:
-                    yield from _of_view(view)
-
-
-def _of_view(view: View) -> Iterator[str]:
-    yield from (view.at, *view.shape, *view.strides, *view.role.extents)
-
-
-Missing = Mapping[str, str]
-
-
-def missing(operation: Operation, setting: Setting) -> Missing:
-    """The primals whose gradient the code lacks, and why."""
-    if operation.vjp is None:
-        return {}
-    made = {r.name for r in roles(operation.vjp) if r.kind is RoleKind.GRAD}
-    symbol = operation.vjp.prototype.symbol
-    lacking = {
-        name: f"no parameter of {symbol} is `grad:{name}`"
-        for name, primal in setting.primals.items()
-        if primal.dtype.kind not in "iu" and name not in made
-    }
-    return {**lacking, **{n: r for n, r in operation.missing.items() if n in setting.primals}}
+            yield from expressions(meaning)

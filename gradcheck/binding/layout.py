@@ -43,7 +43,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The elements of one tensor in a buffer: `positions` in the tensor's C order.
+    """The elements of one tensor in a buffer: `cells`, in the tensor's C order.
 
     `before` is what they are before the call, `after` what they are after it. `given`: they are
     written before the call; `made`: the code writes them.
@@ -54,12 +54,30 @@ class Place:
     given: bool
     made: bool
     shape: tuple[int, ...]
-    positions: Positions
+    cells: slice | Positions
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def positions(self) -> Positions:
+        """Where each element lies."""
+        if isinstance(self.cells, slice):
+            return np.arange(self.cells.start, self.cells.stop, dtype=np.intp)
+        return self.cells
+
+    def lies_as(self, other: Place) -> bool:
+        """Whether it has the same elements in the same order."""
+        if isinstance(self.cells, slice) and isinstance(other.cells, slice):
+            return self.cells == other.cells
+        return np.array_equal(self.positions, other.positions)
 
     def follows(self, other: Place) -> bool:
         """Whether it finds what `other` leaves, element by element."""
         same = self.before == other.after and self.shape == other.shape
-        return same and np.array_equal(self.positions, other.positions)
+        return same and self.lies_as(other)
 
 
 def place(
@@ -89,24 +107,22 @@ def place(
             f"{where}: {len(strides)} strides for {len(own)} axes {_text(own)}; give one per axis, "
             "and a `shape` if the code's differs from the tensor's"
         )
-    positions: Positions = np.full(own, sizes.size(view.at), dtype=np.intp)
-    for axis, (length, stride) in enumerate(zip(own, strides, strict=True)):
-        along = [1] * len(own)
-        along[axis] = length
-        positions += (stride * np.arange(length, dtype=np.intp)).reshape(along)
-    flat = positions.reshape(-1)
-    if np.unique(flat).size != count:
-        raise ManifestError(
-            f"{where}: strides {_text(strides)} put several elements of shape {_text(own)} in one "
-            "place; correct the strides"
-        )
+    at = sizes.size(view.at)
+    cells: slice | Positions = slice(at, at + count)
+    if strides != _contiguous(own, (), where):
+        cells = _scattered(own, strides, at)
+        if np.unique(cells).size != count:
+            raise ManifestError(
+                f"{where}: strides {_text(strides)} put several elements of shape {_text(own)} in "
+                "one place; correct the strides"
+            )
     return Place(
         before=key_of(view.role),
         after=key_of(view.becomes or view.role),
         given=view.role.kind in given,
         made=view.becomes is not None or view.role.kind not in given,
         shape=shape,
-        positions=flat,
+        cells=cells,
     )
 
 
@@ -116,17 +132,30 @@ def extent(places: Sequence[Place], size: int | None, where: str) -> int:
     Raises:
         ManifestError: a place lies outside, or two places overlap.
     """
-    filled = [p.positions for p in places if p.positions.size]
-    last = max((int(p.max()) + 1 for p in filled), default=0)
-    if any(p.min() < 0 for p in filled):
-        raise ManifestError(f"{where}: negative strides reach before its start; correct `at`")
+    filled = [p for p in places if p.count]
+    if len(filled) == 1 and isinstance(filled[0].cells, slice):
+        last = filled[0].cells.stop
+    else:
+        every = np.concatenate([p.positions for p in filled]) if filled else np.zeros(0, np.intp)
+        last = int(every.max(initial=-1)) + 1
+        if every.min(initial=0) < 0:
+            raise ManifestError(f"{where}: negative strides reach before its start; correct `at`")
+        if np.unique(every).size != every.size:
+            raise ManifestError(f"{where}: its parts overlap; correct `at`, `shape` or `strides`")
     if size is not None and last > size:
         raise ManifestError(
             f"{where}: its parts reach up to element {last}, its size is {size}; correct one"
         )
-    if sum(p.size for p in filled) != (np.unique(np.concatenate(filled)).size if filled else 0):
-        raise ManifestError(f"{where}: its parts overlap; correct `at`, `shape` or `strides`")
     return last if size is None else size
+
+
+def _scattered(shape: Sequence[int], strides: Sequence[int], at: int) -> Positions:
+    positions: Positions = np.full(shape, at, dtype=np.intp)
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        along = [1] * len(shape)
+        along[axis] = length
+        positions += (stride * np.arange(length, dtype=np.intp)).reshape(along)
+    return positions.reshape(-1)
 
 
 def _contiguous(shape: tuple[int, ...], axes: tuple[int, ...], where: str) -> tuple[int, ...]:

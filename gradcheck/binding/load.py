@@ -67,13 +67,21 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
     version = prepare(file) if build else ""
     if isinstance(manifest, NativeLibrary):
         from gradcheck.binding.native import Native
+        from gradcheck.manifest.symbols import check_symbols
 
         read.check_libraries(manifest)
+        check_symbols(manifest)
         return Native(replace(manifest, version=version or manifest.version), name=word)
     if isinstance(manifest, Program):
         from gradcheck.binding.process import Process
 
-        return Process(word, replace(manifest, version=version or manifest.version))
+        process = Process(word, replace(manifest, version=version or manifest.version))
+        try:
+            _refuse_misspelt(word, [op for op in process.ops or () if len(op) < 100], suite)
+        except LoadError:
+            process.close()
+            raise
+        return process
     if isolation is not None:
         return _isolated(word, isolation)
     folder = str(file.folder.absolute())
@@ -89,6 +97,7 @@ def _isolated(word: str, isolation: Isolation) -> Implementation:
 
 
 def _python(word: str, entry: str, suite: Suite) -> Implementation:
+    from gradcheck.binding.into import refuse_unknown
     from gradcheck.binding.model import refuse_misspelt
     from gradcheck.binding.python import Python
 
@@ -96,9 +105,11 @@ def _python(word: str, entry: str, suite: Suite) -> Implementation:
     binding.name = word
     _refuse_misspelt(entry, [str(key) for key in binding.table], suite)
     for key, value in binding.table.items():
-        spec = suite.models.get(str(key).partition("/")[0])
-        if spec is not None:
-            refuse_misspelt(f"{entry}[{key!r}]", value, spec)
+        name = str(key).partition("/")[0]
+        if name in suite.models:
+            refuse_misspelt(f"{entry}[{key!r}]", value, suite.models[name])
+        elif name in suite.operators:
+            refuse_unknown(f"{entry}[{key!r}]", value, suite.operators[name])
     return binding
 
 

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.binding.element import Element
-from gradcheck.binding.layout import Key, key_of
+from gradcheck.binding.layout import Key, Place, key_of
 from gradcheck.binding.plan import Block, Holds, Plan
+from gradcheck.errors import ManifestError
 from gradcheck.foreign.script import Access, Buffer, Guard, Outcome, Script
 from gradcheck.manifest.operation import Operation, RoleKind
 
 Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
+Bits = NDArray[np.unsignedinteger[Any]]
+"""Elements as whole numbers of their width."""
 
 REST: Final = -1
 """Of a block: what belongs to no tensor (its padding, or all of a workspace)."""
-POISON: Final = 0xFF
-"""Read as floats, NaN; as whole numbers, −1."""
 
 
 class Slot(NamedTuple):
@@ -35,8 +35,8 @@ class Slot(NamedTuple):
 class Contents:
     """What a plan's memory holds before: tensors that are given, and everything else.
 
-    `preloads` are what gradients and outputs hold; without one, a slot holds `POISON` bytes if it
-    is in `poisoned`, else zeros.
+    `preloads` are what gradients and outputs hold; without one, a slot holds ones in every bit if
+    it is in `poisoned` (as floats NaN, as whole numbers −1), else zeros.
     """
 
     tensors: Mapping[Key, Array]
@@ -46,13 +46,13 @@ class Contents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a script left: the elements of each place that was written, as bytes [n, itemsize].
+    """What a script left: the elements of each place that was written, as bits [n].
 
     `returned` are the numbers that calls returned, by the tensor that they are; `hurt` names the
     blocks whose padding was written to.
     """
 
-    places: Mapping[Slot, Bytes]
+    places: Mapping[Slot, Bits]
     returned: Mapping[Key, float]
     hurt: tuple[str, ...]
 
@@ -79,10 +79,10 @@ def slots(plan: Plan, operation: Operation) -> list[Slot]:
         out += [
             Slot(name, i)
             for i, place in enumerate(block.places)
-            if not place.given and place.positions.size
+            if not place.given and place.count
             if not (place.before.kind is RoleKind.GRAD and place.before.name in kept)
         ]
-        if sum(p.positions.size for p in block.places) < block.size:
+        if sum(p.count for p in block.places) < block.size:
             out.append(Slot(name, REST))
     return out
 
@@ -101,9 +101,9 @@ def _buffer(block: Block, contents: Contents, guard: Guard, align: int, where: s
     access = Access.WRITE if block.written else Access.READ
     if block.holds is Holds.NOTHING:
         access = Access.NONE
-    content = block.content
+    content: bytes | memoryview = block.content
     if block.holds is not Holds.CONSTANT:
-        content = fill(block, contents, where).tobytes()
+        content = fill(block, contents, where).data
     return Buffer(
         name=block.name,
         content=content,
@@ -113,26 +113,41 @@ def _buffer(block: Block, contents: Contents, guard: Guard, align: int, where: s
     )
 
 
-def fill(block: Block, contents: Contents, where: str) -> Bytes:
-    """The bytes of a block before the call."""
-    byte = _byte(Slot(block.name, REST), contents)
-    memory = np.full(block.size * block.itemsize, byte, dtype=np.uint8)
-    if block.element is None:
-        return memory
-    cells = memory.reshape(block.size, block.itemsize)
+def fill(block: Block, contents: Contents, where: str) -> Bits:
+    """What a block holds before the call.
+
+    Raises:
+        ManifestError: a tensor has another size than its place, or a value that does not fit.
+    """
+    cells = np.zeros(block.size, dtype=f"u{block.itemsize}")
+    rest = Slot(block.name, REST) in contents.poisoned
+    if rest:
+        cells[:] = np.iinfo(cells.dtype).max
     for number, place in enumerate(block.places):
         given = contents.tensors if place.given else contents.preloads
         if place.given or place.before in given:
-            said = f"{where}, `{block.name}`"
-            values = block.element.encode(given[place.before], said)
-            cells[place.positions] = values.view(np.uint8).reshape(-1, block.itemsize)
-        else:
-            cells[place.positions] = _byte(Slot(block.name, number), contents)
-    return memory
+            cells[place.cells] = _encoded(block, place, given[place.before], where)
+        elif Slot(block.name, number) in contents.poisoned:
+            cells[place.cells] = np.iinfo(cells.dtype).max
+        elif rest:
+            cells[place.cells] = 0
+    return cells
 
 
-def _byte(slot: Slot, contents: Contents) -> int:
-    return POISON if slot in contents.poisoned else 0
+def _encoded(block: Block, place: Place, values: Array, where: str) -> Bits:
+    assert block.element is not None
+    said = f"{where}, `{block.name}`"
+    if values.size != place.count:
+        raise ManifestError(
+            f"{said} has {_counted(place.count)}, but {place.before.name or 'what it holds'} has "
+            f"{_counted(values.size)}; correct the one or the other"
+        )
+    bits: Bits = block.element.encode(values, said).view(f"u{block.itemsize}")
+    return bits
+
+
+def _counted(count: int) -> str:
+    return f"{count} element{'s' * (count != 1)}"
 
 
 def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
@@ -141,17 +156,16 @@ def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
     for name, block in plan.blocks.items():
         if not block.written or block.holds is not Holds.TENSORS:
             continue
-        cells = np.frombuffer(outcome.buffers[name], dtype=np.uint8)
-        cells = cells.reshape(block.size, block.itemsize)
+        cells: Bits = np.frombuffer(outcome.buffers[name], dtype=f"u{block.itemsize}")
         for number, place in enumerate(block.places):
             if place.made:
-                places[Slot(name, number)] = cells[place.positions]
-        before = fill(block, contents, where).reshape(cells.shape)
-        still = np.ones(block.size, dtype=bool)
-        for place in block.places:
-            still[place.positions] = not place.made
-        if not np.array_equal(before[still], cells[still]):
-            hurt.append(name)
+                places[Slot(name, number)] = cells[place.cells]
+        if sum(place.count for place in block.places if place.made) < block.size:
+            still = np.ones(block.size, dtype=bool)
+            for place in block.places:
+                still[place.cells] = not place.made
+            if not np.array_equal(fill(block, contents, where)[still], cells[still]):
+                hurt.append(name)
     returned = {key_of(role): outcome.returned[call] for call, role in plan.returned}
     numbers = {k: float(v) for k, v in returned.items() if v is not None}
     return Left(places=places, returned=numbers, hurt=tuple(hurt))
@@ -180,11 +194,11 @@ def residual(plan: Plan, found: Left, key: Key) -> Array | None:
     for slot, bits in found.places.items():
         block = plan.blocks[slot.block]
         if block.places[slot.place].after == key and block.element is not None:
-            return np.ascontiguousarray(bits).reshape(-1).view(block.element.storage)
+            return np.ascontiguousarray(bits).view(block.element.storage)
     value = found.returned.get(key)
     return None if value is None else np.asarray([value])
 
 
-def _decoded(element: Element | None, bits: Bytes) -> Array:
+def _decoded(element: Element | None, bits: Bits) -> Array:
     assert element is not None
-    return element.decode(np.ascontiguousarray(bits).reshape(-1).view(element.storage))
+    return element.decode(np.ascontiguousarray(bits).view(element.storage))

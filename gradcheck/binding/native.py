@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +27,8 @@ from gradcheck.verdict import Verdict
 
 PRINTED: Final = 1 << 16
 """Characters of what a case's code prints that are kept, its last."""
+DIAGNOSED: Final = 3
+"""Crashes of one operator that are looked into; each look takes some processes."""
 
 
 class Native:
@@ -40,6 +43,7 @@ class Native:
         self.library = library
         self._budget = Budget()
         self._printed: list[str] = []
+        self._crashes: Counter[str] = Counter()
         self._worker: Worker | None = None
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -79,7 +83,7 @@ class Native:
                     operation = operation_for(self.library, case, dtype)
                     if operation is not None:
                         calls = Calls(self.library, operation, case, _nothing)
-                        NativeCase(calls).bound(str)
+                        NativeCase(calls).lay_out()
                 except Unsupported:
                     continue
                 except ManifestError as error:
@@ -119,7 +123,8 @@ class Native:
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
         reason = ending.reason
-        if ending.verdict is Verdict.CRASH:
+        self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
+        if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
             reason = diagnose(script, ending, self._start)
         heard = ending.printed
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))

@@ -14,10 +14,9 @@ from gradcheck.binding.blame import blame, judged
 from gradcheck.binding.call import plan_forward, plan_vjp
 from gradcheck.binding.fitting import by_value, functions
 from gradcheck.binding.layout import Key
-from gradcheck.binding.memory import Contents, Left, Slot, left, residual, script, slots
+from gradcheck.binding.memory import Contents, Left, Slot, fill, left, residual, script, slots
 from gradcheck.binding.plan import Plan, Setting
 from gradcheck.contract.returned import Broken, broken
-from gradcheck.errors import ManifestError
 from gradcheck.foreign.script import Outcome, Script
 from gradcheck.manifest.operation import NativeLibrary, Operation, RoleKind
 from gradcheck.spec import Attrs, as_tuple
@@ -58,23 +57,30 @@ class Calls:
         self._by_value = by_value(self.operation)
 
     def lay_out(self, setting: Setting) -> None:
-        """Lay out every call, and make none.
+        """Lay out every call with all that is known before one is made; make none.
 
         Raises:
             ManifestError: an expression yields nonsense here.
             Unsupported: the code needs what the case lacks.
         """
         if self.operation.forward is not None:
-            self._lacking(plan_forward(setting), setting)
+            self._hold(plan_forward(setting), setting)
         if self.operation.vjp is not None:
-            plan = plan_vjp(setting)
-            for key in plan.reads:
-                known = key.kind is not RoleKind.SAVED or self._knows(key, setting)
-                if not known:
-                    raise ManifestError(
-                        f"{self.operation.where}: nobody says what `saved:{key.name}` is: no "
-                        "forward of the library's writes it, and `saved` has no expression"
-                    )
+            self._hold(plan_vjp(setting), setting)
+
+    def _hold(self, plan: Plan, setting: Setting) -> None:
+        """Put into the blocks of a plan what is known of their tensors.
+
+        Raises:
+            ManifestError: a tensor's size, or a value, does not fit.
+        """
+        tensors = _primals(setting)
+        for key in plan.reads:
+            if key.kind is RoleKind.SAVED and key.name in self.operation.saved:
+                tensors[key] = self._expressed(key, setting)
+        for block in plan.blocks.values():
+            if all(place.before in tensors for place in block.places if place.given):
+                fill(block, Contents(tensors=tensors), self.operation.where)
 
     def reference(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
         """The suite's own forward, in float64."""
@@ -84,14 +90,14 @@ class Calls:
         return tuple(np.asarray(o) for o in outputs)
 
     def forward_asked(self, setting: Setting) -> Asked:
+        """The library's own forward, laid out."""
         return self._once_per("forward", setting, lambda: self._lay_forward(setting))
 
     def _lay_forward(self, setting: Setting) -> Asked:
-        plan = plan_forward(setting)
-        self._lacking(plan, setting)
-        return Asked(setting=setting, plan=plan, tensors=_primals(setting))
+        return Asked(setting=setting, plan=plan_forward(setting), tensors=_primals(setting))
 
     def vjp_asked(self, setting: Setting) -> Asked:
+        """The VJP, laid out, with what its forward leaves it."""
         return self._once_per("vjp", setting, lambda: self._lay_vjp(setting))
 
     def _lay_vjp(self, setting: Setting) -> Asked:
@@ -118,12 +124,6 @@ class Calls:
 
     # ── what forward leaves behind ───────────────────────────────────────────────────────────
 
-    def _knows(self, key: Key, setting: Setting) -> bool:
-        """Whether the library's forward, or an expression, gives a residual."""
-        own = self.operation.forward is not None and self.operation.residuals == "self"
-        made = own and key in plan_forward(setting).makes
-        return made or key.name in self.operation.saved
-
     def _kept(self, key: Key, setting: Setting) -> Array:
         """An output or a residual that a VJP wants and no call before it has left in place."""
         operation = self.operation
@@ -133,9 +133,13 @@ class Calls:
                 return found
         if key.kind is RoleKind.OUT:
             return self.reference(tuple(setting.primals.values()), setting.attrs)[key.index]
-        assert operation.vjp is not None
-        of = f"`saved.{key.name}`"
-        return setting.context(operation.vjp).array(operation.saved[key.name], of=of)
+        return self._expressed(key, setting)
+
+    def _expressed(self, key: Key, setting: Setting) -> Array:
+        """A residual as an expression of primals."""
+        assert self.operation.vjp is not None
+        text, of = self.operation.saved[key.name], f"`saved.{key.name}`"
+        return setting.context(self.operation.vjp).array(text, of=of)
 
     def _left_by_forward(self, setting: Setting) -> tuple[Plan, Left]:
         plan = self.forward_asked(setting).plan
@@ -198,20 +202,6 @@ class Calls:
             if was is not None and was.tobytes() != bits.tobytes():
                 symbol = self.symbol("vjp")
                 raise broken("vjp", f"{symbol} writes into its argument `{block}`; copy first")
-
-    def _lacking(self, plan: Plan, setting: Setting) -> None:
-        """Refuse a forward that leaves an output out.
-
-        Raises:
-            ManifestError: it does.
-        """
-        for i in range(len(setting.outputs)):
-            if Key(RoleKind.OUT, "", i) not in plan.makes:
-                role = "out" if i == 0 else f"out:{i}"
-                raise ManifestError(
-                    f"{self.operation.where}: no parameter of {self.symbol('forward')} is "
-                    f"`{role}`; bind one, or leave the forward out"
-                )
 
     def symbol(self, role: str) -> str:
         function = self.operation.vjp if role == "vjp" else self.operation.forward

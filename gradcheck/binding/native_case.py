@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Bound, Into
-from gradcheck.binding.fitting import by_value, missing, refuse_unfit, roles
+from gradcheck.binding.fitting import by_value, refuse_unfit, roles
 from gradcheck.binding.layout import Key
 from gradcheck.binding.memory import Contents, Left, slots, tensor
 from gradcheck.binding.native_call import Calls
 from gradcheck.binding.plan import Plan, Setting
+from gradcheck.contract.returned import broken
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.manifest.operation import Role, RoleKind
 from gradcheck.spec import CORE, Attrs, as_tuple
@@ -48,20 +49,32 @@ class NativeCase:
         operation, case = self.operation, self.case
         setting = self._setting(case.primals, case.attrs)
         refuse_unfit(operation, setting, case, self.library.max_elements)
-        self.calls.lay_out(setting)
         gradients = [r for r in self._vjp_roles if r.kind is RoleKind.GRAD]
         optional = any(role.optional for role in gradients)
         return Bound(
-            vjp=self.vjp,
-            forward=self.forward if operation.forward or self._has_value else None,
+            vjp=_in_words("vjp", self.vjp),
+            forward=_in_words("forward", self.forward)
+            if operation.forward or self._has_value
+            else None,
             attrs=case.attrs,
-            into=self._into(setting),
-            asked=self.asked if optional else None,
+            into=self._into(),
+            asked=_in_words("vjp", self.asked) if optional else None,
             slack=operation.slack,
             source=operation.source,
             printed=printed,
-            missing=missing(operation, setting),
+            missing=self._missing,
         )
+
+    def lay_out(self) -> None:
+        """Lay out every call, and make none.
+
+        Raises:
+            ManifestError: an expression yields nonsense here.
+            Unsupported: the code does not claim to do the case.
+        """
+        setting = self._setting(self.case.primals, self.case.attrs)
+        refuse_unfit(self.operation, setting, self.case, self.library.max_elements)
+        self.calls.lay_out(setting)
 
     def vjp(self, ct: Any, *primals: Array, **attrs: Any) -> tuple[Array | None, ...]:
         """One gradient per primal.
@@ -152,6 +165,17 @@ class NativeCase:
             wanted=frozenset(names) if wanted is None else wanted,
         )
 
+    @property
+    def _missing(self) -> Mapping[str, str]:
+        """The primals whose gradient the code lacks, and why."""
+        made = {role.name for role in self._vjp_roles if role.kind is RoleKind.GRAD}
+        silent = {
+            name: f"no parameter is bound to grad:{name}"
+            for name in self.case.primal_names
+            if name not in made
+        }
+        return {**silent, **self.operation.missing}
+
     def _outputs(
         self, plan: Plan, found: Left, kind: RoleKind, setting: Setting
     ) -> tuple[Array | None, ...]:
@@ -189,7 +213,7 @@ class NativeCase:
             raise ManifestError(f"{where}: `loss_scale` is {scale}; nothing can be divided by it")
         return float(scale)
 
-    def _into(self, setting: Setting) -> Into | None:
+    def _into(self) -> Into | None:
         """The VJP into memory of the caller's; None where its buffers are not the gradients.
 
         A gradient that is the sum of several buffers, or that a cotangent multiplies afterwards,
@@ -205,7 +229,7 @@ class NativeCase:
         if several or returned or not self._takes_cotangent:
             return None
         return Into(
-            call=self.into,
+            call=_in_words("vjp", self.into),
             accumulates=operation.accumulates,
             zeroed=operation.zeroed,
             aliases=operation.aliases,
@@ -221,3 +245,15 @@ def _worse(first: Array, second: Array, right: Array) -> Array:
     with np.errstate(all="ignore"):
         off = [np.abs(x.astype(np.float64) - right) for x in (first, second)]
         return np.where(np.isnan(off[1]) | (off[1] > off[0]), second, first)
+
+
+def _in_words(role: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but a manifest that yields nonsense is the answer, not an exception of ours."""
+
+    def asked(*args: Any, **attrs: Any) -> Any:
+        try:
+            return ask(*args, **attrs)
+        except ManifestError as error:
+            raise broken(role, str(error)) from error
+
+    return asked

@@ -3,23 +3,33 @@
 NAME maps operator names, or `operator/dialect`, to objects with `vjp(ct, *primals, **attrs)` and
 optionally `forward(*primals, **attrs)`. A forward that returns `(y, pullback)` needs no vjp; what
 PyTorch or JAX is to differentiate is described in `gradcheck.binding.frameworks`.
+
+A `vjp_into(outs, ct, *primals, **attrs)` beside it, or in its place, fills arrays by the names of
+primals; `accumulates` and `zeroed` are names of those that it adds to, or wants zeroed, `aliases`
+pairs (primal, argument) that may share memory. A vjp that takes `needs=`, a bool per primal, gives
+None for what is not asked for. Both are put to the test by the contract battery.
+
 It maps names of models, or `model/dialect`, to what `gradcheck.binding.model` describes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.frameworks import differentiated
-from gradcheck.binding.keywords import accepted, entry_of, method
+from gradcheck.binding.into import into_of, vjp_from
+from gradcheck.binding.keywords import accepted, entry_of, method, takes
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
-from gradcheck.errors import LoadError
+from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve
+
+ROLES: Final = ("vjp", "forward", "vjp_into", "update")
+"""What an entry must have one of."""
 
 
 class Python:
@@ -52,7 +62,7 @@ class Python:
                 continue
             framework = _differentiated(f"{reference}[{key!r}]", entry)
             entries[key] = entry if framework is None else framework
-            if not any(method(entries[key], role) for role in ("vjp", "forward", "update")):
+            if not any(method(entries[key], role) for role in ROLES):
                 raise LoadError(
                     f"{reference}[{key!r}] is a {type(entry).__name__} without a callable `vjp`; "
                     "give it vjp(ct, *primals, **attrs), or a forward that returns (y, pullback); "
@@ -64,12 +74,14 @@ class Python:
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The entry for `op/dialect`, else for `op`."""
         entry, fixed = entry_of(self.table, case)
-        return None if entry is None else _operator(entry, case.attrs, fixed)
+        if entry is None:
+            return None
+        return bound_operator(entry, case.attrs, fixed, case.primal_names)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """The entry for `model/dialect`, else for `model`."""
         entry, fixed = entry_of(self.table, case)
-        return None if entry is None else bound_model(entry, case, dtype, fixed, _operator)
+        return None if entry is None else bound_model(entry, case, dtype, fixed, bound_operator)
 
     def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
         """The entry's `update` and, if there is one, its `init`."""
@@ -88,8 +100,10 @@ def _differentiated(where: str, entry: Any) -> Any:
         raise LoadError(f"{where}: {error}") from error
 
 
-def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:
-    """An entry with a VJP, or with a forward that returns its pullback.
+def bound_operator(entry: Any, attrs: Attrs, fixed: Attrs, names: Sequence[str] = ()) -> Bound:
+    """An entry with a VJP, with a forward that returns its pullback, or with a `vjp_into` alone.
+
+    `names` are those of the primals, which the last of them needs.
 
     Raises:
         Unsupported: `attrs` want another value than `fixed` of what the code has fixed.
@@ -98,6 +112,11 @@ def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:
     if framework is not None:
         return framework.bound(attrs, fixed)
     forward, vjp = method(entry, "forward"), method(entry, "vjp")
+    into = into_of(entry, attrs, fixed)
+    if vjp is None and into is not None:
+        if not names:
+            raise Unsupported("a stage is judged by its `vjp`; there is a `vjp_into` alone")
+        vjp = vjp_from(into, names)
     if vjp is None:
         assert forward is not None
         pair = _pair(forward)
@@ -105,12 +124,23 @@ def _operator(entry: Any, attrs: Attrs, fixed: Attrs) -> Bound:
             vjp=lambda ct, *primals, **attrs: pair(*primals, **attrs)[1](ct),
             forward=lambda *primals, **attrs: pair(*primals, **attrs)[0],
             attrs=accepted(forward, "forward", attrs, fixed),
+            strided=True,
         )
     return Bound(
         vjp=vjp,
         forward=None if forward is None else _value_only(forward, attrs, fixed),
         attrs=accepted(vjp, "vjp", attrs, fixed),
+        into=into,
+        asked=_asked(vjp) if "needs" in (takes(vjp) or ()) else None,
+        strided=True,
     )
+
+
+def _asked(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    def asked(needs: tuple[bool, ...], ct: Any, *primals: Any, **attrs: Any) -> Any:
+        return vjp(ct, *primals, needs=needs, **attrs)
+
+    return asked
 
 
 def _value_only(forward: Callable[..., Any], attrs: Attrs, fixed: Attrs) -> Callable[..., Any]:

@@ -46,6 +46,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--rule", action="append", default=[], metavar="GLOB",
         help="instead: put wrong update rules to every sample of the rules that match (repeat)",
     )  # fmt: skip
+    parser.add_argument(
+        "--contract", action="store_true",
+        help="instead: put copies of a right backward that behave wrongly to every property of a "
+        "contract",
+    )  # fmt: skip
     add_suite(parser)
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
@@ -66,11 +71,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def power(arguments: argparse.Namespace) -> int:
-    """Attack operators, models or update rules; returns the exit code."""
+    """Attack operators, models, update rules or contracts; returns the exit code."""
+    if arguments.contract and (arguments.model or arguments.rule):
+        raise UsageError("--contract attacks contracts alone; leave --model and --rule out")
     if arguments.model:
         return _models(arguments)
     if arguments.rule:
         return _rules(arguments)
+    if arguments.contract:
+        return _contracts(arguments)
     return _operators(arguments)
 
 
@@ -161,6 +170,23 @@ def _rules(arguments: argparse.Namespace) -> int:
     if not publish(found, targets, pages.render):
         return USAGE
     if not found.kills:
+        return NOTHING
+    return OK if found.sound else GATE
+
+
+def _contracts(arguments: argparse.Namespace) -> int:
+    if arguments.op or arguments.dtype or arguments.part != "1/1":
+        raise UsageError("--contract attacks contracts; leave --op, --dtype and --part out")
+    targets = targets_of(arguments.outputs)
+
+    from gradcheck.power.contract import attack_contracts
+    from gradcheck.report import contract_power as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    found = attack_contracts(suite_of(arguments.suite), arguments.seed)
+    if not publish(found, targets, pages.render):
+        return USAGE
+    if not found.killed:
         return NOTHING
     return OK if found.sound else GATE
 

@@ -73,6 +73,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--taylor", action="store_true",
         help="also the Taylor remainder of every gradient along one direction (in -o reports)",
     )  # fmt: skip
+    parser.add_argument(
+        "--contract", action=argparse.BooleanOptionalAction, default=None,
+        help="what a backward owes beyond its numbers (linear, no state, any layout, …), once per "
+        "operator and dialect; default: of all but the reference",
+    )  # fmt: skip
     add_jobs(parser)
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
@@ -122,6 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         project=arguments.project,
         train=arguments.train,
         build=arguments.build,
+        contract=arguments.contract,
         isolate=arguments.isolate,
         timeout=arguments.timeout,
     )

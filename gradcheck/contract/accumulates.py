@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.subject import Breach, Gradients, Inapplicable, Subject, place
+from gradcheck.contract.subject import Breach, Gradients, Subject, Vacuous, place
 from gradcheck.draw import Draw
 
 SAYS: Final = "A gradient that accumulates is added to what its buffer holds."
@@ -17,9 +17,12 @@ def accumulates(subject: Subject) -> Breach | None:
     """Start from random numbers as large as the gradient, and find them in the sum."""
     added = [name for name in subject.names if name in subject.into.accumulates]
     if not added:
-        raise Inapplicable("no gradient is declared to accumulate")
+        raise Vacuous("no gradient is declared to accumulate")
     ct = subject.cts[0]
     alone = {n: out.array for n, out in subject.fill(ct).items()}
+    off = subject.differ(ct, alone, subject.ask(ct))
+    if off:
+        return Breach(f"from buffers of zeros, vjp_into gives other numbers than vjp: {off}")
     held = preload(subject, alone)
     got = subject.fill(ct, {n: held[n] for n in added}, "with a buffer that holds numbers")
     bound = subject.allowed(ct, alone)
@@ -50,7 +53,7 @@ def preload(subject: Subject, like: Gradients) -> Gradients:
     return out
 
 
-def _magnitude(gradient: NDArray) -> float:
+def _magnitude(gradient: NDArray[Any]) -> float:
     size = np.abs(np.asarray(gradient, dtype=np.float64))
     largest = float(np.max(size[np.isfinite(size)], initial=0.0))
     return float(np.exp2(np.ceil(np.log2(largest)))) if largest > 0 else 1.0

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.memory import framed
-from gradcheck.contract.subject import Breach, Inapplicable, Subject
+from gradcheck.contract.subject import Breach, Subject, Vacuous
 
 SAYS: Final = "A gradient that is written over an argument, as is declared, comes out the same."
 
@@ -19,7 +19,7 @@ def aliases(subject: Subject) -> Breach | None:
     """Every declared pair on its own, against the answer in memory of its own."""
     pairs = subject.into.aliases
     if not pairs:
-        raise Inapplicable("no gradient is declared to share an argument's memory")
+        raise Vacuous("no gradient is declared to share an argument's memory")
     ct = subject.cts[0]
     apart = {n: out.array for n, out in subject.fill(ct).items()}
     for primal, argument in pairs:

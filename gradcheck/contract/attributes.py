@@ -8,9 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.contract.subject import Breach, Gradients, Inapplicable, Subject, Unfit
+from gradcheck.contract.subject import Breach, Gradients, Subject, Unfit, Vacuous
 
 SAYS: Final = "A backward follows every attribute that it takes."
+TINY: Final = 2.0**-6
+"""A constant below this guards a division."""
+SEEN: Final = 0.125
+"""What shows that it is there."""
 VISIBLE: Final = 16.0
 """By so many times what may be off must an attribute change the truth before it is asked about."""
 
@@ -18,7 +22,7 @@ VISIBLE: Final = 16.0
 def attributes(subject: Subject) -> Breach | None:
     """One attribute at a time: what other samples and dialects give it, and numeric nudges."""
     if not subject.case.attrs:
-        raise Inapplicable("the operator has no attributes")
+        raise Vacuous("the operator has no attributes")
     subject.require_right()
     ct, seen = subject.cts[0], 0
     base, truth = subject.ask(ct), subject.want(ct)
@@ -39,7 +43,7 @@ def attributes(subject: Subject) -> Breach | None:
             if off:
                 return Breach(f"where {what}, {off}")
     if not seen:
-        raise Inapplicable("no attribute that is taken changes the gradient of this sample")
+        raise Vacuous("no attribute that is taken changes the gradient of this sample")
     return None
 
 
@@ -52,8 +56,9 @@ def _candidates(subject: Subject) -> Iterator[tuple[str, Any]]:
         others = [d.attrs[name] for d in spec.dialects if name in d.attrs]
         others += [s.attrs[name] for s in spec.samples if name in s.attrs]
         others += [spec.defaults[name]]
-        if isinstance(value, float):
-            others += [2 * value if value else 0.5, value / 2]
+        if isinstance(value, float):  # no further: a probability must stay one
+            others += [1.25 * value, 0.75 * value]
+            others += [SEEN] if abs(value) < TINY else []
         known: list[Any] = [value]
         for other in others:
             if not any(_same(other, k) for k in known):

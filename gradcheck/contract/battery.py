@@ -31,7 +31,7 @@ from gradcheck.contract.subject import Breach, Subject
 class Property:
     """One property: its name in reports, what a backward owes, and what is needed to ask for it.
 
-    `examine(subject)` returns how it is broken, or None; it raises `Inapplicable` where it cannot
+    `examine(subject)` returns how it is broken, or None; it raises `Unasked` where it cannot
     be asked. `needs` is what a binding must offer besides a VJP ("into", "asked", "strided").
     """
 

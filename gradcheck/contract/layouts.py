@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract import memory
-from gradcheck.contract.subject import Breach, Cotangent, Inapplicable, Subject
+from gradcheck.contract import memory, purity
+from gradcheck.contract.subject import Breach, Cotangent, Subject, Unasked
 
 SAYS: Final = "An argument is read by its own strides, whatever they are."
 
@@ -22,7 +22,7 @@ def layouts(subject: Subject) -> Breach | None:
     The views lie amid other numbers: code that assumes strides reads those, and nothing beyond.
     """
     if not subject.bound.strided:
-        raise Inapplicable("arrays reach the code as contiguous copies")
+        raise Unasked("arrays reach the code as contiguous copies")
     base = subject.ask(subject.cts[0])
     for what, ct, primals in _views(subject):
         flat = tuple(np.ascontiguousarray(part) for part in ct)
@@ -36,7 +36,7 @@ def layouts(subject: Subject) -> Breach | None:
 
 
 def _views(subject: Subject) -> Iterator[tuple[str, Cotangent, Sequence[Array]]]:
-    ct, primals = subject.cts[0], subject.primals
+    ct, primals = purity.guarded(subject.cts[0]), purity.guarded(subject.primals)
     for i, part in enumerate(ct):
         name = "the cotangent" if len(ct) == 1 else f"cotangent {i}"
         for how, view in (*memory.layouts(part), *memory.expanded(part)):

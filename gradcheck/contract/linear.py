@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradcheck.contract.subject import Breach, Cotangent, Gradients, Subject, difference, typed
 
@@ -23,10 +24,11 @@ def linear(subject: Subject) -> Breach | None:
         parts = [(1.0, w), (A, u), (B, v)]
         answers = [subject.ask(ct, f"for {what}") for _, ct in parts]
         bounds = [subject.allowed(ct, got) for (_, ct), got in zip(parts, answers, strict=True)]
-        allowed = {n: sum(abs(k) * b[n] for (k, _), b in zip(parts, bounds, strict=True))
-                   for n in subject.names}  # fmt: skip
-        for name, cost in subject.cost(w).items():  # w is rounded to the dtype
-            allowed[name] = allowed[name] + subject.rules.u * cost
+        allowed: Gradients = {}
+        for name, cost in subject.cost(w).items():
+            allowed[name] = subject.rules.u * cost  # w is rounded to the dtype
+            for (factor, _), bound in zip(parts, bounds, strict=True):
+                allowed[name] = allowed[name] + abs(factor) * bound[name]
         want: Gradients = {n: A * _wide(answers[1][n]) + B * _wide(answers[2][n])
                            for n in subject.names}  # fmt: skip
         off = difference(answers[0], want, allowed)
@@ -52,5 +54,5 @@ def spike(like: Cotangent, at: int) -> Cotangent:
     return tuple(out)
 
 
-def _wide(values: np.ndarray) -> np.ndarray:
+def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
     return values.astype(np.float64)

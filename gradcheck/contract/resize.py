@@ -78,10 +78,8 @@ def resized(case: Case, axis: int, size: int) -> Case | None:
         drawn = tuple(np.asarray(p) for p in sample.primals(draw))
     except Exception:  # noqa: BLE001  a sample may compute anything with what it draws
         return None
-    other = replace(
-        case,
-        sample=replace(sample, name=f"{sample.name}.{axis % first.ndim}.{size}", primals=lambda _: drawn),
-    )
+    name = f"{sample.name}.{axis % first.ndim}.{size}"
+    other = replace(case, sample=replace(sample, name=name, primals=lambda _: drawn))
     try:
         shapes = [p.shape for p in other.primals]
     except SpecError:

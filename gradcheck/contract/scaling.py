@@ -10,9 +10,10 @@ from gradcheck.contract.subject import (
     Breach,
     Cotangent,
     Gradients,
-    Inapplicable,
     Subject,
+    Vacuous,
     place,
+    told,
     typed,
 )
 
@@ -43,7 +44,7 @@ def scaling(subject: Subject) -> Breach | None:
         if off:
             return Breach(f"for {name_of} times the cotangent, {off}")
     if not tried:
-        raise Inapplicable("every factor leaves the range of the dtype")
+        raise Vacuous("every factor leaves the range of the dtype")
     return None
 
 
@@ -70,5 +71,5 @@ def _off(subject: Subject, got: Gradients, base: Gradients, factor: float) -> st
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | lost
         if not same.all():
             index = tuple(int(i) for i in np.argwhere(~same)[0])
-            return f"d{name}{place(index)} is {a[index]:.9g}, not {b[index]:.9g}"
+            return f"d{name}{place(index)} is {told(a[index], b[index])}"
     return ""

@@ -8,7 +8,7 @@ from typing import Final
 
 from gradcheck.contract.returned import Broken
 from gradcheck.contract.stateless import first_size
-from gradcheck.contract.subject import Breach, Inapplicable, Subject, Unfit
+from gradcheck.contract.subject import Breach, Subject, Unfit, Vacuous
 from gradcheck.verdict import SEVERITY, Verdict
 
 SAYS: Final = "A gradient is right at every size: at 0 and 1, and beside every power of two."
@@ -38,7 +38,7 @@ def sizes(subject: Subject) -> Breach | None:
             if error.finding.verdict in DEADLY:  # each costs a new process
                 break
     if not asked and not reasons:
-        raise Inapplicable("the sample cannot be drawn in other sizes")
+        raise Vacuous("the sample cannot be drawn in other sizes")
     if not reasons:
         return None
     lists = "; ".join(f"{', '.join(map(str, at))} along the {name}" for name, at in bad.items())

@@ -7,7 +7,7 @@ from typing import Final
 
 from gradcheck.contract import determinism
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Breach, Inapplicable, Subject, Unfit
+from gradcheck.contract.subject import Breach, Gradients, Subject, Unasked, Unfit
 from gradcheck.verdict import Verdict
 
 SAYS: Final = "An answer depends on this call's arguments alone, on no earlier call."
@@ -17,7 +17,7 @@ def stateless(subject: Subject) -> Breach | None:
     """What A gives is the same after B and after another shape; B, right after A, is right."""
     ct = subject.cts[0]
     first = subject.ask(ct)
-    with suppress(Unfit, Inapplicable):
+    with suppress(Unfit, Unasked):
         subject.require_right()
         other = subject.renamed("other")
         off = other.wrong("after a call with other values of the same shape")
@@ -40,7 +40,7 @@ def first_size(subject: Subject, axis: int) -> int:
     return first.shape[axis] if first.ndim else 1
 
 
-def _changed(subject: Subject, first: dict, after: str) -> Breach | None:  # type: ignore[type-arg]
+def _changed(subject: Subject, first: Gradients, after: str) -> Breach | None:
     again = subject.ask(subject.cts[0], f"after calls with {after}")
     for name in first:
         if determinism.differs([first[name]], [again[name]]):

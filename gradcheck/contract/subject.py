@@ -18,7 +18,7 @@ from gradcheck.contract import purity, returned
 from gradcheck.contract.memory import Framed, framed
 from gradcheck.contract.resize import resized
 from gradcheck.contract.returned import Broken
-from gradcheck.errors import SpecError, Unsupported
+from gradcheck.errors import ManifestError, SpecError, Unsupported
 from gradcheck.judge.compare import CANCELLED, rules_of
 from gradcheck.judge.operator import SAFETY, CaseTruth, judge_case
 from gradcheck.judge.probe import ask_forward, attempt
@@ -39,8 +39,12 @@ SKIPPED: Final = (Verdict.INVALID, Verdict.INCONCLUSIVE)
 """Verdicts of the ordinary judgement that say nothing about the code."""
 
 
-class Inapplicable(Exception):  # noqa: N818  a property is
-    """A property cannot be asked of this implementation, or of this case; the text says why."""
+class Unasked(Exception):  # noqa: N818  a property is
+    """A property cannot be asked of this implementation; the text says what is missing."""
+
+
+class Vacuous(Exception):  # noqa: N818  a property is
+    """A property says nothing about this operator, or about what is declared of it."""
 
 
 class Unfit(Exception):  # noqa: N818  a point is
@@ -65,21 +69,28 @@ class Subject:
         Unfit: the implementation does not support the case, or says nothing about it.
     """
 
-    def __init__(self, truth: CaseTruth, binding: Binding, dtype: str) -> None:
-        """Bind the case."""
+    def __init__(
+        self, truth: CaseTruth, binding: Binding, dtype: str, lacking: frozenset[str] = frozenset()
+    ) -> None:
+        """Bind the case; `lacking` are gradients that it is known not to give."""
         self.truth, self.binding, self.dtype = truth, binding, dtype
         self.case = truth.case
         self.kind = dtype_named(dtype)
         self.rules = rules_of(dtype)
-        self.names = tuple(truth.names[i] for i in truth.floating)
+        self.lacking = lacking
+        self.names = tuple(truth.names[i] for i in truth.floating if truth.names[i] not in lacking)
         self.primals = tuple(
             p.astype(self.kind) if p.dtype.kind == "f" else p for p in truth.primals
         )
         self.cts = truth.cotangents.typed(dtype)
         try:
             bound = binding.bind(self.case, dtype)
-        except Unsupported as reason:
+        except (Unsupported, ManifestError) as reason:
             raise Unfit(str(reason)) from reason
+        except Broken as error:
+            if error.finding.verdict is Verdict.NOTRUN:
+                raise
+            raise Unfit(error.finding.reason) from error  # a manifest means nothing here
         if bound is None:
             raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
         self.bound: Bound = bound
@@ -97,7 +108,22 @@ class Subject:
                 truth = CaseTruth(case, low=self.truth.low)
             except REFUSALS as error:
                 raise Unfit(str(error)) from error
-        return Subject(truth, self.binding, self.dtype)
+        return Subject(truth, self.binding, self.dtype, self.lacking)
+
+    def without_lacking(self) -> Subject:
+        """The same, less the gradients for which a call gives None: the others owe no less.
+
+        Raises:
+            Unfit: it gives none at all.
+            Broken: the call failed.
+        """
+        ct, values = purity.guarded(self.cts[0]), purity.guarded(self.primals)
+        out = self._call(lambda: self.bound.vjp(bare(ct), *values, **self.bound.attrs), "")
+        parts = returned.gradients(out, self.truth.names)
+        lacking = {n for n, part in zip(self.truth.names, parts, strict=True) if part is None}
+        if not set(self.names) - lacking:
+            raise Unfit("it gives no gradient")
+        return Subject(self.truth, self.binding, self.dtype, frozenset(lacking) & {*self.names})
 
     def renamed(self, suffix: str, attrs: Attrs | None = None) -> Subject:
         """The case with other random values of the same shapes, or with other attributes.
@@ -136,18 +162,23 @@ class Subject:
         case = resized(self.case, axis, size)
         if case is None:
             raise Unfit("the sample cannot be drawn in that size")
-        return self.at(case)
+        other = self.at(case)
+        before = next(p for p in self.primals if p.dtype == self.kind).shape[axis]
+        for old, new in zip(self.truth.outputs, other.truth.outputs, strict=True):
+            if not _in_proportion(old.shape, new.shape, before, size):
+                raise Unfit("the operator does not split that size into equal parts")
+        return other
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, ct: Cotangent, when: str = "", primals: Sequence[Array] | None = None) -> Gradients:
+    def ask(self, ct: Cotangent, when: str = "") -> Gradients:
         """Copies of the gradients for one cotangent, whose form is right but for the dtype.
 
         Raises:
             Broken: the call failed, or a gradient is missing or has another shape; `when` says
                 where.
         """
-        out = self.raw(ct, when, primals)
+        out = self.raw(ct, when)
         return {name: np.array(gradient) for name, gradient in out.items()}
 
     def raw(
@@ -173,12 +204,12 @@ class Subject:
         """The gradients of the primals that `needs` names, when no others are asked for.
 
         Raises:
-            Inapplicable: the implementation cannot be asked that.
+            Unasked: the implementation cannot be asked that.
             Broken: as for `ask`.
         """
         asked = self.bound.asked
         if asked is None:
-            raise Inapplicable("vjp does not take `needs`")
+            raise Unasked("vjp does not take `needs`")
         given, values = purity.guarded(ct), purity.guarded(self.primals)
         out = self._call(lambda: asked(needs, bare(given), *values, **self.bound.attrs), when)
         return self._formed(out, when, needs)
@@ -188,10 +219,10 @@ class Subject:
         """The VJP that writes into memory of ours.
 
         Raises:
-            Inapplicable: there is none.
+            Unasked: there is none.
         """
         if self.bound.into is None:
-            raise Inapplicable("there is no `vjp_into`")
+            raise Unasked("there is no `vjp_into`")
         return self.bound.into
 
     def fill(
@@ -200,7 +231,7 @@ class Subject:
         """What `into` leaves in arrays that hold zeros before, or what `held` says by name.
 
         Raises:
-            Inapplicable: there is no `into`.
+            Unasked: there is no `into`.
             Broken: it raised.
         """
         into, outs = self.into, self.outs(held or {})
@@ -214,7 +245,7 @@ class Subject:
         """Call `into` on these very arrays.
 
         Raises:
-            Inapplicable: there is no `into`.
+            Unasked: there is no `into`.
             Broken: it raised.
         """
         self._fill(self.into, dict(outs), ct, primals, when)
@@ -239,7 +270,7 @@ class Subject:
         try:
             with quiet():
                 return attempt("vjp", call)
-        except Unsupported as reason:
+        except (Unsupported, ManifestError) as reason:
             raise Unfit(str(reason)) from reason
         except Broken as error:
             raise _placed(error, when) from error
@@ -293,7 +324,7 @@ class Subject:
                 raise Unfit(str(error)) from error
         if any(np.shape(out[i]) != self.truth.primals[i].shape for i in self.truth.floating):
             raise Unfit("the operator's own gradient has another shape than its primal")
-        return {self.truth.names[i]: out[i] for i in self.truth.floating}
+        return {n: out[self.truth.names.index(n)] for n in self.names}
 
     def allowed(self, ct: Cotangent, *gradients: Mapping[str, Array]) -> Gradients:
         """How far each element of a right gradient may be off: the bound of the judgement.
@@ -310,6 +341,8 @@ class Subject:
             per_cost += self.bound.slack.ulp * 2 * rules.u
         out: Gradients = {}
         for name, cost in self.cost(ct).items():
+            if any(name not in g for g in gradients):
+                continue
             size = np.max([_finite(g[name]) for g in gradients], axis=0)
             out[name] = rules.rtol * size + per_cost * cost + rules.underflow
         return out
@@ -328,30 +361,32 @@ class Subject:
             Unfit: it decides nothing here.
             Broken: the call failed.
         """
-        for ct in self.cts[:2]:
-            want = self.want(ct)  # first: where the spec has none, nothing is owed
-            try:
-                got = self.ask(ct, when)
-            except Broken:
-                self._require_forward()
-                raise
-            if difference(got, want, self.allowed(ct, got, want)):
-                return self._on_appeal()
+        ct = self.cts[0]
+        want = self.want(ct)  # first: where the spec has none, nothing is owed
+        try:
+            got = self.ask(ct, when)
+        except Broken:
+            self._require_forward()
+            raise
+        if difference(got, want, self.allowed(ct, got, want)):
+            return self._on_appeal()
         return ""
 
     def _require_forward(self) -> None:
         """A size that the code's own forward refuses too is none that it supports.
 
         Raises:
-            Unfit: forward raises here.
+            Unfit: forward raises here, or has results of other shapes than the operator.
         """
         forward, attrs = self.bound.forward, self.bound.attrs
         if forward is not None:
             try:
                 with quiet():
-                    ask_forward(forward, self.primals, self.truth.names, attrs)
+                    outputs = ask_forward(forward, self.primals, self.truth.names, attrs)
             except (Broken, Unsupported) as error:
                 raise Unfit(f"its forward refuses: {error}") from error
+            if [np.shape(o) for o in outputs] != [o.shape for o in self.truth.outputs]:
+                raise Unfit("its forward is another operator there")
 
     def _on_appeal(self) -> str:
         try:
@@ -360,13 +395,13 @@ class Subject:
         except REFUSALS as error:
             raise Unfit(str(error)) from error
         for finding in findings:
-            if finding.verdict in SKIPPED:
+            if finding.verdict in SKIPPED or finding.name in self.lacking:
                 continue
             if not finding.verdict.expected:
                 name = {"vjp": "", "forward": "forward"}.get(finding.name, f"d{finding.name}")
                 top = finding.top
                 shown = (
-                    f" ({name}{place(top.index)} is {top.got:.6g}, not {top.want:.6g})"
+                    f" ({name}{place(top.index)} is {told(top.got, top.want)})"
                     if top is not None
                     else ""
                 )
@@ -385,10 +420,21 @@ class Subject:
         """Leave out what only repeats that the gradient is wrong.
 
         Raises:
-            Inapplicable: it is wrong here already.
+            Unasked: it is wrong here already.
         """
         if not self.right:
-            raise Inapplicable("the gradient itself is wrong")
+            raise Unasked("the gradient itself is wrong")
+
+
+def _in_proportion(old: tuple[int, ...], new: tuple[int, ...], before: int, after: int) -> bool:
+    """Whether an output that was a third of an axis is a third of it still.
+
+    A spec that slices its primal into parts leaves over, in silence, what makes no whole part.
+    """
+    if len(old) != len(new):
+        return False
+    parts = [(o, n) for o, n in zip(old, new, strict=True) if 1 < o < before and not before % o]
+    return all(n * before == o * after for o, n in parts if n != o)
 
 
 def bare(ct: Cotangent) -> Any:
@@ -398,7 +444,8 @@ def bare(ct: Cotangent) -> Any:
 
 def typed(values: Sequence[Array], dtype: np.dtype[Any]) -> Cotangent:
     """Values as a cotangent in a dtype."""
-    return tuple(np.asarray(v).astype(dtype) for v in values)
+    with np.errstate(over="ignore"):
+        return tuple(np.asarray(v).astype(dtype) for v in values)
 
 
 def difference(got: Gradients, want: Gradients, allowed: Gradients) -> str:
@@ -414,8 +461,14 @@ def difference(got: Gradients, want: Gradients, allowed: Gradients) -> str:
             excess = np.where(ok, -1.0, np.nan_to_num(error / allowed[name], nan=np.inf))
         worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
         where = place(tuple(int(i) for i in worst))
-        return f"d{name}{where} is {a[worst]:.6g}, not {b[worst]:.6g}"
+        return f"d{name}{where} is {told(a[worst], b[worst])}"
     return ""
+
+
+def told(got: float, want: float) -> str:
+    """What is, and what it is not, in as many digits as tell them apart."""
+    digits = next((d for d in range(6, 17) if f"{got:.{d}g}" != f"{want:.{d}g}"), 17)
+    return f"{got:.{digits}g}, not {want:.{digits}g}"
 
 
 def place(index: tuple[int, ...]) -> str:

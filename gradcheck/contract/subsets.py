@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from gradcheck.contract.subject import Breach, Inapplicable, Subject
+from gradcheck.contract.subject import Breach, Subject, Vacuous
 
 SAYS: Final = "A gradient is the same whichever others are asked for with it."
 ALL: Final = 3
@@ -16,7 +16,7 @@ ALL: Final = 3
 def subsets(subject: Subject) -> Breach | None:
     """Every proper subset of the primals, against all of them at once."""
     if len(subject.names) < 2:
-        raise Inapplicable("there is one gradient only")
+        raise Vacuous("there is one gradient only")
     ct = subject.cts[0]
     every = subject.ask_some(
         tuple(n in subject.names for n in subject.truth.names), ct, "asked for all gradients"

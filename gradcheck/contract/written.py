@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from gradcheck.contract.accumulates import preload
-from gradcheck.contract.subject import Breach, Gradients, Inapplicable, Subject, place
+from gradcheck.contract.subject import Breach, Cotangent, Gradients, Subject, Vacuous, place
 
 SAYS: Final = "A gradient that does not accumulate is written whole, whatever its buffer held."
 
@@ -17,9 +18,20 @@ def written(subject: Subject) -> Breach | None:
     into = subject.into
     names = [n for n in subject.names if n not in into.accumulates and n not in into.zeroed]
     if not names:
-        raise Inapplicable("no gradient is declared to be overwritten")
-    ct = subject.cts[0]
-    clean = {n: out.array for n, out in subject.fill(ct).items()}
+        raise Vacuous("no gradient is declared to be overwritten")
+    zeros = tuple(np.zeros_like(part) for part in subject.cts[0])
+    for ct, given in ((subject.cts[0], ""), (zeros, "for a cotangent of zeros, ")):
+        clean = {n: out.array for n, out in subject.fill(ct).items()}
+        off = subject.differ(ct, clean, subject.ask(ct))
+        if off:
+            return Breach(f"{given}vjp_into gives other numbers than vjp: {off}")
+        found = _kept(subject, ct, names, clean)
+        if found:
+            return Breach(given + found)
+    return None
+
+
+def _kept(subject: Subject, ct: Cotangent, names: Sequence[str], clean: Gradients) -> str:
     numbers = preload(subject, clean)
     poison: Gradients = {n: np.full_like(clean[n], np.nan) for n in clean}
     for held, what in ((poison, "NaN"), (numbers, "numbers")):
@@ -29,15 +41,16 @@ def written(subject: Subject) -> Breach | None:
             strange = ~((a == b) | (np.isnan(a) & np.isnan(b)))
             if strange.any():
                 index = tuple(int(i) for i in np.argwhere(strange)[0])
-                return Breach(
+                values = (float(x[index]) for x in (a, b, held[name]))
+                return (
                     f"{int(strange.sum())} of {a.size} elements of d{name} depend on what was "
-                    f"there: {_how(a[index], b[index], held[name][index], name + place(index))}"
+                    f"there: {_how(name + place(index), *values)}"
                 )
-    return None
+    return ""
 
 
-def _how(got: float, clean: float, held: float, where: str) -> str:
+def _how(where: str, got: float, clean: float, held: float) -> str:
     if np.isnan(held):
         return f"with NaN before, d{where} is NaN after: never written, or added to"
     kept = "it is never written" if got == held else "it is added to"
-    return f"d{where} held {float(held):.6g}, and is {float(got):.6g} after, from 0 {float(clean):.6g}: {kept}"
+    return f"d{where} held {held:.6g} and is {got:.6g} after; from 0, {clean:.6g}: {kept}"

@@ -32,6 +32,8 @@ STEP: Final = 1 << 24
 """Bytes set aside at first for a long message: its length may be a lie."""
 POLITE: Final = 2.0
 """Seconds that a child gets to go by itself, and once more after SIGTERM."""
+AT_ONCE: Final = 512
+"""Pieces written in one call; systems allow 1024."""
 BLINK: Final = 0.05
 """Seconds between looks at a child, where the system cannot say that it died."""
 SINGLE: Final = (
@@ -122,19 +124,18 @@ class Child:
         out = self._descriptors.get("out")
         if out is None:
             return None
-        for piece in pieces:
-            rest = memoryview(piece)
-            rest = rest.cast("B") if rest.nbytes else rest
-            while rest.nbytes:
-                try:
-                    rest = rest[os.write(out, rest) :]
-                except BlockingIOError:
-                    if _dead(self.process):  # and something that it started keeps the pipe open
-                        return self._close("out")
-                    if not self._wait(deadline, writing=out):
-                        self._late(f"did not read its input within {timeout:g} s")
-                except BrokenPipeError:
+        rest = [memoryview(piece).cast("B") for piece in pieces]
+        rest.reverse()
+        while rest:
+            try:
+                _advance(rest, os.writev(out, rest[: -AT_ONCE - 1 : -1]))
+            except BlockingIOError:
+                if _dead(self.process):  # and something that it started keeps the pipe open
                     return self._close("out")
+                if not self._wait(deadline, writing=out):
+                    self._late(f"did not read its input within {timeout:g} s")
+            except BrokenPipeError:
+                return self._close("out")
         return None
 
     def close_input(self) -> None:
@@ -356,6 +357,14 @@ class Child:
         descriptor = self._descriptors.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _advance(rest: list[memoryview], written: int) -> None:
+    """Take `written` bytes from pieces that stand last to first."""
+    while rest and written >= rest[-1].nbytes:
+        written -= rest.pop().nbytes
+    if written:
+        rest[-1] = rest[-1][written:]
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

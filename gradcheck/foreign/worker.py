@@ -26,6 +26,8 @@ READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 HIGH: Final = 100
 """The worker's own descriptors get numbers from here on: careless code closes small ones."""
 PR_SET_PDEATHSIG: Final = 1
+IOLBF: Final = 1
+"""Of the C library: standard output is written line by line."""
 CTYPES: Final[Mapping[str, Any]] = {
     "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
     "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32,
@@ -261,6 +263,8 @@ def main(words: Sequence[str]) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its core is not
+    with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
+        _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     line = Line(int(words[-2]), int(words[-1]))
     machine = Machine(line.write, line.check)
     line.write(READY)

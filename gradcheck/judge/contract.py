@@ -9,8 +9,7 @@ from gradcheck.binding import Binding
 from gradcheck.contract.battery import PROPERTIES, Property
 from gradcheck.contract.resize import several_rows
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Inapplicable, Subject, Unfit
-from gradcheck.errors import SpecError
+from gradcheck.contract.subject import Subject, Unasked, Unfit, Vacuous
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.suite import Case
@@ -28,11 +27,12 @@ def judge_contract(
 ) -> list[Finding]:
     """A finding per property, its name the property's; none where the call itself fails.
 
-    A property that cannot be asked is SKIP, with the reason. After a call that hung, nothing else
+    A property that cannot be asked is SKIP, with the reason; one that says nothing about the
+    operator is left out. After a call that hung, nothing else
     is asked: NOTRUN.
     """
     try:
-        subject = Subject(truth, binding, dtype)
+        subject = Subject(truth, binding, dtype).without_lacking()
         subject.ask(subject.cts[0])
     except (Unfit, Broken):  # the ordinary judgement says so, and why
         return []
@@ -42,18 +42,24 @@ def judge_contract(
             reason = "not asked, since a call of another property hung"
             findings.append(_finding(asked, Verdict.NOTRUN, reason))
         else:
-            findings.append(examine(asked, subject))
+            found = examine(asked, subject)
+            findings += [found] if found is not None else []
     return findings
 
 
-def examine(asked: Property, subject: Subject) -> Finding:
-    """What one property finds."""
+def examine(asked: Property, subject: Subject) -> Finding | None:
+    """What one property finds; None where it says nothing."""
     try:
         breach = asked.examine(subject)
-    except (Inapplicable, Unfit) as reason:
+    except Vacuous:
+        return None
+    except (Unasked, Unfit) as reason:
         return _finding(asked, Verdict.SKIP, str(reason))
     except Broken as error:
         return _finding(asked, error.finding.verdict, f"{asked.says} Here {error.finding.reason}")
+    except Exception as error:  # noqa: BLE001  a property at fault is a verdict
+        what = f"the property itself raised {type(error).__name__}: {' '.join(str(error).split())}"
+        return _finding(asked, Verdict.INVALID, what)
     if breach is None:
         return _finding(asked, Verdict.PASS, "")
     return _finding(asked, breach.verdict, f"{asked.says} Here {breach.seen}")
@@ -75,7 +81,7 @@ def contract_cases(cases: Iterable[Case]) -> frozenset[str]:
             continue
         try:
             primals = case.primals
-        except SpecError:  # the ordinary judgement says so
+        except Exception:  # noqa: BLE001  a suite's own; the ordinary judgement says so
             continue
         if not all(p.size for p in primals) or sum(p.size for p in primals) > LARGEST:
             continue

@@ -32,6 +32,14 @@ from gradcheck.suite import Case, Suite
 DTYPES: Final = ("float64", "float32", "float16", "bfloat16")
 
 
+def index_primals(spec: OpSpec, suite: Suite) -> frozenset[str]:
+    """The primals of an operator of `suite` that are whole numbers: they have no gradient."""
+    sample = spec.samples[0]
+    case = Case(spec, spec.dialects[0], sample, 0, suite.home[spec.name])
+    pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
+    return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """An `[[op]]`, and what is known around it; `where` begins messages."""
@@ -73,15 +81,9 @@ class Entry:
         return Operator(
             spec=self.spec,
             outputs=len(CORE.findall(self.spec.signature.partition("->")[2])),
-            indices=self._indices(),
+            indices=index_primals(self.spec, self.suite),
             absent=frozenset(without),
         )
-
-    def _indices(self) -> frozenset[str]:
-        spec, sample = self.spec, self.spec.samples[0]
-        case = Case(spec, spec.dialects[0], sample, 0, self.suite.home[spec.name])
-        pairs = zip(spec.primals, sample.primals(case.draw("primals")), strict=True)
-        return frozenset(name for name, primal in pairs if np.asarray(primal).dtype.kind in "iu")
 
     def library(self, own: Any) -> Path:
         """Where a function lies."""
@@ -324,7 +326,7 @@ def _read(vjp: Function | None) -> dict[str, str]:
 
 
 def _missing(entry: Entry, vjp: Function | None) -> dict[str, str]:
-    """Gradients that the code lacks, and why; those that nothing mentions too."""
+    """Gradients that the code is said to lack, and why."""
     op, where = entry.op, entry.where
     have = {primal for primals in grads(vjp).values() for primal in primals}
     for name in op.missing:
@@ -337,9 +339,4 @@ def _missing(entry: Entry, vjp: Function | None) -> dict[str, str]:
             )
         if name in entry.operator.indices:
             raise ManifestError(f"{where}: missing: `{name}` holds indices, which have no gradient")
-    silent = {} if vjp is None else {
-        name: f"no parameter is bound to grad:{name}"
-        for name in entry.spec.primals
-        if name not in have | entry.operator.indices
-    }  # fmt: skip
-    return {**silent, **op.missing}
+    return dict(op.missing)

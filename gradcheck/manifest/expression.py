@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,18 +108,14 @@ class Context:
         raise self._wrong(text, of, f"yields {value!r}; a condition is needed: D % 4 == 0")
 
     def _value(self, text: str, of: str, hide: str = "") -> Any:
-        from simpleeval import SimpleEval
-
         try:
-            resolved = _Resolved(self.primals).visit(deepcopy(tree(text)))
+            resolved = _resolved(text, frozenset(self.primals))
+            if isinstance(resolved, ast.Constant):
+                return resolved.value
             scalars = {name: value for name, value in self.names.items() if name != hide}
-            known = {**self.primals, **self.attrs, **scalars}
-            known |= {f"in:{name}": value for name, value in self.primals.items()}
-            evaluator = SimpleEval(operators=OPERATORS, functions=FUNCTIONS, names=known)
-            evaluator.nodes |= {
-                ast.List: lambda node: [evaluator.eval(text, e) for e in node.elts],
-                ast.Tuple: lambda node: [evaluator.eval(text, e) for e in node.elts],
-            }
+            evaluator = _evaluator()
+            evaluator.names = {**self.primals, **self.attrs, **scalars}
+            evaluator.names |= {f"in:{name}": value for name, value in self.primals.items()}
             with np.errstate(all="ignore"):
                 value = evaluator.eval(text, resolved)
         except ManifestError:
@@ -146,10 +143,30 @@ class Context:
         return ManifestError(f"{front}expression `{text}`{f' of {of}' if of else ''} {what}")
 
 
+@lru_cache(maxsize=1)
+def _evaluator() -> Any:
+    """The one evaluator: making it costs ten times what an expression does."""
+    from simpleeval import SimpleEval
+
+    evaluator = SimpleEval(operators=OPERATORS, functions=FUNCTIONS)
+    evaluator.nodes |= {
+        ast.List: lambda node: [evaluator.eval("", e) for e in node.elts],
+        ast.Tuple: lambda node: tuple(evaluator.eval("", e) for e in node.elts),
+    }
+    return evaluator
+
+
+@lru_cache(maxsize=4096)
+def _resolved(text: str, primals: frozenset[str]) -> ast.expr:
+    """The expression's tree, for a dialect that has these primals."""
+    found: ast.expr = _Resolved(primals).visit(deepcopy(tree(text)))
+    return found
+
+
 class _Resolved(ast.NodeTransformer):
     """Arguments of tensor functions become names of primals; `has(w)` becomes its answer."""
 
-    def __init__(self, primals: Mapping[str, Array]) -> None:
+    def __init__(self, primals: Collection[str]) -> None:
         self.primals = primals
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

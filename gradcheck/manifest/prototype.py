@@ -65,6 +65,11 @@ def parse(text: str, where: str, *, unnamed: str = "") -> Prototype:
     return Prototype(text=text, symbol=declared.name, returns=returns, parameters=parameters)
 
 
+def is_number(spelled: str) -> bool:
+    """Whether a type is one of C's own numbers: "long unsigned int", "size_t"."""
+    return spelled in NAMED or _normal(spelled.split()) in BUILTIN.keys() - {"void"}
+
+
 def declarations(header: str) -> Iterator[str]:
     """The texts of all function prototypes in a C header, as well as they can be told apart."""
     text = re.sub(r"^[ \t]*#(?:\\\n|.)*", "", _without_comments(header), flags=re.MULTILINE)

@@ -142,7 +142,7 @@ class Op(Strict):
     aliases: list[tuple[str, str]] = []
     residuals: Literal["self", "reference"] = "self"
     saved: dict[str, str] = {}
-    loss_scale: str | float = "1"
+    loss_scale: str | int | float = "1"
     missing: dict[str, str] = {}
     handle: Handle | None = None
     alias_of: str = ""
@@ -194,6 +194,15 @@ def parse(path: Path) -> File:
         raise LoadError(f"{path}: {error.strerror}") from None
     if size > LARGEST:
         raise ManifestError(f"{path}: {size} bytes are no manifest (at most {LARGEST})")
+    return parse_text(raw, path)
+
+
+def parse_text(raw: bytes, path: Path) -> File:
+    """The manifest that `raw` would be, if it stood at `path`.
+
+    Raises:
+        ManifestError: it is no TOML, has an unknown key, or a value of the wrong type.
+    """
     try:
         content = tomllib.loads(raw.decode())
     except UnicodeDecodeError as error:

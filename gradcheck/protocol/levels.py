@@ -6,7 +6,7 @@ What a program prints between its answers is set aside, bounded, to be shown to 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,6 +16,8 @@ from gradcheck.protocol.message import SHOWN, Raw, Violation, shown
 
 STRAY_MAX: Final = 1 << 16
 """Bytes that a program may print before an answer."""
+SMALL: Final = 1 << 14
+"""Bytes: copying so many costs less than writing them by themselves."""
 
 Received = tuple[Mapping[str, Any], tuple[Raw, ...]]
 """A message and the bytes of its blocks, in order."""
@@ -31,7 +33,7 @@ class Channel(Protocol):
         """The next n bytes that it wrote."""
 
     def line(self, limit: int) -> bytes:
-        """The next line that it wrote, without its end."""
+        """The next line that it wrote, its end included; of a longer one than `limit`, so much."""
 
 
 class Strays:
@@ -98,7 +100,7 @@ class Frames:
         Raises:
             Ended: the process ended, or did not read in time.
         """
-        self._channel.send(frames.pieces(header, blocks), timeout)
+        self._channel.send(_gathered(frames.pieces(header, blocks)), timeout)
 
     def receive(self, expected: int) -> Received:
         """The next message.
@@ -135,6 +137,21 @@ class Frames:
                 found = found[1:]
 
 
+def _gathered(pieces: Iterable[Raw]) -> Iterator[Raw]:
+    """The same bytes in fewer pieces: small ones are joined, large ones are not copied."""
+    joined = bytearray()
+    for piece in pieces:
+        if len(piece) > SMALL:
+            if joined:
+                yield bytes(joined)
+                joined.clear()
+            yield piece
+        else:
+            joined += piece
+    if joined:
+        yield bytes(joined)
+
+
 class Lines:
     """JSON lines, level `jsonl`."""
 
@@ -161,11 +178,11 @@ class Lines:
             Ended: the process ended, or is late.
         """
         while not (line := self._channel.line(_limit(expected))).startswith(b"{"):
-            self._strays.add(line + b"\n")
+            self._strays.add(line)
         self._strays.answered()
         try:
             header = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no UTF-8, too
             begins = line[:200].decode(errors="replace")
             raise Violation(
                 f"a line that begins with {{ is no JSON ({error}): {shown(begins)}", derailed=True
@@ -180,7 +197,7 @@ def _decoded(table: Any) -> Iterable[Raw]:
         text = entry.get("b64") if isinstance(entry, dict) else None
         try:
             yield msgspec.convert(text, bytes)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, ValueError):
             raise Violation(
                 f"a block needs its bytes in base64 under `b64`; this has {shown(text)}"
             ) from None

@@ -177,7 +177,7 @@ def parse(header: Mapping[str, Any], *expected: type[A]) -> A:
         raise Violation(f"the answer is a `{kind}` where {wanted} is expected", derailed=True)
     try:
         return msgspec.convert(header, struct)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:  # a lone surrogate, too
         raise Violation(
             f"`{kind}` is not as it should be: {shown(str(error), bare=True)}"
         ) from None

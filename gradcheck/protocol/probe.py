@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.binding.process import Process
-from gradcheck.errors import LoadError
+from gradcheck.arithmetic import dtype_named, is_float
+from gradcheck.binding.process import Process, vjp_request
+from gradcheck.contract.returned import Broken
+from gradcheck.errors import LoadError, SpecError, Unsupported
+from gradcheck.judge.operator import CaseTruth
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol.broken import Last, Target, lasts, wrong_with
 from gradcheck.protocol.check import Check, Fault, Outcome, Remark, judge_first, tried
@@ -25,6 +29,8 @@ from gradcheck.protocol.message import (
     Hello,
     Lacking,
     Pong,
+    Raw,
+    Request,
     Result,
     Violation,
     check_seq,
@@ -95,6 +101,7 @@ class _Probe:
         yield tried("arrays of no dimension", partial(self._special, _scalar))
         for name, header, answers in self._odd():
             yield tried(name, partial(self._answered, header, answers))
+        yield tried("an attribute that it does not know", self._attribute)
         yield tried(f"a block of {BIG >> 20} MB", self._big)
         yield tried("two requests at once", self._pipelined)
         for last in lasts(self.level, self._target()):
@@ -132,7 +139,9 @@ class _Probe:
             dtypes = [d for d in self.hello.ops[op].dtypes if d in ITEMSIZE]
             if dtypes:
                 primal = self.suite.operators[op].primals[0]
-                return Target(op=op, primal=primal, dtype=dtypes[0])
+                asks = self.hello.ops[op].asks
+                ask = "forward" if "forward" in asks else "vjp"
+                return Target(op=op, primal=primal, dtype=dtypes[0], ask=ask)
         return Target()
 
     # ── operators ────────────────────────────────────────────────────────────────────────────
@@ -170,23 +179,45 @@ class _Probe:
     def _odd(self) -> Iterator[tuple[str, dict[str, Any], tuple[type[Any], ...]]]:
         """Requests that are well formed and ask for what there is not; and what may answer."""
         run = {**self._target().run(), "blocks": [], "seq": "odd"}
-        refused, any_of = (Lacking, Failure), (Result, Lacking, Failure)
+        refused = (Lacking, Failure)
         yield "a key that it does not know", {"kind": "ping", "seq": "odd", "mood": "good"}, (Pong,)
         yield "a kind that it does not know", {"kind": "gradcheck", "seq": "odd"}, (Failure,)
         yield "an operator that it does not know", {**run, "op": "gradcheck"}, refused
         yield "an ask that it does not know", {**run, "ask": "gradcheck"}, refused
         yield "a dtype that it does not know", {**run, "dtype": "float8"}, refused
         yield "a request without its arrays", run, refused
-        yield "an attribute that it does not know", {**run, "attrs": {"gradcheck": 1}}, any_of
 
     def _answered(
-        self, header: dict[str, Any], answers: tuple[type[Any], ...], blocks: Sequence[bytes] = ()
+        self, header: dict[str, Any], answers: tuple[type[Any], ...], blocks: Sequence[Raw] = ()
     ) -> None:
         """Ask, and see that one of `answers` comes, and that the program goes on."""
-        received, _ = self.session.exchange(header, blocks, 0)
+        size = sum(memoryview(block).nbytes for block in blocks)
+        received, _ = self.session.exchange(header, blocks, size)
         answer: Any = parse(received, *answers)
         check_seq(answer.seq, header["seq"])
         self.session.ping()
+
+    def _attribute(self) -> None:
+        """A whole request, with one attribute too many."""
+        request = next(self._requests(), None)
+        if request is None:
+            raise Remark("none of its operators is known")
+        header = request.header("odd")
+        header["attrs"]["gradcheck"] = 1
+        blocks = [block.data for block in request.blocks]
+        self._answered(header, (Result, Lacking, Failure), blocks)
+
+    def _requests(self) -> Iterator[Request]:
+        """What it would be asked in a run."""
+        for op in self.known:
+            for case in self.suite.cases([op])[:1]:
+                dtype = next((d for d in self.hello.ops[op].dtypes if d in DTYPES), DTYPES[0])
+                with suppress(Unsupported, SpecError, Broken):
+                    bound, truth = self.process.bind(case, dtype), CaseTruth(case)
+                    assert bound is not None
+                    (ct, *_), kind = truth.cotangents.typed(dtype), dtype_named(dtype)
+                    primals = [p.astype(kind) if is_float(p.dtype) else p for p in case.primals]
+                    yield vjp_request(case, dtype, ct, primals, bound.attrs)
 
     def _big(self) -> None:
         form = {"role": "input", "name": "x", "dtype": "float64", "shape": [BIG // 8]}

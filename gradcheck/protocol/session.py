@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -120,9 +121,7 @@ class Session:
         Raises:
             Violation, Ended, LoadError: as for `run`.
         """
-        if self._hello is None:
-            _ = self.hello  # begins
-        child = self._child or self._begin()
+        child = self._ready()
 
         def call() -> Received:
             self._level.send(header, blocks, self.program.timeout)
@@ -137,9 +136,7 @@ class Session:
         Raises:
             Violation, Ended, LoadError: as for `run`.
         """
-        if self._hello is None:
-            _ = self.hello
-        child = self._child or self._begin()
+        child = self._ready()
 
         def call() -> list[Received]:
             child.send([data], self.program.timeout)
@@ -158,9 +155,7 @@ class Session:
             Ended: it does not end in time.
             LoadError: it does not start.
         """
-        if self._hello is None:
-            _ = self.hello
-        child, self._child = self._child or self._begin(), None
+        child, self._child = self._ready(), None
         try:
             child.send([data], self.program.timeout)
             if close:
@@ -200,6 +195,12 @@ class Session:
         header, _ = self.exchange({"kind": kind, "seq": self._seq}, (), 0)
         self._answer(header, self._seq, answer)
 
+    def _ready(self) -> Child:
+        """The program, greeted."""
+        if self._hello is None:
+            _ = self.hello  # begins, and says why if it cannot
+        return self._child or self._begin()
+
     def _begin(self) -> Child:
         """Start the program and hear what it offers."""
         program = self.program
@@ -216,14 +217,17 @@ class Session:
             header, _ = self._level.receive(0)
             return self._welcome(header)
 
-        hello = self._watched(call)
+        try:
+            hello = self._watched(call)
+        except Exception:
+            self._kill()
+            raise
         self._hello = self._hello or hello
         return child
 
     def _welcome(self, header: Mapping[str, Any]) -> Hello:
         spoken = header.get("protocol")
         if header.get("kind") == Hello.kind and spoken != VERSION:
-            self._kill()
             raise LoadError(
                 f"{self._who} speaks {NAME}/{shown(spoken, bare=True)}, "
                 f"this gradcheck {NAME}/{VERSION}"
@@ -236,17 +240,17 @@ class Session:
         """The message as one of these answers to the request `seq`."""
 
         def call() -> A:
-            if header.get("kind") == Failure.kind:
-                failure = parse(header, Failure)
-                if failure.seq is None:
-                    self._kill()  # it could not read the request, and ends
-                else:
-                    check_seq(failure.seq, seq)
-                raise Failed(failure)
             answer = parse(header, *expected)
             check_seq(getattr(answer, "seq", None), seq)
             return answer
 
+        if header.get("kind") == Failure.kind:
+            failure = parse(header, Failure)
+            if failure.seq is None:
+                self._kill()  # it could not read the request, and ends
+            else:
+                self._watched(lambda: check_seq(failure.seq, seq))
+            raise Failed(failure)
         return self._watched(call)
 
     def _watched(self, call: Callable[[], T]) -> T:
@@ -255,7 +259,8 @@ class Session:
             return call()
         except Ended as error:
             if self._child is not None and self.program.level == "jsonl":
-                self._strays.add(self._child.unread[:STRAY_MAX])  # a line that was not ended
+                with suppress(Violation):  # a flood: the end says more
+                    self._strays.add(self._child.unread[:STRAY_MAX])  # a line that was not ended
             self._kill()
             raise Ended(self._with_strays(error.ending)) from None
         except Violation as error:

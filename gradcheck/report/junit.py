@@ -64,8 +64,8 @@ def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
 
 
 def _output(result: Record) -> str:
-    """The output's name; a stage's says that it is one, as a parameter may share it."""
-    if result.part is Part.STAGE:
+    """The output's name; a stage's, or a property's, says what it is: a parameter may share it."""
+    if result.part in (Part.STAGE, Part.CONTRACT):
         return words.subject(result.output, result.part)
     return words.clean(result.output)
 
@@ -83,7 +83,7 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
         classname=words.clean(f"{result.implementation}.{result.op}"),
         time="0",
     )
-    noise = printed.lines(result.printed)
+    noise = printed.of(result)
     if noise:
         ET.SubElement(testcase, "system-out").text = "\n".join(noise)
     tag = kind(result.verdict)

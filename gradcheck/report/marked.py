@@ -28,6 +28,10 @@ def cell(found: Cell | None) -> str:
     if found is None:
         return "–"
     result = outline.shown(found)
+    if outline.is_contract(found):
+        word = words.word(found.verdict)
+        word = word if found.verdict.expected else f"**{word}**"
+        return f"{word} {words.kept(found.results)}".rstrip()
     if found.verdict is Verdict.PASS:
         return f"PASS {_share(result)}".rstrip()
     word = words.word(found.verdict)

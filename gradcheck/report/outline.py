@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.record import Cell, Kind, Part, Record, Row, rows
-from gradcheck.report.words import Rejected, missing
-from gradcheck.verdict import SEVERITY, Verdict
+from gradcheck.report.words import CONTRACT, Rejected, missing
+from gradcheck.verdict import SEVERITY, Verdict, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gradcheck.record import Run
 
@@ -79,13 +79,18 @@ def shown(cell: Cell) -> Record:
     return max((r for r in cell.results if r.verdict is cell.verdict), key=badness)
 
 
+def is_contract(cell: Cell) -> bool:
+    """Whether a cell holds the properties of one contract, and no numbers."""
+    return all(r.part is Part.CONTRACT for r in cell.results)
+
+
 def tables(run: Run) -> list[Table]:
     """One table per implementation that has results, in the header's order; none of models."""
     dtypes = _unique([*run.header.dtypes, *(r.dtype for r in run.results)])
     found: dict[tuple[str, Kind], list[Row]] = {
         (name, kind): [] for name in run.header.implementations for kind in Kind
     }
-    for row in rows(run):
+    for row in _contracts_in_one(rows(run)):
         found.setdefault((row.implementation, row.kind), []).append(row)
     return [
         Table(
@@ -97,6 +102,30 @@ def tables(run: Run) -> list[Table]:
         for (name, kind), of_name in found.items()
         if of_name and kind is not Kind.MODEL
     ]
+
+
+def _contracts_in_one(every: Iterable[Row]) -> Iterator[Row]:
+    """The rows, those of a dialect's contract as one, where the first of them stood."""
+    ordered = list(every)
+    contracts: dict[tuple[str, str, str], list[Row]] = {}
+    for row in ordered:
+        if row.part is Part.CONTRACT:
+            contracts.setdefault((row.implementation, row.op, row.dialect), []).append(row)
+    for row in ordered:
+        if row.part is not Part.CONTRACT:
+            yield row
+            continue
+        of_one = contracts.pop((row.implementation, row.op, row.dialect), [])
+        cells: dict[str, list[Record]] = {}
+        for other in of_one:
+            for dtype, cell in other.cells.items():
+                cells.setdefault(dtype, []).extend(cell.results)
+        if cells:
+            yield replace(
+                row,
+                output=CONTRACT,
+                cells={d: Cell(worst(r.verdict for r in rs), tuple(rs)) for d, rs in cells.items()},
+            )
 
 
 def _telling(of_name: list[Row]) -> list[Row]:
@@ -176,12 +205,15 @@ def gaps(run: Run) -> list[Gap]:
     What an implementation says nothing about has one reason, however it is worded per operator.
     """
     found: dict[tuple[Verdict, str, str], list[Record]] = {}
+    unasked: dict[str, list[Record]] = {}
     for result in run.results:
-        if not result.verdict.checked:
+        if result.part is Part.CONTRACT and not result.verdict.checked:
+            unasked.setdefault(result.reason, []).append(result)
+        elif not result.verdict.checked:
             unbound = result.verdict is Verdict.UNBOUND
             silent, reason = (result.implementation, "") if unbound else ("", result.reason)
             found.setdefault((result.verdict, silent, reason), []).append(result)
-    return [
+    gaps = [
         Gap(
             verdict=verdict,
             reason=f"{silent} says nothing about {_them(results)}" if silent else reason,
@@ -190,6 +222,20 @@ def gaps(run: Run) -> list[Gap]:
         )
         for (verdict, silent, reason), results in found.items()
     ]
+    return [*gaps, *([_unasked(unasked)] if unasked else [])]
+
+
+def _unasked(found: Mapping[str, Sequence[Record]]) -> Gap:
+    """The properties of contracts that could not be asked, all in one: they say little."""
+    results = [result for of_one in found.values() for result in of_one]
+    reasons = (f"{reason} ({', '.join(_unique(r.output for r in of_one))})"
+               for reason, of_one in found.items())  # fmt: skip
+    return Gap(
+        verdict=Verdict.SKIP,
+        reason=f"properties that cannot be asked: {'; '.join(reasons)}",
+        ops=_unique(r.op for r in results),
+        count=len(results),
+    )
 
 
 def talkers(run: Run) -> list[tuple[Record, int]]:

@@ -54,7 +54,10 @@ class Page:
         """A verdict, and how far its worst element is off."""
         if cell is None:
             return "–"
-        text = words.cell(outline.shown(cell), measured=measured, bound=bound)
+        if outline.is_contract(cell):
+            text = words.kept(cell.results) if measured else ""
+        else:
+            text = words.cell(outline.shown(cell), measured=measured, bound=bound)
         return f"{self.word(cell.verdict)} {text}".rstrip()
 
 

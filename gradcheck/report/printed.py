@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import words
 
+if TYPE_CHECKING:
+    from gradcheck.record import Record
+
 LINES: Final = 20
 """Lines that are shown, the last ones: what a process says last tells best why it died."""
+FEW: Final = 5
+"""Lines of what passed, of which there may be thousands."""
 MARK: Final = "| "
 """What each of them begins with where a report has no other frame: no line of ours does."""
 
@@ -32,6 +37,11 @@ def lines(text: str, most: int = LINES) -> list[str]:
         count = len(hidden.encode("utf-8", "surrogatepass"))
         shown.insert(0, f"… {words.plural(count, 'more byte')} before this")
     return shown
+
+
+def of(result: Record) -> list[str]:
+    """The lines that a report which shows every result can afford of this one."""
+    return lines(result.printed, FEW if result.verdict.expected else LINES)
 
 
 def marked(text: str, indent: str, most: int = LINES) -> list[str]:

@@ -217,7 +217,7 @@ class _Page(Page):
     def group(self, group: outline.Group, named: bool) -> list[str]:
         """What is wrong with one gradient: a few results in full, the others counted."""
         lines = []
-        most = SAMPLES_OF[group.kind]
+        most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
         for i, result in enumerate(group.results[:most]):
             whose = f"{words.clean(group.implementation)} · " if named else ""
             reason = words.clean(result.reason)

@@ -11,6 +11,8 @@ from gradcheck.record import Kind
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gradcheck.finding import Taylor
     from gradcheck.record import Miss, Record, Run
 
@@ -27,6 +29,8 @@ ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 """How each kind is selected."""
+CONTRACT: Final = "contract"
+"""The row that stands for all properties which a backward owes beyond its numbers."""
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""
 
@@ -126,9 +130,14 @@ def subject(output: str, part: Part) -> str:
 
     >>> subject("ln_f", Part.STAGE), subject("wte", Part.GRADIENT), subject("loss", Part.VALUE)
     ('stage ln_f', 'dwte', 'loss')
+    >>> subject("linear", Part.CONTRACT)
+    'contract: linear'
     """
     if part is Part.GRADIENT:
         return gradient(output)
+    if part is Part.CONTRACT:
+        name = clean(output)
+        return name if name == CONTRACT else f"{CONTRACT}: {name}"
     return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
 
 
@@ -230,6 +239,12 @@ def cell(result: Record, *, measured: bool = True, bound: bool = True) -> str:
         return text
     error, _, rest = text.partition(" ")
     return f"{error} abs" if rest.endswith(" abs") else error
+
+
+def kept(results: Sequence[Record]) -> str:
+    """How many properties of a contract hold, of how many that could be asked."""
+    asked = [r for r in results if r.verdict.checked]
+    return f"{sum(r.verdict is Verdict.PASS for r in asked)}/{len(asked)}" if asked else ""
 
 
 def values(miss: Miss, most: int = 17) -> tuple[str, str]:

@@ -92,6 +92,10 @@ def send(header, blocks=()):
 # ── operators ────────────────────────────────────────────────────────────────────────────────
 
 
+class Tensors(dict):
+    """Arrays by name, and their shapes."""
+
+
 def tanh(ask, tensors, attrs):
     x = tensors["x"]
     if ask == "forward":
@@ -126,7 +130,24 @@ def clamp(ask, tensors, attrs):
     return {"0": tensors["x"]} if ask == "forward" else {"x": tensors["0"]}
 
 
-OPS = {"tanh": tanh, "mul": mul, "leaky_relu": leaky_relu, "clamp": clamp}
+def rms_norm(ask, tensors, attrs):
+    x, w, d = tensors["x"], tensors.get("w"), tensors.shapes["x"][-1]
+    out, dx, dw = [], [], [0.0] * d
+    for i in range(0, len(x), d):
+        row = x[i : i + d]
+        r = 1 / math.sqrt(sum(v * v for v in row) / d + attrs["eps"])
+        gain = w or [1.0] * d
+        out += [v * r * g for v, g in zip(row, gain, strict=True)]
+        if ask == "vjp":
+            ct = tensors["0"][i : i + d]
+            g = [c * k for c, k in zip(ct, gain, strict=True)]
+            mean = sum(a * v * r for a, v in zip(g, row, strict=True)) / d
+            dx += [r * (a - v * r * mean) for a, v in zip(g, row, strict=True)]
+            dw = [a + c * v * r for a, c, v in zip(dw, ct, row, strict=True)]
+    return {"0": out} if ask == "forward" else {"x": dx, **({"w": dw} if w else {})}
+
+
+OPS = {"tanh": tanh, "mul": mul, "leaky_relu": leaky_relu, "clamp": clamp, "rms_norm": rms_norm}
 OFFER = {"asks": ["vjp", "forward"], "dtypes": ["float64", "float32"]}
 
 
@@ -134,6 +155,7 @@ def hello():
     ops = {name: dict(OFFER) for name in OPS}
     ops["leaky_relu"]["attrs"] = ["negative_slope"]
     ops["tanh"]["attrs"] = []
+    ops["rms_norm"]["attrs"] = ["eps"]
     about = {"name": "speaker", "version": "1", "language": "Python"}
     return {"kind": "hello", "protocol": 1, "implementation": about, "ops": ops}
 
@@ -160,6 +182,8 @@ def answer(header, blocks):
 
 
 def run(header, blocks):
+    if LIE == "dies_of_attributes" and "gradcheck" in header["attrs"]:
+        os.abort()
     code = CODES[header["dtype"]]
     entries = header["blocks"]
     for entry, data in zip(entries, blocks, strict=True):
@@ -167,12 +191,13 @@ def run(header, blocks):
             raise ValueError("a length is negative")
         if math.prod(entry["shape"]) * SIZES[entry["dtype"]] != len(data):
             raise ValueError("a block has not the size that its shape says")
-    tensors = {
-        e["name"]: array.array(CODES[e["dtype"]], d) for e, d in zip(entries, blocks, strict=True)
-    }
+    tensors = Tensors()
+    for entry, data in zip(entries, blocks, strict=True):
+        tensors[entry["name"]] = array.array(CODES[entry["dtype"]], data)
+    shapes = {e["name"]: e["shape"] for e in entries if e["role"] == "input"}
+    tensors.shapes = shapes
     role = {"vjp": "gradient", "forward": "output"}[header["ask"]]
     found = OPS[header["op"]](header["ask"], tensors, header["attrs"])
-    shapes = {e["name"]: e["shape"] for e in entries if e["role"] == "input"}
     table, data = [], []
     for name, values in found.items():
         shape = shapes.get(name, shapes["x"])
@@ -230,7 +255,6 @@ LIES |= {
     "no_kind": changed("result", kind=None),
     "hello_for_result": changed("result", kind="hello"),
     "other_seq": changed("result", seq=10**6),
-    "seq_as_text": lambda r, b: ({**r, "seq": str(r["seq"])} if "seq" in r else r, b),
     "no_seq": changed("result", seq=None),
     "blocks_is_a_number": lambda r, b: (r, b) if r["kind"] != "result" else raw({**r, "blocks": 3}),
     "unknown_key": changed("result", mood="good"),
@@ -250,6 +274,7 @@ LIES |= {
     "misspelt": changed("hello", ops={"tahn": OFFER}),
     "offers_nothing": changed("hello", ops={}),
     "forward_alone": changed("hello", ops={"tanh": {**OFFER, "asks": ["forward"]}}),
+    "no_attributes": changed("hello", ops={"leaky_relu": {**OFFER, "attrs": []}}),
     "single_alone": changed("hello", ops={"tanh": {**OFFER, "dtypes": ["float32"]}}),
 }
 
@@ -275,6 +300,11 @@ def raw(header):
     )
     OUT.flush()
     return None, None
+
+
+@of("result")
+def seq_as_text(reply, blocks):
+    return {**reply, "seq": str(reply["seq"])}, blocks
 
 
 @of("result")
@@ -437,18 +467,59 @@ def dies_every_other_time(reply, blocks):
     return reply, blocks
 
 
+@of("unsupported")
+def never_lacks(reply, blocks):
+    return {"kind": "result", "seq": reply["seq"], "blocks": []}, []
+
+
+@of("error")
+def dies_of_what_it_does_not_know(reply, blocks):
+    os.abort()
+
+
+@of("pong")
+def rounds_seq(reply, blocks):
+    seq = reply["seq"]
+    return {**reply, "seq": int(seq) if isinstance(seq, float) else seq}, blocks
+
+
+def forgives():
+    return 0
+
+
+def aborts_on_garbage():
+    os.abort()
+
+
+def waits_on_garbage():
+    time.sleep(600)
+
+
+GARBAGE = (forgives, aborts_on_garbage, waits_on_garbage)
+FAREWELLS = {"ignores_bye": None, "leaves_with_1": 1}
+LIES |= dict.fromkeys(
+    ["dies_of_attributes", *(one.__name__ for one in GARBAGE), *FAREWELLS], LIES[""]
+)
+
+
 def main():
     read = read_frame if LEVEL == "frames" else read_line
+    garbage = {one.__name__: one for one in GARBAGE}
     while True:
         try:
             header, blocks = read()
         except EOFError:
             return 0
         except UnreadableError as error:
+            if LIE in garbage:
+                return garbage[LIE]()
             send({"kind": "error", "seq": None, "message": str(error)})
             return 1
         if header.get("kind") == "bye":
-            return 0
+            code = FAREWELLS.get(LIE, 0)
+            if code is None:
+                continue
+            return code
         reply, data = LIES[LIE](*answer(header, blocks))
         if reply is not None:
             send(reply, data)

@@ -1,6 +1,7 @@
 import pytest
 
-from gradcheck.report.printed import LINES, lines, marked
+from gradcheck.report.printed import FEW, LINES, lines, marked, of
+from gradcheck.verdict import Verdict
 
 
 def test_nothing_printed_is_nothing_shown():
@@ -51,3 +52,11 @@ def test_blank_lines_at_the_beginning_are_not_counted_as_lost():
 
 def test_marked_lines_stand_under_a_title():
     assert marked("a\nb", "  ") == ["  printed:", "    | a", "    | b"]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_what_passed_is_told_in_few_lines(make, verdict):
+    text = "".join(f"line {i}\n" for i in range(100))
+    found = of(make.result(verdict=verdict, printed=text))
+    assert found[1:] == [f"line {i}" for i in range(100 - (len(found) - 1), 100)]
+    assert len(found) - 1 == (FEW if verdict.expected else LINES)

@@ -59,13 +59,13 @@ def _geometry(x, rank, sizes, strides, offset):
 
 def view_1d(x, *, ne0, offset):
     size = math.prod(x.shape[-2:]) - offset if ne0 is None else ne0
-    return x.as_strided(*_geometry(x, 2, (size,), (), offset))
+    return x.contiguous().as_strided(*_geometry(x, 2, (size,), (), offset))
 
 
 def _view(x, sizes, strides, offset):
     core = x.shape[x.ndim - len(sizes) :]
     sizes = [n if size is None else size for size, n in zip(sizes, core, strict=True)]
-    return x.as_strided(*_geometry(x, len(sizes), sizes, strides, offset))
+    return x.contiguous().as_strided(*_geometry(x, len(sizes), sizes, strides, offset))
 
 
 def view_2d(x, *, ne0, ne1, nb1, offset):
@@ -87,7 +87,7 @@ def _set(a, b, rank, strides, offset):
     window and zero outside, the wrong way round.
     """
     sizes = b.shape[b.ndim - 1 - len(strides) :]
-    out = a.clone()
+    out = a.clone(memory_format=torch.contiguous_format)
     out.as_strided(*_geometry(a, rank, sizes, strides, offset)).copy_(b)
     return out
 

@@ -1,0 +1,318 @@
+"""A first manifest for code that has none: what its names suggest, and what is to be confirmed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gradcheck.errors import LoadError, ManifestError, UsageError
+from gradcheck.manifest import debug, guess, read, schema
+from gradcheck.manifest.entry import index_primals
+from gradcheck.manifest.guess import Asked, Guess, Named
+from gradcheck.manifest.operation import Prototype
+from gradcheck.manifest.prototype import declarations, parse
+from gradcheck.manifest.symbols import exported
+from gradcheck.spec import OpSpec
+from gradcheck.suite import Suite
+
+SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+"""A function that somebody named: others are the linker's, or not C's."""
+CONFIRM: Final = "# confirm"
+KINDS: Final = ("c", "python", "process")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """The text of a manifest, what of it is bound, and which functions were not recognised."""
+
+    text: str
+    bound: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A function that is taken to be one of an operator's."""
+
+    spec: OpSpec
+    dialect: str
+    prototype: Prototype
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        """The operator, or operator/dialect."""
+        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Operator (with its dialect) and dtype."""
+        return self.name, guess.dtype_of(self.prototype)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Primals that its dialect lacks."""
+        return frozenset(self.spec.dialect(self.dialect).without if self.dialect else ())
+
+
+PYTHON = """\
+schema = 1
+
+[impl]
+name = "mykernels"
+
+[python]
+# A dict from names of operators (`gradcheck list`) to objects with vjp(ct, *primals, **attrs) and,
+# optionally, forward(*primals, **attrs). The module is looked for in this folder first.
+entry = "mykernels:IMPL"
+"""
+PROCESS = """\
+schema = 1
+
+[impl]
+name = "mykernels"
+
+# [build]
+# cmd = "make grads"
+
+[subprocess]
+# A program that speaks GRADCHECK/1; `gradcheck probe -- ./grads` says how well.
+cmd = ["./grads"]
+level = "frames"  # or jsonl, or oneshot
+"""
+
+
+def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suite) -> Suggestion:
+    """A manifest, to stand at `path`, for a shared library, a header of it, or both.
+
+    Prototypes are the header's, else those of the debug information.
+
+    Raises:
+        LoadError: one of the files cannot be read.
+        UsageError: neither is given.
+    """
+    if library is None and header is None:
+        raise UsageError("--kind c needs --lib build/libk.so, --header kernels.h, or both")
+    texts, faults = _prototypes(library, header)
+    symbols = [s for s in (exported(library) if library else texts) if SYMBOL.fullmatch(s)]
+    head = _head(library, path)
+    functions: list[Candidate] = []
+    other: list[str] = []
+    for symbol in symbols:
+        named = guess.operator_of(symbol, suite.operators)
+        if named is None:
+            other.append(symbol)
+            continue
+        spec = suite.operators[named.operator]
+        if symbol in texts:
+            functions.append(_candidate(spec, named, texts[symbol]))
+        elif named.backward:
+            faults.setdefault(symbol, _unknown_prototype(symbol, spec))
+    entries, bound = _entries(functions, head, path, suite)
+    used = {c.spec.name for c in functions if c.backward}
+    other += [c.prototype.symbol for c in functions if c.spec.name not in used]
+    blocks = [head, *entries, *(faults[symbol] for symbol in symbols if symbol in faults)]
+    if other:
+        names = textwrap.fill(", ".join(other), 96, break_long_words=False)
+        blocks.append(_comment(f"No operator was recognised, or no backward, in\n{names}"))
+    return Suggestion(text="\n".join(blocks), bound=tuple(bound), open=tuple(other))
+
+
+def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
+    dialects = [d.name for d in spec.dialects if d.name in named.rest]
+    return Candidate(
+        spec=spec,
+        dialect=dialects[0] if dialects else "",
+        prototype=prototype,
+        backward=named.backward,
+    )
+
+
+def _prototypes(
+    library: Path | None, header: Path | None
+) -> tuple[dict[str, Prototype], dict[str, str]]:
+    """Prototypes by symbol; and comments on those that cannot be bound."""
+    texts: dict[str, str] = {}
+    if library is not None:
+        texts |= debug.prototypes(library, exported(library))
+    if header is not None:
+        try:
+            content = header.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise LoadError(f"{header}: {error.strerror}") from None
+        for text in declarations(content):
+            name = re.search(r"(\w+)\s*\(", text)
+            if name is not None:
+                texts[name[1]] = text
+    found, faults = {}, {}
+    for symbol, text in texts.items():
+        try:
+            found[symbol] = parse(text, symbol)
+        except ManifestError as error:
+            faults[symbol] = _comment(f"{symbol} cannot be bound: {error}")
+    return found, faults
+
+
+def _head(library: Path | None, path: Path) -> str:
+    name = library.stem.removeprefix("lib") if library else "kernels"
+    shown = "build/libkernels.so"
+    if library is not None:
+        shown = os.path.relpath(library.absolute(), path.absolute().parent)
+    return f"""\
+# Guessed by `gradcheck init` from names. Look at each line that says `confirm`, then
+#     gradcheck run --impl {path.name}
+schema = 1
+
+[impl]
+name = {_quoted(name)}
+# version.cmd = "git describe --always"
+
+# [build]
+# cmd = "make lib"  # what builds the library, before every check
+
+[c]
+library = {_quoted(shown)}{"" if library else f"  {CONFIRM}"}
+"""
+
+
+def _entries(
+    functions: Sequence[Candidate], head: str, path: Path, suite: Suite
+) -> tuple[list[str], list[str]]:
+    """The entries, as comments where they could not be read; and what the others bind."""
+    texts, bound = [], []
+    forwards = {c.key: c for c in reversed(functions) if not c.backward}
+    seen: set[tuple[str, str]] = set()
+    for candidate in functions:
+        if not candidate.backward:
+            continue
+        text, complete = _entry(candidate, forwards.get(candidate.key), suite)
+        fault = "" if complete else "say what each parameter is, and take the # away"
+        if candidate.key in seen:
+            fault = f"another backward of {candidate.name}: name a dialect in each"
+        if not fault:
+            fault = _fault(head + text, path, suite)
+        if fault:
+            text = f"{_comment(f'{candidate.prototype.symbol}: {fault}')}{_comment(text)}"
+        else:
+            seen.add(candidate.key)
+            bound.append(candidate.name)
+        texts.append(text)
+    return texts, bound
+
+
+def _fault(text: str, path: Path, suite: Suite) -> str:
+    """Why a manifest cannot be read, or nothing."""
+    try:
+        read.resolve(schema.parse_text(text.encode(), path), suite)
+    except ManifestError as error:
+        return str(error)
+    return ""
+
+
+def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tuple[str, bool]:
+    """The text of one entry, and whether every parameter has a meaning."""
+    spec, prototype = candidate.spec, candidate.prototype
+    indices = index_primals(spec, suite)
+    saved: frozenset[str] = frozenset()
+    guesses = {}
+    if forward is not None:
+        guesses = guess.parameters_of(
+            Asked(
+                spec=spec,
+                indices=indices,
+                prototype=forward.prototype,
+                backward=False,
+                absent=candidate.absent,
+            )
+        )
+        written = [p for p in forward.prototype.parameters if p.ctype.pointer and not p.ctype.const]
+        saved = frozenset(p.name for p in written)
+        if None in guesses.values() or Guess("out") not in guesses.values():
+            forward, guesses = None, {}
+    mine = guess.parameters_of(
+        Asked(
+            spec=spec,
+            indices=indices,
+            prototype=prototype,
+            backward=True,
+            saved=saved,
+            absent=candidate.absent,
+        )
+    )
+    lines = ["[[op]]", f"name = {_quoted(candidate.name)}  {CONFIRM}: from the function's name"]
+    lines.append(f"vjp = {_quoted(prototype.text)}")
+    if forward is not None:
+        lines.append(f"forward = {_quoted(forward.prototype.text)}")
+    lines += _advice(spec, mine, prototype)
+    lines += ["", "[op.bind]", *_bound(mine, prototype)]
+    if forward is not None:
+        lines += ["", "[op.forward_bind]", *_bound(guesses, forward.prototype)]
+    return "\n".join(lines) + "\n", None not in mine.values()
+
+
+def _advice(
+    spec: OpSpec, guesses: Mapping[str, Guess | None], prototype: Prototype
+) -> Iterator[str]:
+    """Comments on what names cannot say."""
+    fixed = {name: spec.defaults[name] for name in guess.lacking(spec, guesses)}
+    values = {n: v for n, v in fixed.items() if isinstance(v, (bool, int, float, str))}
+    if values:
+        shown = ", ".join(f"{name} = {_toml(value)}" for name, value in values.items())
+        yield f"# attrs = {{ {shown} }}  # where the code has fixed other values than these"
+    grads = [n for n, g in guesses.items() if g is not None and g.text.startswith("grad:")]
+    if grads:
+        shown = ", ".join(map(_quoted, grads))
+        yield f"# accumulates = [{shown}]  # those that the code adds to what is there (+=)"
+    if (
+        prototype.returns.base not in ("void", "float32", "float64")
+        and not prototype.returns.pointer
+    ):
+        yield '# bind.return = "status"  # if anything but 0 is an error'
+
+
+def _bound(guesses: Mapping[str, Guess | None], prototype: Prototype) -> Iterator[str]:
+    pointers = {p.name for p in prototype.parameters if p.ctype.pointer}
+    for name, found in guesses.items():
+        if found is None:
+            roles = f"in:x, grad:x, cotangent, saved:{name}[…], scratch[…], …"
+            what = roles if name in pointers else "an expression: rows(x), dim(x, -1), an attribute"
+            yield f'{name} = "?"  # {what}'
+        else:
+            yield f"{name} = {_quoted(found.text)}{'' if found.sure else f'  {CONFIRM}'}"
+
+
+def _unknown_prototype(symbol: str, spec: OpSpec) -> str:
+    """A comment for a function of which only the name is known: what it might look like."""
+    grads = ", ".join(f"float* d{name}" for name in spec.primals)
+    inputs = ", ".join(f"const float* {name}" for name in spec.primals)
+    return _comment(f"""\
+{symbol}: nothing says what it takes; name its --header, or build the library with -g
+[[op]]
+name = {_quoted(spec.name)}
+vjp = "void {symbol}({grads}, const float* dout, {inputs}, int n)"  {CONFIRM}
+bind = {{ }}  # what each parameter is
+""")
+
+
+def _comment(text: str) -> str:
+    clean = (re.sub(r"[^ -~\u00a0-\uffff]", "?", line) for line in text.splitlines())
+    return "".join(f"# {line}".rstrip() + "\n" for line in clean)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _toml(value: bool | float | str) -> str:
+    return json.dumps(value) if isinstance(value, (bool, str)) else repr(value)
+
+
+def template(kind: str) -> Suggestion:
+    """A manifest for Python objects ("python") or a program ("process"), to be filled in."""
+    return Suggestion(text=PYTHON if kind == "python" else PROCESS)

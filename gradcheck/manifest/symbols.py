@@ -1,0 +1,112 @@
+"""The functions of a shared library: whether those that a manifest names are there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gradcheck.errors import LoadError, ManifestError
+from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.native import Worker
+from gradcheck.foreign.worker import Refused
+from gradcheck.manifest.operation import Function, NativeLibrary, Operation
+
+
+def check_symbols(library: NativeLibrary) -> None:
+    """Refuse a manifest that names a function which its library does not have.
+
+    The libraries are loaded, in a process of their own.
+
+    Raises:
+        ManifestError: there is such a function; the nearest one that is there is named.
+        LoadError: a library cannot be loaded, or loading it ends the process.
+    """
+    with Worker(library.environment, library.timeout) as worker:
+        for path in dict.fromkeys(f.library for _, f in _functions(library)):
+            here = [(o, f.prototype.symbol) for o, f in _functions(library) if f.library == path]
+            try:
+                present = worker.inspect(str(path), dict.fromkeys(symbol for _, symbol in here))
+            except Refused as error:
+                raise LoadError(f"{library.path}: {path} cannot be loaded: {error}") from None
+            except Ended as end:
+                raise LoadError(f"{library.path}: {end.ending.reason}") from None
+            for operation, symbol in here:
+                if symbol not in present:
+                    raise ManifestError(
+                        f"{operation.where}: symbol `{symbol}` is not in {path}"
+                        f"{_hint(symbol, path)}"
+                    )
+
+
+def exported(path: Path) -> list[str]:
+    """The names of the functions that a shared library exports, sorted.
+
+    Raises:
+        LoadError: it cannot be read, or is no ELF file.
+    """
+    with elf(path) as file:
+        table = file.get_section_by_name(".dynsym")
+        found = [] if table is None else [s.name for s in table.iter_symbols() if _is_export(s)]
+    return sorted({name for name in found if name})
+
+
+@contextmanager
+def elf(path: Path) -> Iterator[Any]:
+    """A shared library, opened for reading.
+
+    Raises:
+        LoadError: it cannot be read, or is no ELF file.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with path.open("rb") as stream:
+            yield ELFFile(stream)
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}") from None
+    except (ELFError, ValueError, LookupError, AssertionError) as error:
+        raise LoadError(f"{path} is no shared library in ELF: {error}") from None
+
+
+def _is_export(symbol: Any) -> bool:
+    entry = symbol.entry
+    return (
+        entry.st_shndx != "SHN_UNDEF"
+        and entry.st_info.type in ("STT_FUNC", "STT_GNU_IFUNC")
+        and entry.st_info.bind in ("STB_GLOBAL", "STB_WEAK")
+        and entry.st_other.visibility in ("STV_DEFAULT", "STV_PROTECTED")
+    )
+
+
+def _functions(library: NativeLibrary) -> Iterator[tuple[Operation, Function]]:
+    for operation in library.operations.values():
+        for function in (operation.vjp, operation.forward, operation.create, operation.destroy):
+            if function is not None:
+                yield operation, function
+
+
+def _hint(symbol: str, path: Path) -> str:
+    """What may be meant instead."""
+    try:
+        known = exported(path)
+    except LoadError:
+        return ""
+    mangled = [name for name in known if name.startswith(f"_Z{len(symbol)}{symbol}")]
+    if mangled:
+        return f'; it is there as `{mangled[0]}`, as C++ names it: declare it extern "C"'
+    near = difflib.get_close_matches(symbol, known, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    ours = list(_visible(known))
+    if not ours:
+        return "; it exports no function: is it `static`, or hidden by -fvisibility?"
+    return f"; it exports {', '.join(ours[:12])}{', …' if len(ours) > 12 else ''}"
+
+
+def _visible(names: Iterable[str]) -> Iterator[str]:
+    """Without what every library has."""
+    return (name for name in names if name not in ("_init", "_fini"))

@@ -1,0 +1,188 @@
+"""Backward passes whose formula is right and whose behaviour is not, and which property sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gradcheck.arithmetic import FLOATS
+from gradcheck.binding import Bound
+from gradcheck.binding.python import bound_operator
+from gradcheck.contract.battery import PROPERTIES
+from gradcheck.contract.subject import Subject, quiet
+from gradcheck.errors import LoadError, SpecError
+from gradcheck.finding import Finding
+from gradcheck.judge.contract import contract_cases, examine
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.spec import NAME
+from gradcheck.suite import Case, Suite, resolve
+from gradcheck.verdict import Verdict
+
+NUMBERS: Final = "numbers"
+"""The ordinary judgement of the gradients at one typical sample, with what it checks of calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractMutant:
+    """One implementation of an operator's dialect, made anew by `make()` for every question.
+
+    `says` is the defect in one sentence, `source` its class. The one that is `right` has none: it
+    must pass everything.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    op: str
+    dialect: str
+    name: str
+    says: str
+    make: Callable[[], Any]
+    source: str = ""
+    right: bool = False
+
+    def __post_init__(self) -> None:
+        me = f"contract mutant {self.op}/{self.name}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        if not self.says.strip():
+            raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutated:
+    """One fresh instance of a mutant as an implementation."""
+
+    name: str
+    entry: Any
+
+    @classmethod
+    def of(cls, mutant: ContractMutant) -> Mutated:
+        """An instance that has never been called."""
+        return cls(f"{mutant.op}/{mutant.name}", mutant.make())
+
+    def bind(self, case: Case, dtype: str) -> Bound:
+        """As an entry of a table for the dialect is bound."""
+        fixed = {**case.spec.defaults, **case.dialect.attrs}
+        return bound_operator(self.entry, case.attrs, fixed, case.primal_names)
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A mutant and what rejects it: "numbers", and names of properties."""
+
+    mutant: ContractMutant
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractPower:
+    """What the attack found: a row of the kill matrix per mutant, and alarms of the right ones.
+
+    `case` is where they were asked; `judges` are the columns: the numbers, then the properties.
+    """
+
+    suite: str
+    suite_version: str
+    seed: int
+    case: str
+    judges: tuple[str, ...]
+    killed: tuple[Killed, ...]
+    alarms: tuple[str, ...]
+
+    @property
+    def survivors(self) -> list[ContractMutant]:
+        """Mutants that nothing rejects."""
+        return [found.mutant for found in self.killed if not found.by]
+
+    def sole(self, judge: str) -> list[str]:
+        """Mutants that `judge` alone rejects."""
+        return [found.mutant.name for found in self.killed if found.by == (judge,)]
+
+    @property
+    def idle(self) -> list[str]:
+        """Properties that are the only killer of nothing: they prove nothing of their own."""
+        return [judge for judge in self.judges if judge != NUMBERS and not self.sole(judge)]
+
+    @property
+    def sound(self) -> bool:
+        """Whether every mutant dies, every property is needed, and the right ones pass."""
+        return bool(self.killed) and not (self.survivors or self.idle or self.alarms)
+
+
+def attack_contracts(suite: Suite, seed: int = 0) -> ContractPower:
+    """Put every contract mutant to each property alone, and to the numbers at one typical sample.
+
+    Raises:
+        LoadError: a table of mutants cannot be imported, or holds something else.
+        SpecError: a mutant names an operator or a dialect that does not exist.
+    """
+    killed, alarms, names = [], [], []
+    for mutant in contract_mutants_of(suite):
+        case = _case(suite, mutant, seed)
+        names.append(case.name)
+        by = killers(mutant, case)
+        if mutant.right:
+            alarms += [f"{case.name}: the right one is rejected by {name}" for name in by]
+        else:
+            killed.append(Killed(mutant, by))
+    return ContractPower(
+        suite=suite.name,
+        suite_version=suite.version,
+        seed=seed,
+        case=", ".join(dict.fromkeys(names)),
+        judges=(NUMBERS, *(asked.name for asked in PROPERTIES)),
+        killed=tuple(killed),
+        alarms=tuple(alarms),
+    )
+
+
+def contract_mutants_of(suite: Suite) -> list[ContractMutant]:
+    """The suite's contract mutants, in order.
+
+    Raises:
+        LoadError: a table cannot be imported, or holds something else.
+        SpecError: two share a name, or one names what the suite has not.
+    """
+    found: list[ContractMutant] = []
+    for reference in suite.contract_mutants:
+        table = resolve(reference)
+        if not isinstance(table, Sequence) or not all(isinstance(m, ContractMutant) for m in table):
+            raise LoadError(f"{reference}: make it a tuple of ContractMutant")
+        for mutant in table:
+            me = f"contract mutant {mutant.op}/{mutant.name}"
+            if mutant.op not in suite.operators:
+                raise SpecError(f"{me}: the suite has no operator {mutant.op!r}")
+            if any((m.op, m.name) == (mutant.op, mutant.name) for m in found):
+                raise SpecError(f"two contract mutants are called {mutant.op}/{mutant.name}")
+            suite.operators[mutant.op].dialect(mutant.dialect)
+            found.append(mutant)
+    return found
+
+
+def killers(mutant: ContractMutant, case: Case) -> tuple[str, ...]:
+    """What rejects a mutant, in float64 or in float32; each judge has an instance of its own."""
+    by: dict[str, bool] = {}
+    truth = CaseTruth(case)
+    for dtype in FLOATS:
+        with quiet():
+            found = judge_case(truth, Mutated.of(mutant), dtype)
+        by[NUMBERS] = by.get(NUMBERS, False) or any(map(_rejects, found))
+        for asked in PROPERTIES:
+            finding = examine(asked, Subject(truth, Mutated.of(mutant), dtype))
+            rejects = finding is not None and _rejects(finding)
+            by[asked.name] = by.get(asked.name, False) or rejects
+    return tuple(name for name, rejected in by.items() if rejected)
+
+
+def _case(suite: Suite, mutant: ContractMutant, seed: int) -> Case:
+    cases = suite.cases([mutant.op], [mutant.dialect], seed=seed)
+    names = contract_cases(cases)
+    return next(case for case in cases if case.name in names)
+
+
+def _rejects(finding: Finding) -> bool:
+    if finding.verdict is Verdict.INVALID:  # ours is at fault: this proves nothing
+        raise SpecError(f"{finding.name}: {finding.reason}")
+    return not finding.verdict.expected

@@ -1,0 +1,47 @@
+"""`gradcheck probe`: a line per check, and an exit code."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+SPEAKER = Path(__file__).parents[1] / "protocol" / "speaker.py"
+COMMAND = ["--op", "tanh", "--", sys.executable, "-I", "-S", str(SPEAKER)]
+
+
+def test_a_program_that_speaks_well_exits_with_0(run):
+    found = run("--level", "jsonl", *COMMAND, "jsonl", command="probe")
+    assert found.code == 0
+    lines = found.out.splitlines()
+    assert lines[0] == "ok    `hello`: speaker 1 Python; tanh, mul, leaky_relu, clamp, rms_norm"
+    assert lines[-1].endswith(" checks, 0 FAIL")
+
+
+def test_a_program_that_does_not_exits_with_1_and_cannot_paint_the_terminal(run):
+    found = run(*COMMAND, "frames", "hostile_dtype", command="probe")
+    assert found.code == 1
+    assert "FAIL  tanh in float64\n" in found.out
+    assert "\x1b" not in found.out
+    assert max(map(len, found.out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--", "./nothing-here"], 3, "does not start: No such file"),
+        ([*COMMAND, "frames", "version_2"], 3, "speaks GRADCHECK/2"),
+        (["--op", "no_such", *COMMAND[2:], "frames"], 2, "no_such"),
+        (["--timeout", "0", *COMMAND, "frames"], 2, "nothing answers in no time"),
+        (["--timeout", "nan", *COMMAND, "frames"], 2, "nothing answers in no time"),
+    ],
+)
+def test_what_cannot_be_probed_is_told_apart(run, words, code, said):
+    found = run(*words, command="probe")
+    assert found.code == code
+    assert said in found.err
+
+
+def test_a_program_must_be_named(run):
+    with pytest.raises(SystemExit) as caught:
+        run("--level", "frames", command="probe")
+    assert caught.value.code == 2

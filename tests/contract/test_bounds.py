@@ -1,0 +1,43 @@
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from gradcheck.contract.bounds import bounds
+from gradcheck.verdict import Verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("whole-blocks", "1 past the end of dx (21 elements)"),
+        ("one-past-the-end", "1 past the end of dw (7 elements)"),
+    ],
+)
+def test_a_write_past_the_end_is_seen(subject, mutant, name, seen):
+    breach = bounds(subject(mutant(name)))
+    assert breach.seen == seen
+    assert breach.verdict is Verdict.ERROR
+
+
+def test_a_write_before_the_start_is_seen(subject, right):
+    def early(outs, ct, x, w, *, eps=1e-5):
+        outs["x"][...], outs["w"][...] = right.both(ct, x, w, eps)
+        flipped = outs["w"][::-1]
+        as_strided(flipped, (w.size + 2,), flipped.strides)[-2:] = 3.0
+
+    right.vjp_into = early
+    assert bounds(subject(right)).seen == "2 before the start of dw (7 elements)"
+
+
+def test_a_write_at_another_size_is_seen(subject, right):
+    def blocks(outs, ct, x, w, *, eps=1e-5):
+        outs["x"][...], outs["w"][...] = right.both(ct, x, w, eps)
+        if x.shape[-1] == 8:
+            as_strided(outs["w"], (9,), outs["w"].strides)[8] = 0
+
+    right.vjp_into = blocks
+    assert bounds(subject(right)).seen == "1 past the end of dw (8 elements) at size 8"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_right_ones_stay_inside(subject, right, dtype):
+    assert bounds(subject(right, dtype=dtype)) is None

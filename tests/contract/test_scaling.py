@@ -1,0 +1,44 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gradcheck.contract.scaling import FACTORS, scaling
+from gradcheck.contract.subject import Vacuous
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("clips-absolute", "2^24"), ("flushes-small", "2^-24")]
+)
+def test_a_threshold_is_seen(subject, mutant, name, factor):
+    breach = scaling(subject(mutant(name)))
+    assert breach.seen.startswith(f"for {factor} times the cotangent, dx[")
+
+
+def test_a_lost_bit_is_seen(subject):
+    rough = SimpleNamespace(vjp=lambda ct, x: -(ct + np.float32(0.1)) + np.float32(0.1))
+    assert "not" in scaling(subject(rough, "neg/default/typical")).seen
+
+
+def test_an_odd_answer_to_a_sign_is_seen(subject):
+    lopsided = SimpleNamespace(vjp=lambda ct, x: np.where(ct > 0, -ct, -ct * 2))
+    assert scaling(subject(lopsided, "neg/default/typical")).seen.startswith("for -1 times")
+
+
+@pytest.mark.parametrize("dtype", sorted(FACTORS))
+def test_right_ones_scale_to_the_last_bit(subject, right, dtype):
+    assert scaling(subject(name="softmax/default/typical", dtype=dtype)) is None
+    if dtype in ("float64", "float32"):
+        assert scaling(subject(right, dtype=dtype)) is None
+
+
+def test_what_overflows_is_not_asked(subject, right):
+    """Gradients that a factor would take out of the range of the dtype prove nothing."""
+    tall = subject(right)
+    tall.cts[0] = tuple(np.full_like(part, 2.0**120) for part in tall.cts[0])
+    assert scaling(tall) is None
+    tall.cts[0] = tuple(
+        np.full_like(part, 1e300) for part in subject(right, dtype="float64").cts[0]
+    )
+    with pytest.raises(Vacuous):
+        scaling(tall)

@@ -1,0 +1,118 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gradcheck.contract.returned import Broken
+from gradcheck.contract.subject import Unasked, Unfit, difference, told
+
+
+def test_a_point_outside_of_the_domain_is_unfit(subject, right):
+    with pytest.raises(Unfit, match="cannot be drawn"):
+        subject(name="rms_norm/plain/unsolved").resized(-1, 8)
+
+
+def test_a_size_that_leaves_a_remainder_is_unfit(subject):
+    packed = subject(name="packed_swiglu/default/typical")
+    assert packed.resized(-1, 8).primals[0].shape[-1] == 8
+    with pytest.raises(Unfit, match="broadcast"):
+        packed.resized(-1, 9)
+    qkv = subject(name="packed_attention/gpt2/typical")
+    size = qkv.primals[0].shape[-1]
+    assert size % 3 == 0
+    with pytest.raises(Unfit):
+        qkv.resized(-1, size + 1)
+
+
+def test_an_attribute_that_the_code_has_fixed_is_unfit(subject, right):
+    fixed = SimpleNamespace(vjp=lambda ct, x, w: right.both(ct, x, w, 1e-5))
+    with pytest.raises(Unfit, match="eps"):
+        subject(fixed).renamed("nudged", {"eps": 0.5})
+
+
+def test_other_values_have_the_same_shapes(subject, right):
+    one = subject(right)
+    two = one.renamed("other")
+    assert [p.shape for p in one.primals] == [p.shape for p in two.primals]
+    assert not np.array_equal(one.primals[0], two.primals[0])
+
+
+def test_an_attribute_changes_and_nothing_else(subject, right):
+    one = subject(right)
+    two = one.renamed("nudged", {"eps": 0.5})
+    np.testing.assert_array_equal(one.primals[0], two.primals[0])
+    assert two.case.attrs["eps"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("vjp", "reason"),
+    [
+        (lambda ct, x, w: (ct, None), "at ease: no gradient for w"),
+        (lambda ct, x, w: (ct, ct), r"at ease: the gradient of w has shape \(3, 7\)"),
+        (lambda ct, x, w: ct, "at ease: vjp returned one ndarray"),
+        (lambda ct, x, w: (ct, "w"), "at ease: the gradient of w is a str"),
+        (lambda ct, x, w: 1 / 0, "at ease: vjp raised ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_answer_is_told_with_its_place(subject, vjp, reason):
+    asked = subject(SimpleNamespace(vjp=vjp))
+    with pytest.raises(Broken, match=reason):
+        asked.ask(asked.cts[0], "at ease")
+
+
+def test_a_gradient_that_is_never_given_is_left_out(subject, right):
+    half = SimpleNamespace(vjp=lambda ct, x, w: (right.both(ct, x, w, 1e-5)[0], None))
+    asked = subject(half).without_lacking()
+    assert asked.names == ("x",)
+    assert list(asked.ask(asked.cts[0])) == ["x"]
+    assert asked.right
+    assert asked.resized(-1, 8).names == ("x",)
+    none = SimpleNamespace(vjp=lambda ct, x, w: (None, None))
+    with pytest.raises(Unfit, match="no gradient"):
+        subject(none).without_lacking()
+
+
+def test_the_call_gets_read_only_copies(subject):
+    seen = []
+
+    def vjp(ct, x):
+        seen.extend([ct, x])
+        return -ct
+
+    asked = subject(SimpleNamespace(vjp=vjp), "neg/default/typical")
+    asked.ask(asked.cts[0])
+    assert not any(a.flags.writeable for a in seen)
+    assert not any(np.shares_memory(a, b) for a, b in zip(seen, (*asked.cts[0], *asked.primals), strict=True))
+
+
+def test_without_a_vjp_into_nothing_can_be_filled(subject, silu):
+    asked = subject(silu, "silu/default/typical")
+    with pytest.raises(Unasked):
+        asked.fill(asked.cts[0])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_ordinary_judgement_decides_on_appeal(subject, right, dtype):
+    """An element far off by the quick comparison is put to the whole judgement."""
+    assert subject(right, dtype=dtype).wrong() == ""
+    both = right.both
+    right.both = lambda ct, x, w, eps: (both(ct, x, w, eps)[0] * 1.01, both(ct, x, w, eps)[1])
+    assert "elements are outside their bound (dx[" in subject(right, dtype=dtype).wrong()
+
+
+def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():
+    got, want = {"x": np.array([1.0, 2.0, np.nan])}, {"x": np.array([1.0, 2.5, np.nan])}
+    allowed = {"x": np.full(3, 0.25)}
+    assert difference(got, want, allowed) == "dx[1] is 2, not 2.5"
+    assert difference(want, want, allowed) == ""
+    lost, three, any_ = np.array([1.0, np.nan]), np.array([1.0, 3.0]), np.full(2, np.inf)
+    assert difference({"x": lost}, {"x": three}, {"x": any_}) == "dx[1] is nan, not 3"
+    assert told(1.0, 1.0 + 2**-30) == "1, not 1.000000001"
+
+
+def test_infinities_that_agree_are_no_difference():
+    a = {"x": np.array([np.inf, -np.inf])}
+    assert difference(a, a, {"x": np.zeros(2)}) == ""
+    assert difference(a, {"x": np.array([np.inf, np.inf])}, {"x": np.ones(2)}) == (
+        "dx[1] is -inf, not inf"
+    )

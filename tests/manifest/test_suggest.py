@@ -1,0 +1,246 @@
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck.cli import main
+from gradcheck.errors import LoadError, UsageError
+from gradcheck.manifest import read, schema
+from gradcheck.manifest.debug import prototypes
+from gradcheck.manifest.prototype import parse
+from gradcheck.manifest.suggest import suggest_c, template
+from gradcheck.manifest.symbols import exported
+
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
+
+SOURCE = """
+#include <stddef.h>
+#include <stdint.h>
+typedef float real;
+typedef unsigned int count;
+typedef struct plan plan;
+enum order { ROWS, COLUMNS };
+
+void silu_backward(real* dx, const real* dy, const real* x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double s = 1 / (1 + __builtin_exp(-(double)x[i]));
+        dx[i] = (real)(dy[i] * s * (1 + x[i] * (1 - s)));
+    }
+}
+void mul_bwd(double* dx, double* dy, const double* dz, const double* x, const double* y, count n) {
+    for (count i = 0; i < n; i++) { dx[i] = dz[i] * y[i]; dy[i] = dz[i] * x[i]; }
+}
+void softmax_forward(float* out, const float* inp, int rows, int cols) {
+    for (int r = 0; r < rows; r++, inp += cols, out += cols) {
+        float most = -__builtin_inff(), sum = 0;
+        for (int i = 0; i < cols; i++) most = inp[i] > most ? inp[i] : most;
+        for (int i = 0; i < cols; i++) sum += out[i] = __builtin_expf(inp[i] - most);
+        for (int i = 0; i < cols; i++) out[i] /= sum;
+    }
+}
+void softmax_backward(float* dinp, const float* dout, const float* out, int rows, int cols) {
+    for (int r = 0; r < rows; r++, dinp += cols, dout += cols, out += cols) {
+        double dot = 0;
+        for (int i = 0; i < cols; i++) dot += (double)dout[i] * out[i];
+        for (int i = 0; i < cols; i++) dinp[i] = (float)(out[i] * (dout[i] - dot));
+    }
+}
+/* What cannot be guessed */
+void attention_backward(float* dqkv, const float* dout, const float* qkv, enum order o) {}
+void attention_plan_free(plan* p, void (*done)(int), float** rows) {}
+void relu_forward(float* y, const float* x, int n) {}
+int helper(int n, ...) { return n; }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A shared library with debug information, and what compiles it otherwise."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "k.c").write_text(SOURCE)
+
+    def compiled(*flags):
+        path = folder / f"lib{''.join(flags).replace('-', '_')}.so"
+        if not path.exists():
+            command = ["gcc", "-shared", "-fPIC", *flags, "-o", path, "k.c", "-lm"]
+            subprocess.run(command, cwd=folder, check=True)
+        return path
+
+    return compiled
+
+
+# ── debug information ────────────────────────────────────────────────────────────────────────
+
+
+@needs_gcc
+@pytest.mark.parametrize("flags", [["-g"], ["-g", "-O2"], ["-gdwarf-4"], ["-g", "-gz"]])
+def test_prototypes_from_debug_information(library, flags):
+    path = library(*flags)
+    found = prototypes(path, exported(path))
+    assert sorted(found) == exported(path)
+    assert found["silu_backward"] == (
+        "void silu_backward(float *dx, const float *dy, const float *x, size_t n)"
+    )
+    assert "unsigned int n)" in found["mul_bwd"].replace("count", "unsigned int")
+    assert found["helper"] == "int helper(int n, ...)"
+    assert "plan *p" in found["attention_plan_free"]
+    assert "int o)" in found["attention_backward"]
+    for symbol in ("silu_backward", "mul_bwd", "softmax_backward", "attention_backward"):
+        assert parse(found[symbol], "here").symbol == symbol
+
+
+@needs_gcc
+def test_a_library_without_debug_information_has_no_prototypes(library):
+    path = library("-g0")
+    assert prototypes(path, exported(path)) == {}
+
+
+@needs_gcc
+def test_debug_information_that_is_damaged_is_none(library, tmp_path):
+    content = bytearray(library("-g", "-O1").read_bytes())
+    half = len(content) // 2
+    content[half : half + 4000] = b"\xff" * 4000
+    (tmp_path / "k.so").write_bytes(content)
+    try:
+        prototypes(tmp_path / "k.so", ["silu_backward"])
+    except LoadError as error:
+        assert "is no shared library in ELF" in str(error)  # noqa: PT017
+
+
+# ── manifests ────────────────────────────────────────────────────────────────────────────────
+
+
+@needs_gcc
+def test_what_is_suggested_is_read(library, tmp_path):
+    path = tmp_path / "gradcheck.toml"
+    found = suggest_c(library("-g"), None, path, SUITE)
+    manifest = read.resolve(schema.parse_text(found.text.encode(), path), SUITE)
+    assert [*manifest.operations] == [
+        ("mul", "float64"), ("silu", "float32"), ("softmax", "float32"),
+    ]  # fmt: skip
+    assert found.bound == ("mul", "silu", "softmax")
+    assert sorted(found.open) == ["helper", "relu_forward"]
+    for name in ("attention_backward", "attention_plan_free", "helper", "relu_forward"):
+        assert name in found.text
+    read.check_libraries(manifest)
+
+
+@needs_gcc
+def test_what_is_to_be_confirmed_is_marked(library, tmp_path):
+    text = suggest_c(library("-g"), None, tmp_path / "gradcheck.toml", SUITE).text
+    lines = text.splitlines()
+    assert 'dinp = "grad:x"  # confirm' in lines
+    assert 'rows = "rows(x)"' in lines
+    assert '# accumulates = ["dinp"]  # those that the code adds to what is there (+=)' in lines
+    assert any(line.startswith('# dqkv = "?"  # in:x, grad:x') for line in lines)
+
+
+@needs_gcc
+def test_a_header_says_what_the_library_does_not(library, tmp_path):
+    header = tmp_path / "k.h"
+    header.write_text(
+        "#pragma once\n#include <stddef.h>\n"
+        "void silu_backward(float* dx, const float* dy, const float* x, size_t n);\n"
+        "void unexported_backward(float* dx, int n);\n"
+    )
+    found = suggest_c(library("-g0"), header, tmp_path / "gradcheck.toml", SUITE)
+    assert found.bound == ("silu",)
+    assert "unexported" not in found.text
+    assert "# softmax_backward: nothing says what it takes; name its --header" in found.text
+
+
+def test_a_header_alone(tmp_path):
+    header = tmp_path / "k.h"
+    header.write_text("void silu_backward(float* dx, const float* dy, const float* x, int n);")
+    found = suggest_c(None, header, tmp_path / "gradcheck.toml", SUITE)
+    assert found.bound == ("silu",)
+    assert 'library = "build/libkernels.so"  # confirm' in found.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "int x;",
+        "void silu_backward(float* dx, const float* dy, const float* x, ctx c);",
+        "void silu_backward(float* dx, float** x);",
+        "void silu_backward(float*, const float*);",
+        "void silu_backward(float* dx\x01, const float* dy);",
+        "void silu_backward(float* dx, const float* dy, const float* x, int \u2028n);",
+        "void silu_backward(float* dx) /* \" \\ ''' */;",
+        "void silu_backward(float* dx, int n); void silu_backward(float* dx, int n);",
+    ],
+)
+def test_whatever_a_header_holds_the_manifest_is_read(tmp_path, text):
+    (tmp_path / "k.h").write_text(text)
+    path = tmp_path / "gradcheck.toml"
+    found = suggest_c(None, tmp_path / "k.h", path, SUITE)
+    if "op" in tomllib.loads(found.text):
+        read.resolve(schema.parse_text(found.text.encode(), path), SUITE)
+    assert bool(found.bound) == ("op" in tomllib.loads(found.text))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    path = tmp_path / "gradcheck.toml"
+    with pytest.raises(LoadError, match="No such file"):
+        suggest_c(tmp_path / "nowhere.so", None, path, SUITE)
+    with pytest.raises(LoadError, match="No such file"):
+        suggest_c(None, tmp_path / "nowhere.h", path, SUITE)
+    with pytest.raises(UsageError, match="needs --lib"):
+        suggest_c(None, None, path, SUITE)
+
+
+@pytest.mark.parametrize("kind", ["python", "process"])
+def test_templates_are_read(tmp_path, kind):
+    path = tmp_path / "gradcheck.toml"
+    read.resolve(schema.parse_text(template(kind).text.encode(), path), SUITE)
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────
+
+
+@needs_gcc
+def test_from_a_library_to_its_verdicts(library, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--lib", str(library("-g", "-O2"))]) == 0
+    said = capsys.readouterr().out
+    assert "gradcheck.toml binds mul, silu, softmax, by name" in said
+    assert "gradcheck run --impl gradcheck.toml" in said
+    flags = [f for op in ("mul", "silu", "softmax") for f in ("--op", op)]
+    flags += ["--dialect", "same-shape", "--dialect", "default"]
+    assert main(["run", "-q", "--impl", "gradcheck.toml", *flags]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "RESULT pass" in last
+    assert "fail=0" in last
+    assert "checked=0" not in last
+
+
+def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gradcheck.toml").write_text("mine")
+    assert main(["init", "--kind", "python"]) == 2
+    assert "it exists; remove it, or name another with -o" in capsys.readouterr().err
+    assert (tmp_path / "gradcheck.toml").read_text() == "mine"
+    assert main(["init", "--kind", "process", "-o", "other.toml"]) == 0
+    assert "gradcheck run --impl other.toml" in capsys.readouterr().out
+    assert (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        ([], 2, "say what for: --lib build/libk.so, --kind python, or --kind process"),
+        (["--kind", "c"], 2, "--kind c needs --lib"),
+        (["--kind", "python", "--lib", "k.so"], 2, "--lib and --header are for --kind c"),
+        (["--kind", "python", "-o", "gradcheck.txt"], 2, "name a .toml"),
+        (["--kind", "python", "-o", "nowhere/gradcheck.toml"], 2, "No such file"),
+        (["--lib", "nowhere.so"], 3, "nowhere.so: No such file"),
+    ],
+)
+def test_mistakes(tmp_path, monkeypatch, capsys, flags, code, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *flags]) == code
+    assert message in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
