@@ -47,7 +47,7 @@ def in_words(returncode: int) -> str:
 def placed(ending: Ending, what: str, limit: float) -> str:
     """The reason of an ending that happened in `what`, which had `limit` seconds."""
     if ending.verdict is Verdict.TIMEOUT:
-        return f"{what} did not end within {limit:g} s"
+        return f"{what} did not return within {limit:g} s"
     code = ending.returncode
     if code == LOST:
         return f"{what} closed file descriptors that are not its own"

@@ -102,7 +102,7 @@ def relu(ct, x):
 def test_it_loads_binds_calls_and_forgets(begun, ask):
     assert begun({"relu": {"vjp": relu}})["kind"] == "done"
     bound = ask(bind("relu"))
-    assert (bound["kind"], bound["roles"], bound["strided"]) == ("bound", ["vjp"], False)
+    assert (bound["kind"], bound["roles"], bound["strided"]) == ("bound", ["vjp"], True)
     found = ask(call(bound["number"]), np.ones(2), np.array([-1.0, 2.0]))
     assert np.array_equal(found["value"], [0.0, 1.0])
     assert (found["changed"], found["emptied"]) == ([], [])

@@ -412,7 +412,7 @@ def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder)
     for _ in range(3):
         (finding,) = judged(suite, "loops", looping)
         assert finding.verdict is Verdict.TIMEOUT
-        assert finding.reason == "vjp did not end within 0.3 s"
+        assert finding.reason == "vjp did not return within 0.3 s"
     (finding,) = judged(suite, "loops", looping)
     assert (finding.verdict, finding.reason) == (Verdict.NOTRUN, "not run after 3 hangs of loops")
     assert [f.verdict for f in judged(suite, "right", looping)] == [Verdict.PASS] * 2

@@ -74,7 +74,7 @@ def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
     found = isolated(*words, "--impl", "deadly:LOOPS")
     (result,) = found.results
     assert (found.code, result["verdict"]) == (1, "timeout")
-    assert result["diagnosis"] == "vjp did not end within 0.3 s"
+    assert result["diagnosis"] == "vjp did not return within 0.3 s"
     assert "--timeout 0.3" in result["repro"]
 
 

@@ -156,4 +156,4 @@ def test_a_hang_is_told_as_it_is_and_costs_nothing(crash):
     def unwanted():
         raise AssertionError
 
-    assert diagnose(script, caught.value.ending, unwanted) == "hangs did not end within 0.2 s"
+    assert diagnose(script, caught.value.ending, unwanted) == "hangs did not return within 0.2 s"

@@ -154,7 +154,7 @@ def test_last_words_go_with_the_crash(worker, ask):
 def test_a_call_that_does_not_return_is_a_timeout(short, ask, symbol):
     ending = ended(lambda: short.run(ask(symbol)))
     assert ending.verdict is Verdict.TIMEOUT
-    assert ending.reason == f"{symbol} did not end within 0.5 s"
+    assert ending.reason == f"{symbol} did not return within 0.5 s"
     assert len(ending.printed) < 70_000
     assert read(short.run(ask("right")).buffers["dx"]) == DX
 
@@ -345,7 +345,7 @@ def test_a_constructor_that_hangs_is_named(constructing):
         one._startup = 0.5
         ending = ended(lambda: one.inspect(path, []))
     assert ending.verdict is Verdict.TIMEOUT
-    assert ending.reason == f"loading {Path(path).name} did not end within 0.5 s"
+    assert ending.reason == f"loading {Path(path).name} did not return within 0.5 s"
 
 
 def test_what_a_constructor_prints_comes_with_its_script(constructing):
