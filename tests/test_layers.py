@@ -35,7 +35,8 @@ LAYERS = (
     "binding.process",
     "binding.element binding.layout binding.plan binding.call binding.fitting binding.memory",
     "binding.blame binding.native_call binding.native_case binding.native",
-    "binding.wire binding.isolated binding.load binding.host",
+    "binding.wire binding.isolated",
+    "binding.jax binding.load binding.host",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.operator",
     "contract.subject contract.zero contract.subsets contract.accumulates contract.written",
@@ -158,7 +159,7 @@ def test_a_case_file_sees_specs_alone(name):
         allowed |= {f"gradcheck.power.{m}" for m in ("fault", "mutate")}
     if ".mutants" in name:
         allowed |= {f"gradcheck.power.{m}" for m in ("mutant", "mutate", "rule", "contract")}
-    peers = {"torch"} if ".peers.torch" in name else set()
+    peers = {framework for framework in ("torch", "jax") if f".peers.{framework}" in name}
     for module in imports(name):
         top = module.partition(".")[0]
         known = {*sys.stdlib_module_names, "numpy", "gradcheck_cases", *peers}

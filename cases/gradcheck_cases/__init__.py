@@ -44,7 +44,10 @@ SUITE = Suite(
     "builtin",
     "2026.11",
     [spec for family in FAMILIES for spec in family.OPERATORS],
-    peers={"torch": "gradcheck_cases.peers.torch:COUNTERPARTS"},
+    peers={
+        "torch": "gradcheck_cases.peers.torch:COUNTERPARTS",
+        "jax": "gradcheck_cases.peers.jax:OPERATORS",
+    },
     mutants="gradcheck_cases.mutants:MUTANTS",
     models=MODELS,
     faults="gradcheck_cases.faults:FAULTS",

@@ -27,7 +27,8 @@ def jax_op(function: Callable[..., Any], *, jit: bool = False, device: str = "cp
 
     `function` is a `jax.custom_vjp`, whose own rule is then what is judged, or any function of
     JAX's arrays. It is called as `function(*primals, **attrs)` on `device` ("cpu", "gpu", …),
-    compiled as a whole where `jit` is true, and returns an array or a tuple of them. Arrays of float64 are passed with 64-bit types switched on, for that call alone.
+    compiled as a whole where `jit` is true, and returns an array or a tuple of them. 64-bit types
+    are switched on where an array is float64, and for that call alone.
 
     What it returns has `forward(*primals, **attrs)` and `vjp(ct, *primals, **attrs)`, from NumPy
     arrays to NumPy arrays, as `gradcheck.check` and the tables of `--impl` take them. Under a
@@ -61,12 +62,18 @@ def imported_jax() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JaxOp:
-    """A JAX function, called with arrays."""
+    """A JAX function, called with arrays.
+
+    `options` are XLA's for compiling. With `fused`, value and gradients come from one compiled
+    program: half the time, but of a custom rule's own forward nothing is seen.
+    """
 
     name: str
     function: Callable[..., Any]
     jit: bool = False
     device: str = "cpu"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    fused: bool = False
     made: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
@@ -90,8 +97,11 @@ class JaxOp:
             Unsupported: its device is not here.
         """
         with self._on_device(primals) as (jax, place):
-            call = self._made(("forward", attrs), lambda: self._value(attrs))
-            out = call(*(place(p) for p in primals))
+            placed = [place(p) for p in primals]
+            if self.fused:
+                out = self._fused_value(jax, placed, attrs)
+            else:
+                out = self._made(("forward", attrs), lambda: self._value(attrs))(*placed)
             values = tuple(np.asarray(o) for o in self._outputs(jax, "forward", out, primals))
         return values if isinstance(out, (tuple, list)) else values[0]
 
@@ -113,12 +123,8 @@ class JaxOp:
         cts = ct if isinstance(ct, tuple) else (ct,)
         chosen = [i for i, p in enumerate(primals) if needs[i] and is_float(p.dtype)]
         with self._on_device(primals) as (jax, place):
-
-            def pulled(cts: Sequence[Any], primals: Sequence[Any]) -> Any:
-                return self._pulled(jax, chosen, cts, primals, attrs)
-
-            call = self._made(("vjp", tuple(chosen), attrs), lambda: pulled)
-            found = call([place(c) for c in cts], [place(p) for p in primals])
+            pull = self._pull(jax, chosen, attrs)
+            _, found = pull([place(c) for c in cts], [place(p) for p in primals])
             gradients = dict(zip(chosen, (np.asarray(g) for g in found), strict=True))
         return tuple(gradients.get(i) for i in range(len(primals)))
 
@@ -157,31 +163,41 @@ class JaxOp:
     def _value(self, attrs: Attrs) -> Callable[..., Any]:
         return lambda *primals: self.function(*primals, **attrs)
 
-    def _pulled(
-        self, jax: Any, chosen: Sequence[int], cts: Sequence[Any], primals: Any, attrs: Attrs
-    ) -> Any:
-        """The gradients of the primals `chosen`; the others are constants."""
+    def _pull(self, jax: Any, chosen: Sequence[int], attrs: Attrs) -> Callable[..., Any]:
+        """(cotangents, primals) → the value, and the gradients of the primals `chosen`."""
 
-        def of_chosen(*values: Any) -> Any:
-            whole = list(primals)
-            for i, value in zip(chosen, values, strict=True):
-                whole[i] = value
-            return self.function(*whole, **attrs)
+        def pulled(cts: Sequence[Any], primals: Sequence[Any]) -> Any:
+            def of_chosen(*values: Any) -> Any:
+                whole = list(primals)
+                for i, value in zip(chosen, values, strict=True):
+                    whole[i] = value
+                return self.function(*whole, **attrs)
 
-        out, pull = jax.vjp(of_chosen, *(primals[i] for i in chosen))
-        outputs = self._outputs(jax, "vjp", out, primals)
-        if len(outputs) != len(cts):
-            raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
-        return pull(jax.tree.unflatten(jax.tree.structure(out), cts))
+            out, pull = jax.vjp(of_chosen, *(primals[i] for i in chosen))
+            outputs = self._outputs(jax, "vjp", out, primals)
+            if len(outputs) != len(cts):
+                raise broken("vjp", f"{self.name} returned {len(outputs)} outputs, not {len(cts)}")
+            return out, pull(jax.tree.unflatten(jax.tree.structure(out), cts))
 
-    def _made(self, key: Any, make: Callable[[], Any]) -> Any:
+        return self._made(("vjp", *chosen, attrs), lambda: pulled)
+
+    def _fused_value(self, jax: Any, primals: Sequence[Any], attrs: Attrs) -> Any:
+        """The value of the program that gives the gradients, for cotangents of zero."""
+        chosen = [i for i, p in enumerate(primals) if is_float(p.dtype)]
+        like = jax.tree.leaves(jax.eval_shape(self._value(attrs), *primals))
+        cts = [jax.numpy.zeros(o.shape, o.dtype) for o in like]
+        return self._pull(jax, chosen, attrs)(cts, primals)[0]
+
+    def _made(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """The function that `make` gives; where `jit` is true, compiled, once for each key."""
         if not self.jit:
             return make()
         key = repr(key)
         if key not in self.made:
-            self.made[key] = imported_jax().jit(make())
-        return self.made[key]
+            options = dict(self.options) or None
+            self.made[key] = imported_jax().jit(make(), compiler_options=options)
+        found: Callable[..., Any] = self.made[key]
+        return found
 
     def _outputs(self, jax: Any, role: str, out: Any, primals: Sequence[Any]) -> tuple[Any, ...]:
         outputs = tuple(out) if isinstance(out, (tuple, list)) else (out,)

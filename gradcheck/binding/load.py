@@ -14,7 +14,7 @@ from gradcheck.suite import Suite
 if TYPE_CHECKING:
     from gradcheck.binding.isolated import Isolation
 
-WORDS = ("reference", "torch")
+WORDS = ("reference", "torch", "jax")
 MANIFEST: Final = ".toml"
 
 
@@ -48,6 +48,10 @@ def _binding(word: str, suite: Suite, build: bool, isolation: Isolation | None) 
         from gradcheck.binding.torch import Torch
 
         return Torch(suite.peers.get("torch", ()))
+    if word == "jax" and isolation is None:
+        from gradcheck.binding.jax import Jax
+
+        return Jax(suite.peers.get("jax", ()))
     if word.endswith(MANIFEST):
         return _manifest(word, suite, build, isolation)
     if ":" not in word and word not in WORDS:

@@ -63,7 +63,7 @@ def torch_op(function: Any, *, device: str | None = None) -> TorchOp:
 
 
 def counterpart(function: Callable[..., Any]) -> TorchOp:
-    """A function of a suite's table: what autograd leaves out is zero, as there in every framework."""
+    """A function of a suite's own table: what autograd leaves out is zero there."""
     return TorchOp(name="torch", call=_Plain(function), unused_is_zero=True)
 
 

@@ -1,0 +1,59 @@
+"""JAX's element-wise arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def step(x, *, at_zero):
+    return jnp.heaviside(x, at_zero)
+
+
+def power(x, y=None, *, exponent):
+    """jnp.power, of an array or of a number."""
+    return jnp.power(x, exponent if y is None else y)
+
+
+def map_unary(x, *, function):
+    """The three functions, from JAX's own."""
+    functions: dict[str, Callable[..., Any]] = {
+        "bell": lambda x: jnp.exp(-jnp.square(x)),
+        "sine": jnp.sin,
+        "swish": jax.nn.swish,
+    }
+    return functions[function](x)
+
+
+def map_binary(x, y, *, function):
+    """The three functions, from JAX's own."""
+    functions: dict[str, Callable[..., Any]] = {
+        "hypot": jnp.hypot,
+        "wave": lambda x, y: jnp.sin(x) * y,
+        "growth": lambda x, y: x * jnp.exp(y),
+    }
+    return functions[function](x, y)
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "div": jnp.divide,
+    "add1": jnp.add,
+    "scale": jnp.multiply,
+    "neg": jnp.negative,
+    "sqr": jnp.square,
+    "exp": jnp.exp,
+    "sqrt": jnp.sqrt,
+    "log": jnp.log,
+    "abs": jnp.abs,
+    "sgn": jnp.sign,
+    "step": step,
+    "pow": power,
+    "map_unary": map_unary,
+    "map_binary": map_binary,
+}
