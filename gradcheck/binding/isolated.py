@@ -11,6 +11,7 @@ import builtins
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,10 @@ BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.binding.host import main; main(sys.argv)"
 )
+RATE: Final = 5e7
+"""Bytes per second that travel at the least: large arguments get more time."""
+REPEATED: Final = 3
+"""Crashes of one operator that are looked into: each takes two processes more."""
 MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
 
 
@@ -68,6 +73,7 @@ class Isolated:
         self._suites, self._path = [*isolation.suites], [p for p in sys.path if isinstance(p, str)]
         self._folder = Path.cwd()
         self._budget, self._heard = Budget(), ""
+        self._crashes: Counter[str] = Counter()
         self._child: Child | None = None
         self._dropped: list[int] = []
         self._running()
@@ -161,10 +167,11 @@ class Isolated:
         """
         limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
+        travels = sum(memoryview(block).nbytes for block in blocks) / RATE
         try:
             child = self._running()
             child.send(frames.pieces({**asked, "drop": drop}, blocks), LOADING)
-            child.deadline(limit)
+            child.deadline(limit + travels)
             frame = _read(child)
             while frame.header["kind"] == "get" and give is not None:
                 child.send(frames.pieces(*give(str(frame.header["name"]))), limit)
@@ -172,6 +179,9 @@ class Isolated:
         except Ended:
             self._gone()
             raise
+        except LoadError as error:  # a first time it went well
+            reason = f"its process could not be started again ({error})"
+            raise Ended(Ending(verdict=Verdict.CRASH, reason=reason)) from None
         except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
             if self._child is not None:
                 self._child.kill()
@@ -188,6 +198,7 @@ class Isolated:
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
         """What the judge hears of an end, which is counted."""
         self._budget.spend(op, ending.verdict)
+        self._crashes[op] += ending.verdict is Verdict.CRASH
         return Broken(
             Finding(
                 name=role,
@@ -196,6 +207,10 @@ class Isolated:
                 printed=ending.printed,
             )
         )
+
+    def repeats(self, op: str, ending: Ending) -> bool:
+        """Whether an end is worth a second look: alone, in a new process."""
+        return ending.verdict is Verdict.CRASH and self._crashes[op] <= REPEATED
 
     def _running(self) -> Child:
         """The process, loaded."""
@@ -312,7 +327,7 @@ class _Handle:
         except Ended as end:
             ending = end.ending
         why = self.owner.crashed(self.op, role, ending)
-        if ending.verdict is Verdict.CRASH and not self._dies_again(role, args, options):
+        if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
             text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
             why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
                          Verdict.CRASH)  # fmt: skip

@@ -18,6 +18,7 @@ from gradcheck.foreign.worker import Refused
 
 Factory = Callable[[], AbstractContextManager[Worker]]
 MEMORY: Final = (-signal.SIGSEGV, -signal.SIGBUS)
+WILD: Final = "a null pointer, an address far from all of its arguments, or endless recursion"
 MEANS: Final = {
     -signal.SIGFPE: "an integer division by zero",
     -signal.SIGILL: "an instruction that this CPU lacks, or a trap that the compiler put there",
@@ -53,7 +54,7 @@ def _touched(script: Script, fresh: Factory) -> str:
             outcome = worker.run(_loosened(script))
     except Ended as end:
         if end.ending.returncode in MEMORY:
-            return "a null pointer, or an address far from all of its arguments"
+            return WILD
         return f"where it may touch more memory, {end.ending.reason}"
     except Refused as refusal:
         return f"where it may touch more memory, {refusal}"

@@ -150,7 +150,7 @@ class Line:
         """Move all of them out of the way."""
         self._process = os.getpid()
         self._mine = [_moved(fd) for fd in (requests, answers)]
-        self._capture = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        self._capture = _copied(2)
         self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
 
     def exactly(self, n: int) -> bytearray:
@@ -250,9 +250,17 @@ def _lay_out(
 
 
 def _moved(descriptor: int) -> int:
-    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    high = _copied(descriptor)
     os.close(descriptor)
     return high
+
+
+def _copied(descriptor: int) -> int:
+    """A copy with a high number, or, where few are allowed, with any."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except OSError:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def main(words: Sequence[str]) -> None:

@@ -437,6 +437,24 @@ def test_what_was_bound_before_a_crash_is_bound_again(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+def test_an_implementation_that_loads_only_once_is_a_crash(suite, folder):
+    (folder / "once.py").write_text(
+        "import os, pathlib\n"
+        "flag = pathlib.Path(__file__).with_suffix('.flag')\n"
+        "if flag.exists(): raise ValueError('twice')\n"
+        "flag.touch()\n"
+        "from tiny import DEADLY as X\n"
+    )
+    one = isolated("once:X")
+    (finding,) = judged(suite, "aborts", one)
+    assert finding.verdict is Verdict.CRASH
+    (finding,) = judged(suite, "right", one)
+    assert finding.verdict is Verdict.CRASH
+    assert "could not be started again" in finding.reason
+    assert "importing once raised ValueError: twice" in finding.reason
+    one.close()
+
+
 def test_nothing_is_left_when_it_is_closed(suite, deadly):
     pid = deadly._child.process.pid
     deadly.close()

@@ -16,6 +16,7 @@ LIBRARY = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* dx = ct * x, and the ways to get that wrong */
@@ -95,6 +96,22 @@ void ignores_signals(double* dx, const double* ct, const double* x, int n) {
     sigprocmask(SIG_BLOCK, &all, 0);
     signal(SIGTERM, SIG_IGN);
     hangs(dx, ct, x, n);
+}
+void stops_itself(double* dx, const double* ct, const double* x, int n) { raise(SIGSTOP); }
+void recurses(double* dx, const double* ct, const double* x, int n) {
+    volatile double local[512];
+    local[n] = n;
+    recurses((double*)local, ct, x, n);
+    dx[0] += local[n];
+}
+void moves_away(double* dx, const double* ct, const double* x, int n) {
+    chdir("/");
+    umask(0777);
+    right(dx, ct, x, n);
+}
+void sets_an_alarm(double* dx, const double* ct, const double* x, int n) {
+    alarm(1);
+    right(dx, ct, x, n);
 }
 static void* forever(void* _) { for (;;) usleep(1000); }
 void leaves_a_thread(double* dx, const double* ct, const double* x, int n) {

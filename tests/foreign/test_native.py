@@ -94,7 +94,9 @@ def ended(call):
 
 
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
-@pytest.mark.parametrize("symbol", ["right", "forks", "closes_stdout", "leaves_a_thread"])
+@pytest.mark.parametrize(
+    "symbol", ["right", "forks", "closes_stdout", "leaves_a_thread", "moves_away"]
+)
 def test_a_call_that_returns_gives_its_numbers(worker, ask, symbol, guard):
     for _ in range(2):
         outcome = worker.run(ask(symbol, guard=guard))
@@ -150,7 +152,9 @@ def test_last_words_go_with_the_crash(worker, ask):
     assert ended(lambda: worker.run(ask("aborts"))).printed == "assertion failed: n"
 
 
-@pytest.mark.parametrize("symbol", ["hangs", "floods", "ignores_signals", "forks_and_stays"])
+@pytest.mark.parametrize(
+    "symbol", ["hangs", "floods", "ignores_signals", "forks_and_stays", "stops_itself"]
+)
 def test_a_call_that_does_not_return_is_a_timeout(short, ask, symbol):
     ending = ended(lambda: short.run(ask(symbol)))
     assert ending.verdict is Verdict.TIMEOUT
@@ -190,14 +194,17 @@ def test_state_lives_from_script_to_script_and_not_beyond_a_crash(library, ask):
         assert [*seen, read(one.run(once).buffers["dx"])[0]] == [1.0, 2.0, 1.0]
 
 
-def test_a_death_between_calls_is_not_blamed_on_the_next(library, ask):
+@pytest.mark.parametrize(
+    ("symbol", "signal"), [("dies_later", "SIGABRT"), ("sets_an_alarm", "SIGALRM")]
+)
+def test_a_death_between_calls_is_not_blamed_on_the_next(ask, symbol, signal):
     with Worker(timeout=LONG) as one:
-        one.run(ask("dies_later"))
+        one.run(ask(symbol))
         child = one._child
         while child.alive:
             time.sleep(0.01)
         reason = ended(lambda: one.run(ask("right"))).reason
-        assert reason.startswith("SIGABRT between calls")
+        assert reason.startswith(f"{signal} between calls")
         assert read(one.run(ask("right")).buffers["dx"]) == DX
 
 
@@ -436,6 +443,19 @@ def test_an_interrupted_script_does_not_answer_the_next(worker, ask, monkeypatch
         with pytest.raises(KeyboardInterrupt):
             worker.run(ask("accumulates", 5.0))
     assert read(worker.run(ask("right")).buffers["dx"]) == DX
+
+
+def test_few_descriptors_are_enough(library):
+    code = (
+        "import resource; from gradcheck.foreign.native import Worker\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
+        f"with Worker() as one: print(one.inspect({library!r}, ['right']))"
+    )
+    env = {**os.environ, "PYTHONPATH": ROOT}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+    assert found.stdout == "frozenset({'right'})\n", found.stderr
 
 
 def test_a_worker_that_cannot_start_says_so():
