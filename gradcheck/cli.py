@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gradcheck import console
-from gradcheck.commands import init, listing, power, probe, run
+from gradcheck.commands import export, init, listing, power, probe, run
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -25,6 +25,7 @@ examples:
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
   gradcheck power --op rms_norm                  that the check rejects wrong answers
+  gradcheck export DIR, gradcheck judge DIR      cases on file, and the answers to them
   gradcheck probe -- ./grads                     does a program speak the protocol well?
 
 exit codes:
@@ -76,6 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))
     listing.add_explain(commands.add_parser("explain", help="what one check consists of"))
     init.add(commands.add_parser("init", help="a first manifest for a C library or a program"))
+    export.add_export(
+        commands.add_parser("export", help="cases on file, for code that is not bound")
+    )
+    export.add_judge(commands.add_parser("judge", help="the answers to them"))
     probe.add(commands.add_parser("probe", help="lint a program that speaks the protocol"))
     return parser
 

@@ -17,10 +17,14 @@ def open_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever `text` holds."""
+    """One line on stderr, whatever `text` holds; below it, framed, what it quotes after ":\\n"."""
+    from gradcheck.report.printed import MARK, lines
     from gradcheck.report.words import clean
 
-    print(f"gradcheck: {clean(text)}", file=sys.stderr)
+    line, quotes, quoted = text.partition(":\n")
+    print(f"gradcheck: {clean(line)}{':' if quotes else ''}", file=sys.stderr)
+    for foreign in lines(quoted):
+        print(f"  {MARK}{foreign}", file=sys.stderr)
 
 
 def show(text: str) -> bool:

@@ -123,7 +123,8 @@ class Finding:
     it, whose convention the gradient follows there; `certificate` what the same comparison would
     have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
     are there for those that ask for them, and for models that fail. `printed` is the tail of what
-    the code printed while it was judged, hostile as it may be.
+    the code printed while it was judged, hostile as it may be. `slack` says why a wider bound than
+    anybody else's was needed.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Finding:
     taylor: Taylor | None = None
     blames: tuple[Blame, ...] = ()
     printed: str = ""
+    slack: str = ""
 
     @property
     def top(self) -> Miss | None:

@@ -74,7 +74,7 @@ class Record:
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
     line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
     model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
-    which. `evaluations`, `taylor`, `blames` and `printed` are the finding's.
+    which. `evaluations`, `taylor`, `blames`, `printed` and `slack` are the finding's.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Record:
     taylor: Taylor | None = None
     blames: tuple[Blame, ...] = ()
     printed: str = ""
+    slack: str = ""
 
     @property
     def expectation(self) -> str:

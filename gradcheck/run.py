@@ -46,6 +46,7 @@ Ask = Callable[[Implementation, str], Sequence[Finding]]
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
+ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
 
@@ -321,7 +322,8 @@ def _operator(plan: Plan, case: Case) -> Ask:
         if isinstance(truth, Finding):
             return [truth]
         found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
-        if case.name in plan.contract_at and plan.owes_contract(binding.name):
+        ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
+        if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
             found += judge_contract(truth, binding, dtype)
         return found
 
@@ -405,6 +407,7 @@ def _record(
         taylor=finding.taylor,
         blames=finding.blames,
         printed=finding.printed,
+        slack=finding.slack,
     )
 
 

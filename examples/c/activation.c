@@ -67,7 +67,8 @@ void elu_backward(float *dx, const float *dy, const float *x, double alpha, int 
 
 /* A mask of bytes, saved when the numbers were drawn. */
 void dropout_backward(double *dx, const double *dy, const uint8_t *keep, double p, size_t n) {
-    for (size_t i = 0; i < n; i++) dx[i] = keep[i] ? dy[i] / (1 - p) : 0;
+    double scale = p < 1 ? 1 / (1 - p) : 0;
+    for (size_t i = 0; i < n; i++) dx[i] = keep[i] ? dy[i] * scale : 0;
 }
 
 /* Two tensors in the halves of each row, [gate | up]; so are their gradients. */

@@ -201,7 +201,7 @@ class _Maker:
     def _workspace(self, parameter: Parameter) -> Element:
         """Of a `void*`, bytes: nobody says what else its elements are."""
         ctype = parameter.ctype
-        base = "int8" if ctype.base in ("void", "opaque") else ctype.base
+        base = "int8" if ctype.base == "void" else ctype.base
         return Element.of(replace(ctype, base=base), self.setting.operation.dtype)
 
     def _block(self, parameter: Parameter, holds: Holds, **more: Any) -> Pointer:

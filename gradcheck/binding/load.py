@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Implementation
-from gradcheck.errors import GradcheckError, LoadError, UnknownNameError
+from gradcheck.errors import GradcheckError, LoadError, UnknownNameError, UsageError
 from gradcheck.suite import Suite
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 WORDS = ("reference", "torch", "jax")
 MANIFEST: Final = ".toml"
+INDEX: Final = "index.json"
+"""What an exported folder holds (`gradcheck.protocol.index`)."""
 
 
 def load(
@@ -28,6 +30,7 @@ def load(
     Raises:
         UnknownNameError: `word` is neither a known name, nor a manifest, nor of the form
             pkg.module:NAME.
+        UsageError: `word` is a library, which says nothing of itself.
         ManifestError: a manifest that cannot be right.
         LoadError: the implementation cannot be loaded.
     """
@@ -52,12 +55,28 @@ def _binding(word: str, suite: Suite, build: bool, isolation: Isolation | None) 
         from gradcheck.binding.jax import Jax
 
         return Jax(suite.peers.get("jax", ()))
+    if word not in WORDS and _is_export(word):
+        from gradcheck.binding.answers import Answers
+
+        return Answers(word, Path(word))
     if word.endswith(MANIFEST):
         return _manifest(word, suite, build, isolation)
+    if word.endswith((".so", ".dylib", ".dll")):
+        raise UsageError(
+            f"--impl {word}: a library needs a manifest that says what its functions are: "
+            f"`gradcheck init --lib {word}` writes one, then --impl gradcheck.toml"
+        )
     if ":" not in word and word not in WORDS:
         what = "implementation (or write your own as pkg.module:NAME, or a FILE.toml)"
         raise UnknownNameError(what, word, WORDS)
     return _python(word, word, suite) if isolation is None else _isolated(word, isolation)
+
+
+def _is_export(word: str) -> bool:
+    try:
+        return (Path(word) / INDEX).is_file()
+    except OSError:  # a name that is too long for a path
+        return False
 
 
 def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None) -> Implementation:

@@ -11,7 +11,7 @@ from gradcheck.binding.fitting import operation_for
 from gradcheck.binding.native_call import Calls, Run
 from gradcheck.binding.native_case import NativeCase
 from gradcheck.contract.returned import Broken, broken
-from gradcheck.errors import ManifestError, Unsupported
+from gradcheck.errors import ManifestError
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.clues import diagnose
@@ -54,6 +54,7 @@ class Native:
             Broken: the operator has crashed or hung too often; or the manifest yields nonsense
                 for this case.
         """
+        self._printed.clear()  # what was printed since is another case's
         operation = operation_for(self.library, case, dtype)
         if operation is None:
             return None
@@ -84,10 +85,10 @@ class Native:
                     if operation is not None:
                         calls = Calls(self.library, operation, case, _nothing)
                         NativeCase(calls).lay_out()
-                except Unsupported:
-                    continue
                 except ManifestError as error:
                     problems.setdefault(str(error), f"{case.name}/{dtype}")
+                except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so
+                    continue
         return [f"{text} (in {name})" for text, name in problems.items()]
 
     def printed(self) -> str:

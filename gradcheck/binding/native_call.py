@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.binding.blame import blame, judged
 from gradcheck.binding.call import plan_forward, plan_vjp
-from gradcheck.binding.fitting import by_value, functions
+from gradcheck.binding.fitting import by_value, functions, refuse_unfit
 from gradcheck.binding.layout import Key
 from gradcheck.binding.memory import Contents, Left, Slot, fill, left, residual, script, slots
 from gradcheck.binding.plan import Plan, Setting
@@ -56,6 +56,15 @@ class Calls:
     def __post_init__(self) -> None:
         self._by_value = by_value(self.operation)
 
+    def refuse_unfit(self, setting: Setting) -> None:
+        """Refuse what the code does not claim to do; attributes and sizes may differ per call.
+
+        Raises:
+            Unsupported: it does not.
+            ManifestError: a condition cannot be evaluated.
+        """
+        refuse_unfit(self.operation, setting, self.case, self.library.max_elements)
+
     def lay_out(self, setting: Setting) -> None:
         """Lay out every call with all that is known before one is made; make none.
 
@@ -94,6 +103,7 @@ class Calls:
         return self._once_per("forward", setting, lambda: self._lay_forward(setting))
 
     def _lay_forward(self, setting: Setting) -> Asked:
+        self.refuse_unfit(setting)
         return Asked(setting=setting, plan=plan_forward(setting), tensors=_primals(setting))
 
     def vjp_asked(self, setting: Setting) -> Asked:
@@ -101,6 +111,7 @@ class Calls:
         return self._once_per("vjp", setting, lambda: self._lay_vjp(setting))
 
     def _lay_vjp(self, setting: Setting) -> Asked:
+        self.refuse_unfit(setting)
         plan = plan_vjp(setting)
         left_by_forward = (RoleKind.OUT, RoleKind.SAVED)
         kept = {k: self._kept(k, setting) for k in plan.reads if k.kind in left_by_forward}

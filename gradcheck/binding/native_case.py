@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Bound, Into
-from gradcheck.binding.fitting import by_value, refuse_unfit, roles
+from gradcheck.binding.fitting import by_value, roles
 from gradcheck.binding.layout import Key
 from gradcheck.binding.memory import Contents, Left, slots, tensor
 from gradcheck.binding.native_call import Calls
@@ -47,8 +47,7 @@ class NativeCase:
             ManifestError: an expression yields nonsense here.
         """
         operation, case = self.operation, self.case
-        setting = self._setting(case.primals, case.attrs)
-        refuse_unfit(operation, setting, case, self.library.max_elements)
+        self.calls.refuse_unfit(self._setting(case.primals, case.attrs))
         gradients = [r for r in self._vjp_roles if r.kind is RoleKind.GRAD]
         optional = any(role.optional for role in gradients)
         return Bound(
@@ -73,7 +72,7 @@ class NativeCase:
             Unsupported: the code does not claim to do the case.
         """
         setting = self._setting(self.case.primals, self.case.attrs)
-        refuse_unfit(self.operation, setting, self.case, self.library.max_elements)
+        self.calls.refuse_unfit(setting)
         self.calls.lay_out(setting)
 
     def vjp(self, ct: Any, *primals: Array, **attrs: Any) -> tuple[Array | None, ...]:

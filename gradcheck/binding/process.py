@@ -156,7 +156,7 @@ class Process:
             ending = error.ending
             self._budget.spend(request.op, ending.verdict)
             raise _broken(ask, ending.verdict, f"{ask}: {ending.reason}", ending.printed) from None
-        return {name: _array(block) for name, block in found.items()}
+        return {name: array_of(block) for name, block in found.items()}
 
 
 def vjp_request(
@@ -232,7 +232,7 @@ def _block(role: str, name: str, array: Array) -> Block:
     return Block(form, flat.view(np.uint8).data if flat.size else b"")
 
 
-def _array(block: Block) -> Array:
+def array_of(block: Block) -> Array:
     """Bytes as an array; no copy."""
     kind = dtype_named(block.form.dtype)
     if not memoryview(block.data).nbytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from gradcheck.commands.outcome import (
     NOTHING,
     OK,
     USAGE,
+    Target,
     save,
     targets_of,
 )
@@ -25,6 +27,7 @@ from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.record import Run
+    from gradcheck.run import Plan
     from gradcheck.suite import Suite
 
 
@@ -79,6 +82,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "operator and dialect; default: of all but the reference",
     )  # fmt: skip
     add_jobs(parser)
+    add_output(parser)
+    parser.set_defaults(command=run)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where the report of a run goes."""
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
         help="write a report: .md .html .json .xml .txt (repeat)",
@@ -89,16 +98,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
-    parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge what the flags select; returns the exit code."""
-    from gradcheck import report
-
     targets = targets_of(arguments.outputs)
-    if arguments.format not in report.FORMATS:
-        raise UnknownNameError("format", arguments.format, report.FORMATS)
+    _check_format(arguments.format)
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
@@ -107,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         certify="reference" in implementations,
     )
 
-    from gradcheck.run import Plan, execute
+    from gradcheck.run import Plan
 
     suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)
@@ -121,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
         model_dtypes=model_dtypes,
         seed=arguments.seed,
         suites=arguments.suite,
-        convention=_convention(arguments.convention, suite),
+        convention=convention_of(arguments.convention, suite),
         jobs=arguments.jobs,
         taylor=arguments.taylor,
         project=arguments.project,
@@ -131,6 +136,15 @@ def run(arguments: argparse.Namespace) -> int:
         isolate=arguments.isolate,
         timeout=arguments.timeout,
     )
+    return carry_out(plan, arguments, targets)
+
+
+def carry_out(plan: Plan, arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
+    """Execute a plan, and report it as the flags of `add_output` say; returns the exit code."""
+    from gradcheck import report
+    from gradcheck.run import execute
+
+    _check_format(arguments.format)
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
         found = execute(plan, progress)
@@ -174,7 +188,14 @@ def exit_code(run: Run, *, written: bool) -> int:
     return OK if run.passed else GATE
 
 
-def _convention(word: str, suite: Suite) -> str:
+def _check_format(word: str) -> None:
+    from gradcheck import report
+
+    if word not in report.FORMATS:
+        raise UnknownNameError("format", word, report.FORMATS)
+
+
+def convention_of(word: str, suite: Suite) -> str:
     """The system that a word means, however it is capitalised.
 
     Raises:

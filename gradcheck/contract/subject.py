@@ -20,8 +20,9 @@ from gradcheck.contract.resize import resized
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import ManifestError, SpecError, Unsupported
 from gradcheck.judge.compare import CANCELLED, rules_of
-from gradcheck.judge.operator import SAFETY, CaseTruth, judge_case
+from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_forward, attempt
+from gradcheck.judge.value import SAFETY
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Attrs, as_tuple
 from gradcheck.suite import Case

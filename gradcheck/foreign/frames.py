@@ -1,4 +1,4 @@
-"""Binary frames: a JSON header and raw blocks, written and read without copies.
+"""Binary frames: a JSON header and raw blocks; large ones are written and read without copies.
 
 One frame is ``magic`` (8 bytes), header length (u32, little-endian), payload length (u64,
 little-endian), the header (UTF-8 JSON), the payload. The header's ``blocks`` says, per block,
@@ -19,6 +19,8 @@ PREFIX: Final = struct.Struct("<8sIQ")
 ALIGN: Final = 64
 HEADER_MAX: Final = 1 << 24
 """Bytes of JSON: more is no header but a sign that the reader is out of step."""
+LARGE: Final = 1 << 16
+"""Bytes of a block that is not copied; smaller ones go together: each piece costs a system call."""
 PAYLOAD_MAX: Final = 1 << 36
 
 Block = bytes | bytearray | memoryview
@@ -49,11 +51,17 @@ def pieces(header: Mapping[str, Any], blocks: Sequence[Block] = ()) -> Iterator[
         table.append({**entry, "offset": offset, "nbytes": view.nbytes})
         offset += view.nbytes + -view.nbytes % ALIGN
     text = json.dumps({**header, "blocks": table}, separators=(",", ":")).encode()
-    yield PREFIX.pack(MAGIC, len(text), offset) + text
+    small = bytearray(PREFIX.pack(MAGIC, len(text), offset) + text)
     for view in views:
-        yield view
-        if view.nbytes % ALIGN:
-            yield bytes(-view.nbytes % ALIGN)
+        if view.nbytes >= LARGE:
+            yield small
+            yield view
+            small = bytearray()
+        else:
+            small += view
+        small += bytes(-view.nbytes % ALIGN)
+    if small:
+        yield small
 
 
 def read(exactly: Callable[[int], Block]) -> Frame:

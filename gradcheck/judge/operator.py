@@ -15,17 +15,18 @@ from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
-from gradcheck.difference.truth import Differences, Estimate, noise_lines
+from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
 from gradcheck.judge.certificate import Impersonated
-from gradcheck.judge.compare import Interval, Rules, compare, rules_of
+from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.remainder import Remainders
+from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
@@ -34,8 +35,6 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-SAFETY: Final = 4.0
-"""Other texts of the same formula round differently: allow so many times the estimate."""
 SINGLY: Final = 32
 """Elements that the oracle differences one by one where the spec's VJP is wrong."""
 
@@ -105,49 +104,11 @@ class CaseTruth:
         self, outputs: Sequence[Array], dtype: str, slack: Slack | None = None
     ) -> Finding:
         """Whether an implementation computes the same function at all; `slack` is its own."""
-        shapes = [np.shape(o) for o in outputs]
-        wanted = [o.shape for o in self.outputs]
-        if shapes != wanted or any(o.dtype != dtype for o in outputs):
-            forms = ", ".join(f"{o.dtype}{o.shape}" for o in outputs)
-            reason = f"forward returned {forms}, the operator gives {dtype} of shape {wanted}"
-            return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
-        if not any(o.size for o in self.outputs):
-            return _empty("forward")
-        value, rules = flatten(self.outputs)[None], rules_of(dtype)
-        got = flatten(outputs)[None]
-        infinite = np.isinf(value)
-        if infinite.any():
-            strange = infinite & (got != value)
-            if strange.any():
-                place = int(np.flatnonzero(strange)[0])
-                reason = (
-                    f"{int(strange.sum())} outputs are infinite by design and are not so here: "
-                    f"element {place} is {got[0, place]:g}, the operator gives {value[0, place]:g}"
-                )
-                return Finding(name="forward", verdict=Verdict.FAIL, reason=reason)
-            value, got = np.where(infinite, 0.0, value), np.where(infinite, 0.0, got)
-        estimate = Estimate(
-            value=value,
-            bar=np.zeros_like(value),  # its own rounding is part of the allowance below
-            scale=np.abs(value),
-            terms=np.ones(value.shape[1], dtype=np.int64),
-            settled=np.zeros(value.shape, dtype=bool),
-        )
-        found = compare(got, estimate, rules)
-        for u in (rules.accumulate or rules.u, rules.u):
-            if found.pending.any():
-                extra = SAFETY * u * self._forward_rounding
-                found = compare(got, estimate, rules, extra=extra)
-        widened = found.pending.any() and slack is not None
-        if slack is not None and widened:
-            extra = extra + slack.ulp * 2 * rules.u * estimate.scale
-            found = compare(got, estimate, rules, extra=extra)
-        shape = self.outputs[0].shape if len(self.outputs) == 1 else value.shape[1:]
-        finding = found.finding("forward", shape, ("",))
-        if finding.verdict is Verdict.FAIL:
-            reason = f"it computes something else than {self.case.spec.name}: {finding.reason}"
-            return replace(finding, reason=reason)
-        return _because(finding, slack) if slack is not None and widened else finding
+        op = self.case.spec.name
+        return judge_value(op, self.outputs, self._value_rounding, outputs, dtype, slack)
+
+    def _value_rounding(self) -> Float:
+        return self._forward_rounding
 
     def certificate(self, index: int, dtype: str, slack: float = 0.0) -> Certificate:
         """What the check of the gradient of primal `index` rejects, widened by `slack` ulp."""
@@ -364,7 +325,7 @@ def _judge_gradients(
     for i in truth.floating:
         got = answer.gradients[truth.names[i]]
         if truth.primals[i].size == 0 and not isinstance(got, Finding):
-            findings.append(_empty(truth.names[i]))
+            findings.append(empty(truth.names[i]))
             continue
         if isinstance(got, Finding):
             finding = _absent(got, bound)
@@ -399,14 +360,7 @@ def _judged(truth: CaseTruth, index: int, got: Float, rules: Rules, slack: Slack
     wider = replace(rules, slack=slack.ulp)
     finding = truth.truth(index).judge(got, wider)  # and so is the certificate
     certificate = truth.certificate(index, rules.dtype, slack.ulp)
-    return replace(_because(finding, slack), certificate=certificate)
-
-
-def _because(finding: Finding, slack: Slack) -> Finding:
-    """A finding by a wider bound than anybody else gets, with the sentence that asks for it."""
-    text = f"by a bound {slack.ulp:g} ulp wider: {slack.because}"
-    reason = f"{finding.reason}, {text}" if finding.reason else text
-    return replace(finding, reason=reason)
+    return replace(because(finding, slack), certificate=certificate)
 
 
 def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
@@ -447,8 +401,3 @@ def _worthless(certificates: Sequence[Certificate]) -> Finding:
         "give it other values, or take it out"
     )
     return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
-
-
-def _empty(name: str) -> Finding:
-    reason = "it has no elements: only its shape and its dtype were checked"
-    return Finding(name=name, verdict=Verdict.PASS, reason=reason)

@@ -12,21 +12,18 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.errors import ManifestError
-from gradcheck.manifest import syntax
-from gradcheck.manifest.agree import Operator, check_residuals, grads
+from gradcheck.manifest import declared, syntax
+from gradcheck.manifest.agree import Operator, check_residuals
 from gradcheck.manifest.function import bound, check_element, dtype_of, elements
-from gradcheck.manifest.meaning import expressions
 from gradcheck.manifest.operation import (
     Function,
     Meaning,
     Operation,
-    RoleKind,
     Special,
-    Tensors,
 )
 from gradcheck.manifest.prototype import parse
 from gradcheck.manifest.schema import Library, Op, PerDtype, on_this_platform, suggestion
-from gradcheck.spec import CORE, OpSpec, Slack
+from gradcheck.spec import CORE, Attrs, OpSpec
 from gradcheck.suite import Case, Suite
 
 DTYPES: Final = ("float64", "float32", "float16", "bfloat16")
@@ -73,6 +70,11 @@ class Entry:
     def dialect(self) -> str:
         """The dialect that it names, or none."""
         return self.op.name.partition("/")[2]
+
+    @property
+    def own(self) -> Attrs:
+        """The values of attributes in the dialect that it names."""
+        return self.spec.dialect(self.dialect).attrs if self.dialect else {}
 
     @cached_property
     def operator(self) -> Operator:
@@ -179,16 +181,16 @@ def _operation(
         raise ManifestError(f'{where}: no parameter is bound to "handle"; leave `handle` out')
     main = vjp or forward
     assert main is not None
-    names = entry.operator.names | _scalars(main)
+    names = entry.operator.names | declared.scalars(main)
     for text in (*op.requires, *op.saved.values(), str(op.loss_scale)):
         syntax.check(text, names, where)
-    accumulates = _primals(entry, vjp, "accumulates", op.accumulates)
-    zeroed = _primals(entry, vjp, "zeroed", op.zeroed)
+    accumulates = declared.primals(vjp, op.accumulates, f"{where}: accumulates")
+    zeroed = declared.primals(vjp, op.zeroed, f"{where}: zeroed")
     if accumulates & zeroed:
         both = ", ".join(sorted(accumulates & zeroed))
         raise ManifestError(f"{where}: {both}: either accumulates or must be zeroed; name it once")
-    slack = op.slack.get(dtype)
     _check_dtypes("slack", [*op.slack], where)
+    functions = [f for f in (vjp, forward, create) if f is not None]
     return Operation(
         op=entry.spec.name,
         dialect=entry.dialect,
@@ -196,28 +198,20 @@ def _operation(
         where=where,
         vjp=vjp,
         forward=forward,
-        attrs=_fixed(entry, [f for f in (vjp, forward, create) if f is not None]),
+        attrs=declared.fixed(op, where, entry.operator, entry.own, functions),
         requires=tuple(op.requires),
         accumulates=accumulates,
         zeroed=zeroed,
-        aliases=tuple(_alias(entry, vjp, *pair) for pair in op.aliases),
+        aliases=tuple(declared.alias(vjp, *pair, where) for pair in op.aliases),
         saved=op.saved,
         residuals=op.residuals,
         loss_scale=str(op.loss_scale),
-        missing=_missing(entry, vjp),
+        missing=declared.missing(op, where, entry.operator, vjp),
         create=create,
         destroy=destroy,
-        slack=_slack(slack.ulp, slack.because, where) if slack else None,
+        slack=declared.slack(op.slack.get(dtype), where),
         source=op.source,
     )
-
-
-def _slack(ulp: float, because: str, where: str) -> Slack:
-    if not because.strip():
-        raise ManifestError(f"{where}: a wider bound needs a sentence: fill `slack … because`")
-    if not ulp > 0:
-        raise ManifestError(f"{where}: slack: ulp = {ulp}; write how many, more than 0")
-    return Slack(ulp=ulp, because=because)
 
 
 def _handle(entry: Entry) -> tuple[Function | None, Function | None]:
@@ -235,108 +229,3 @@ def _handle(entry: Entry) -> tuple[Function | None, Function | None]:
     freed: dict[str, Meaning] = {destroy.parameters[0].name: Special.HANDLE}
     made = bound(entry.operator, entry.where, "handle", create, said.bind, library)
     return made, Function(prototype=destroy, library=library, meanings=freed)
-
-
-def _scalars(function: Function) -> set[str]:
-    return {p.name for p in function.prototype.parameters if not p.ctype.pointer}
-
-
-def _fixed(entry: Entry, functions: Sequence[Function]) -> dict[str, Any]:
-    """Attributes that the code has fixed: as said, or at their default where nothing asks."""
-    op, spec = entry.op, entry.spec
-    for name in op.attrs:
-        if name not in spec.defaults:
-            near = suggestion(name, [*spec.defaults]) or f"; {spec.name} has none"
-            raise ManifestError(f"{entry.where}: attrs: no attribute `{name}`{near}")
-        _check_kind(f"{entry.where}: attrs.{name}", op.attrs[name], spec.defaults[name])
-    mentioned: set[str] = set()
-    for text in (*op.requires, *op.saved.values(), str(op.loss_scale)):
-        mentioned |= syntax.names(text).all
-    for function in functions:
-        scalars = _scalars(function)
-        for name, meant in function.meanings.items():
-            for text in expressions(meant):
-                mentioned |= syntax.names(text).all - (scalars - {name})
-    values = dict(spec.defaults)
-    if entry.dialect:
-        values |= spec.dialect(entry.dialect).attrs
-    kept = {name: value for name, value in values.items() if name not in mentioned}
-    return {**kept, **{name: _frozen(value) for name, value in op.attrs.items()}}
-
-
-def _check_kind(where: str, value: Any, default: Any) -> None:
-    """A value of another kind than the default's would match no case."""
-    kinds = ((bool,), (int, float), (str,), (tuple, list))
-    for kind in kinds:
-        if isinstance(default, kind) and not isinstance(value, kind):
-            raise ManifestError(f"{where} = {value!r}; its default is {default!r}, of another kind")
-        if isinstance(default, kind):
-            return
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(element) for element in value) if isinstance(value, list) else value
-
-
-def _primals(entry: Entry, vjp: Function | None, key: str, said: Sequence[str]) -> frozenset[str]:
-    """The primals whose gradients parameters (or primals) of these names are."""
-    have = grads(vjp)
-    found: set[str] = set()
-    for name in said:
-        if name in have:
-            found |= have[name]
-        elif any(name in primals for primals in have.values()):
-            found.add(name)
-        else:
-            near = suggestion(name, [*have])
-            raise ManifestError(f"{entry.where}: {key}: `{name}` is no gradient{near}")
-    return frozenset(found)
-
-
-def _alias(entry: Entry, vjp: Function | None, first: str, second: str) -> tuple[str, str]:
-    """A pair (primal, "ct" or primal) from two parameters that may be the same memory."""
-    where = f"{entry.where}: aliases: `{first}`, `{second}`"
-    have = grads(vjp)
-    read = _read(vjp)
-    if first not in have:
-        first, second = second, first
-    if first not in have:
-        raise ManifestError(f"{where}: neither is a gradient{suggestion(first, [*have])}")
-    if second not in read:
-        raise ManifestError(
-            f"{where}: `{second}` is neither a cotangent nor a primal{suggestion(second, [*read])}"
-        )
-    if len(have[first]) != 1:
-        raise ManifestError(f"{where}: `{first}` holds several gradients; alias one alone")
-    (primal,) = have[first]
-    return primal, read[second]
-
-
-def _read(vjp: Function | None) -> dict[str, str]:
-    """Parameters that hold one cotangent or primal alone: "ct" or the primal."""
-    found = {}
-    for name, meant in ({} if vjp is None else vjp.meanings).items():
-        if isinstance(meant, Tensors) and len(meant.views) == 1:
-            held = meant.views[0].role
-            if held.kind is RoleKind.COTANGENT:
-                found[name] = "ct"
-            elif held.kind is RoleKind.IN:
-                found[name] = held.name
-    return found
-
-
-def _missing(entry: Entry, vjp: Function | None) -> dict[str, str]:
-    """Gradients that the code is said to lack, and why."""
-    op, where = entry.op, entry.where
-    have = {primal for primals in grads(vjp).values() for primal in primals}
-    for name in op.missing:
-        if name not in entry.spec.primals:
-            near = suggestion(name, [*entry.spec.primals])
-            raise ManifestError(f"{where}: missing: {entry.spec.name} has no primal `{name}`{near}")
-        if name in have:
-            raise ManifestError(
-                f"{where}: missing: `{name}` has a gradient: a parameter is grad:{name}"
-            )
-        if name in entry.operator.indices:
-            raise ManifestError(f"{where}: missing: `{name}` holds indices, which have no gradient")
-    return dict(op.missing)

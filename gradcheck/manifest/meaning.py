@@ -167,9 +167,9 @@ def _laid_out(said: dict[str, Any], ctype: CType, where: str, scope: Scope) -> M
         if not packed.parts:
             raise ManifestError(f"{where}: `parts` is empty; name the tensors that lie there")
         views = tuple(_view(part, where, scope) for part in packed.parts)
-        return Tensors(views=views, size=_checked(packed.size, where, scope))
+        return Tensors(views=views, size=_size(packed.size, where, scope))
     whole = convert(said, Whole, where)
-    return Tensors(views=(_view(whole, where, scope),), size=_checked(whole.size, where, scope))
+    return Tensors(views=(_view(whole, where, scope),), size=_size(whole.size, where, scope))
 
 
 def _view(part: Part, where: str, scope: Scope) -> View:
@@ -202,9 +202,13 @@ def _view(part: Part, where: str, scope: Scope) -> View:
     )
 
 
+def _size(text: str | int, where: str, scope: Scope) -> str:
+    """The size of a buffer; empty where none is said."""
+    return "" if text == "" else _checked(text, where, scope)
+
+
 def _checked(text: str | int, where: str, scope: Scope) -> str:
-    if text != "":
-        syntax.check(str(text), scope.names, where)
+    syntax.check(str(text), scope.names, where)
     return str(text)
 
 

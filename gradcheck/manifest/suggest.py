@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError, UsageError
-from gradcheck.manifest import debug, guess, read, schema
+from gradcheck.manifest import debug, guess, parameters, read, schema
 from gradcheck.manifest.entry import index_primals
-from gradcheck.manifest.guess import Asked, Guess, Named
+from gradcheck.manifest.guess import Named
 from gradcheck.manifest.operation import Prototype
+from gradcheck.manifest.parameters import Asked, Guess
 from gradcheck.manifest.prototype import declarations, parse
 from gradcheck.manifest.symbols import exported
 from gradcheck.spec import OpSpec
@@ -53,7 +54,7 @@ class Candidate:
     @property
     def key(self) -> tuple[str, str]:
         """Operator (with its dialect) and dtype."""
-        return self.name, guess.dtype_of(self.prototype)
+        return self.name, parameters.dtype_of(self.prototype)
 
     @property
     def absent(self) -> frozenset[str]:
@@ -222,7 +223,7 @@ def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tup
     saved: frozenset[str] = frozenset()
     guesses = {}
     if forward is not None:
-        guesses = guess.parameters_of(
+        guesses = parameters.parameters_of(
             Asked(
                 spec=spec,
                 indices=indices,
@@ -235,7 +236,7 @@ def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tup
         saved = frozenset(p.name for p in written)
         if None in guesses.values() or Guess("out") not in guesses.values():
             forward, guesses = None, {}
-    mine = guess.parameters_of(
+    mine = parameters.parameters_of(
         Asked(
             spec=spec,
             indices=indices,
@@ -259,8 +260,11 @@ def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tup
 def _advice(
     spec: OpSpec, guesses: Mapping[str, Guess | None], prototype: Prototype
 ) -> Iterator[str]:
-    """Comments on what names cannot say."""
-    fixed = {name: spec.defaults[name] for name in guess.lacking(spec, guesses)}
+    """What goes with the guesses, and comments on what names cannot say."""
+    condition = parameters.required(spec, guesses)
+    if condition:
+        yield f"requires = [{_quoted(condition)}]  {CONFIRM}: a call does no more than that"
+    fixed = {name: spec.defaults[name] for name in parameters.lacking(spec, guesses)}
     values = {n: v for n, v in fixed.items() if isinstance(v, (bool, int, float, str))}
     if values:
         shown = ", ".join(f"{name} = {_toml(value)}" for name, value in values.items())

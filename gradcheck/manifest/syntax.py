@@ -10,6 +10,7 @@ import ast
 import difflib
 import math
 import operator
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -139,7 +140,9 @@ def tree(text: str) -> ast.expr:
     if len(text) > LONGEST:
         raise ValueError(f"it is {len(text)} characters long; {LONGEST} are enough for a size")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what Python warns of is a mistake here
+            tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"it cannot be read: {getattr(error, 'msg', None) or error}") from None
     for node in ast.walk(tree):

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from gradcheck.foreign import frames
-from gradcheck.protocol.message import SHOWN, Raw, Violation, shown
+from gradcheck.protocol.message import SHOWN, Raw, Violation, shown, tame
 
 STRAY_MAX: Final = 1 << 16
 """Bytes that a program may print before an answer."""
@@ -57,7 +57,7 @@ class Strays:
         if self._since > STRAY_MAX:
             raise Violation(
                 f"more than {STRAY_MAX} bytes on standard output and no answer; print on standard "
-                f"error. It begins: {shown(self.peek())}",
+                f"error. It begins: {tame(self.peek(), 60)}",
                 derailed=True,
             )
 
@@ -211,33 +211,49 @@ def _limit(expected: int) -> int:
 LEVELS: Final[Mapping[str, type[Frames] | type[Lines]]] = {"frames": Frames, "jsonl": Lines}
 
 
-class _Recorded:
+class Recorded:
     """A channel to nowhere, from bytes that came before."""
 
     def __init__(self, data: bytes = b"") -> None:
+        """Give `data`, and keep what is `sent`."""
         self.sent = bytearray()
         self._stream = io.BytesIO(data)
 
     def send(self, pieces: Iterable[Raw], timeout: float) -> None:
+        """Keep the pieces."""
         for piece in pieces:
             self.sent += piece
 
     def exactly(self, n: int) -> Raw:
+        """The next n bytes.
+
+        Raises:
+            EOFError: there are fewer.
+        """
         found = self._stream.read(n)
         if len(found) != n:
             raise EOFError
         return found
 
     def line(self, limit: int) -> bytes:
+        """The next line, or so much of it.
+
+        Raises:
+            EOFError: there is none.
+        """
         found = self._stream.readline(limit)
         if not found:
             raise EOFError
         return found
 
+    def rest(self) -> bytes:
+        """What nobody has read."""
+        return self._stream.read()
+
 
 def encoded(level: str, header: Mapping[str, Any], blocks: Sequence[Raw] = ()) -> bytes:
     """A message as the bytes that travel."""
-    channel = _Recorded()
+    channel = Recorded()
     LEVELS[level](channel, Strays()).send(header, blocks, 0.0)
     return bytes(channel.sent)
 
@@ -249,7 +265,7 @@ def decoded(level: str, data: bytes) -> tuple[list[Mapping[str, Any]], str]:
         Violation: something in it begins as a message does, and is none.
     """
     strays = Strays()
-    way = LEVELS[level](_Recorded(data), strays)
+    way = LEVELS[level](Recorded(data), strays)
     headers = []
     try:
         while True:

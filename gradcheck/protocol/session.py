@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.foreign.child import TAIL, Child
 from gradcheck.foreign.ending import Ended, Ending
+from gradcheck.foreign.frames import MAGIC
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol.levels import LEVELS, STRAY_MAX, Level, Received, Strays
 from gradcheck.protocol.message import (
@@ -73,7 +74,9 @@ class Session:
             except (Ended, Violation, Failed) as error:
                 ended = error.ending.printed if isinstance(error, Ended) else ""
                 printed = "" if ended.startswith(STRAYED) else tail(ended + self.printed())
-                raise LoadError(f"{self._who}, asked what it offers: {error}{printed}") from error
+                raise LoadError(
+                    f"{self._who}, asked what it offers: {error}{printed}{self._other_level}"
+                ) from error
         assert self._hello is not None
         return self._hello
 
@@ -289,6 +292,13 @@ class Session:
 
     def _keep(self, printed: str) -> None:
         self._said = (self._said + printed)[-TAIL:]
+
+    @property
+    def _other_level(self) -> str:
+        """A hint, if what it says looks like the words of another level."""
+        other = {"frames": "jsonl", "jsonl": "frames"}[self.program.level]
+        begins = {"jsonl": "{", "frames": MAGIC[:4].decode()}[other]
+        return f"; is its level {other}?" if self.strayed.startswith(begins) else ""
 
     @property
     def _who(self) -> str:

@@ -55,6 +55,7 @@ def render(run: Run) -> str:
         gaps=outline.gaps(run),
         rejected=outline.certificate(run),
         conventions=outline.conventions(run),
+        slacks=outline.slacks(run),
         curves=outline.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,

@@ -118,6 +118,8 @@ def _soundness(page: _Page, run: Run) -> None:
         page.add(f"\nCertificate: {escape(words.rejected(found))}.\n")
     for curves in outline.curves(run):
         page.add(f"\nTaylor: {escape(words.curves(*curves))}.\n")
+    for name, text in outline.slacks(run):
+        page.add(f"\nWider bound: {code(name)}, {escape(words.clean(text))}.\n")
     rows = outline.conventions(run)
     if rows:
         page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")

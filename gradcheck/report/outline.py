@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from gradcheck.record import Cell, Kind, Part, Record, Row, rows
-from gradcheck.report.words import CONTRACT, Rejected, missing
+from gradcheck.report.words import CONTRACT, Rejected, missing, plural
 from gradcheck.verdict import SEVERITY, Verdict, worst
 
 if TYPE_CHECKING:
@@ -249,6 +250,17 @@ def talkers(run: Run) -> list[tuple[Record, int]]:
             found.setdefault((r.implementation, r.kind, r.op, r.dialect), []).append(r)
     calm = [rs for rs in found.values() if all(r.verdict.expected for r in rs)]
     return [(results[0], len(results)) for results in calm]
+
+
+def slacks(run: Run) -> list[tuple[str, str]]:
+    """Who needed a wider bound, "op" or "implementation: op", in how many results, and why."""
+    several = len({r.implementation for r in run.results}) > 1
+    found = Counter(
+        (f"{r.implementation}: {r.op}" if several else r.op, r.slack)
+        for r in run.results
+        if r.slack
+    )
+    return [(name, f"{plural(count, 'result')} {slack}") for (name, slack), count in found.items()]
 
 
 def conventions(run: Run) -> list[tuple[str, tuple[str, ...]]]:

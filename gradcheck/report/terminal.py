@@ -147,13 +147,15 @@ class _Page(Page):
         return grid(heads, body, layout.samples + layout.elements)
 
     def soundness(self, run: Run) -> list[str]:
-        """What the checks would have rejected, and whose conventions were found on kinks."""
+        """What would have been rejected, whose bounds are wider, whose conventions were found."""
         lines = []
         found = outline.certificate(run)
         if found is not None:
             lines += self.wrap(words.rejected(found), "certificate: ", "  ")
         for curves in outline.curves(run):
             lines += self.wrap(words.curves(*curves), "taylor: ", "  ")
+        for name, text in outline.slacks(run):
+            lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
         for name, texts in outline.conventions(run):
             lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines

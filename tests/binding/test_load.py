@@ -29,8 +29,8 @@ def test_a_colon_means_a_table_of_python_functions(monkeypatch):
     [
         ("refernce", "did you mean 'reference'?"),
         ("Torch", "did you mean 'torch'?"),
-        ("kernels.so", "known: reference, torch"),
-        ("", "known: reference, torch"),
+        ("kernels", "known: jax, reference, torch"),
+        ("", "known: jax, reference, torch"),
     ],
 )
 def test_another_word_is_a_mistake_of_the_user_with_a_hint(word, message):

@@ -7,6 +7,8 @@ from gradcheck import run
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.run import Plan, execute
+from gradcheck.spec import Sample
+from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
 PARAMETERS = "double *dx, double *dy, const double *dz, const double *x, const double *y, int n"
@@ -144,6 +146,23 @@ def test_a_saved_value_that_does_not_fit_is_found_before_a_call(native, entry, s
 def test_what_is_right_or_unsupported_is_no_problem(native, entry, suite):
     one = native(entry("mul", more='requires = ["ndim(x) == 2"]'))
     assert one.smoke(suite.cases(["mul"]), ["float64", "float32"]) == []
+
+
+def test_a_case_at_fault_is_not_the_manifest_s(native, entry, suite):
+    def drawn(draw):
+        raise ValueError("a sample at fault")
+
+    (case,) = suite.cases(["mul"], ["same-shape"], ["typical"])
+    broken = Sample(name="broken", primals=drawn, hunts="nothing")
+    at_fault = Case(case.spec, case.dialect, broken, 0, case.suite)
+    assert native(entry("mul")).smoke([at_fault, case], ["float64"]) == []
+
+
+def test_what_is_not_claimed_is_refused_at_each_call(native, entry, case):
+    op = entry("mul", more='requires = ["n == 15"]')
+    bound = native(op).bind(case(), "float64")
+    with pytest.raises(Unsupported, match="its code requires n == 15"):
+        bound.vjp(*(np.ones((2, 2)) for _ in range(3)))
 
 
 def test_a_run_does_not_begin_with_nonsense(native, entry, suite, monkeypatch):

@@ -53,7 +53,8 @@ def test_too_many_hangs(native, mul, entry):
     one = native(entry("mul_hangs"), "timeout = 0.2")
     found = [mul(one)["vjp"] for _ in range(4)]
     assert [verdict for verdict, _ in found] == ["timeout"] * 3 + ["notrun"]
-    assert found[0][1] == "mul_hangs did not return within 0.2 s"
+    assert found[0][1].startswith("mul_hangs did not")
+    assert found[0][1].endswith("within 0.2 s")
     assert found[-1][1] == "not run after 3 hangs of mul"
 
 
@@ -89,6 +90,15 @@ def test_what_it_prints_is_heard_once(native, judged, entry):
     assert found["x"].printed.startswith("mul of 15\n")
     assert found["y"].printed == ""
     assert one.printed() == ""
+
+
+def test_what_one_case_printed_is_not_the_next_one_s(native, judged, entry, suite):
+    parameters = "double *dx, const double *dy, const double *y, int n"
+    tanh = entry("from_output", parameters, op="tanh", dy="cotangent", y="out")
+    one = native(entry("mul_prints") + tanh)
+    (case,) = suite.cases(["mul"], ["same-shape"], ["typical"])
+    one.bind(case, "float64").vjp(*(p for p in (case.primals[0], *case.primals)))  # by nobody heard
+    assert judged(one, "tanh")["x"].printed == ""
 
 
 def test_what_it_prints_stands_at_what_is_wrong(native, judged, entry):

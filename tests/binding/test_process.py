@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
+from gradcheck.arithmetic import dtype_named
 from gradcheck.binding.process import Process
 from gradcheck.binding.reference import Reference
 from gradcheck.contract.returned import Broken
@@ -52,7 +53,18 @@ def verdicts(binding, which, dtype="float64"):
 
 @pytest.mark.parametrize("level", ["frames", "jsonl"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("which", [("mul", "typical"), ("tanh", "cube"), ("leaky_relu", "typical")])
+@pytest.mark.parametrize(
+    "which",
+    [
+        ("mul", "typical"),
+        ("tanh", "cube"),
+        ("leaky_relu", "typical"),
+        ("get_rows", "repeated"),  # an input of integers
+        ("get_rows", "empty"),
+        ("qk_norm", "typical"),  # two outputs
+        ("qk_norm", "empty"),
+    ],
+)
 def test_a_right_program_gets_the_verdicts_of_the_reference(process, level, dtype, which):
     found = verdicts(process(level), case(*which), dtype)
     assert found == verdicts(Reference(), case(*which), dtype)
@@ -85,12 +97,23 @@ def test_a_wrong_program_fails(process):
     assert found["x"].failed > 0
 
 
-def test_arrays_are_views_of_what_arrived_and_keep_their_bits(process):
-    bound = process().bind(case("clamp"), "float64")
-    x = np.array([0.0, -0.0, np.inf, -np.nan, 5e-324, 1.0])
-    (dx,) = bound.vjp(x, np.ones(6), min=-np.inf, max=np.inf)
-    assert dx.tobytes() == x.tobytes()
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("level", ["frames", "jsonl"])
+def test_arrays_are_views_of_what_arrived_and_keep_their_bits(process, level, dtype):
+    bound = process(level).bind(case("clamp"), dtype)
+    ct = np.array([0.0, -0.0, np.inf, -np.nan, 1e-40, 1.0]).astype(dtype_named(dtype))
+    (dx,) = bound.vjp(ct, np.ones_like(ct), min=-np.inf, max=np.inf)
+    assert dx.dtype == ct.dtype
+    assert dx.tobytes() == ct.tobytes()
     assert dx.base is not None
+
+
+def test_arrays_of_any_layout_travel_in_c_order(process):
+    bound = process().bind(case("clamp"), "float64")
+    ct = np.arange(24.0).reshape(4, 6)
+    for view in (ct.T, ct[::-1, ::2], np.asfortranarray(ct), np.broadcast_to(ct[0], (3, 6))):
+        (dx,) = bound.vjp(view, np.zeros(view.shape), min=-np.inf, max=np.inf)
+        assert np.array_equal(dx, view)
 
 
 def test_attributes_travel_infinities_too(process):

@@ -82,7 +82,9 @@ def test_the_call_gets_read_only_copies(subject):
     asked = subject(SimpleNamespace(vjp=vjp), "neg/default/typical")
     asked.ask(asked.cts[0])
     assert not any(a.flags.writeable for a in seen)
-    assert not any(np.shares_memory(a, b) for a, b in zip(seen, (*asked.cts[0], *asked.primals), strict=True))
+    assert not any(
+        np.shares_memory(a, b) for a, b in zip(seen, (*asked.cts[0], *asked.primals), strict=True)
+    )
 
 
 def test_without_a_vjp_into_nothing_can_be_filled(subject, silu):

@@ -19,6 +19,9 @@ DTYPES = ("float64", "float32", "bfloat16")
 LACKING = {"unsupported", "unbound", "skip"}
 UNREACHED = {"notrun"}
 """After too many crashes; a gate failure, and no verdict on the function."""
+CONTRACT = "contract"
+"""Properties beyond the numbers: a right function has them all; what else a wrong one lacks is its
+own affair."""
 FEWEST = 3
 """Samples in which a right function is checked, at least."""
 
@@ -41,10 +44,14 @@ def table(text):
 def disagreement(row, results):
     """In what the results differ from what the table says; empty if in nothing."""
     op, _, dialect = row.entry.partition("/")
-    mine = [
+    every = [
         r for r in results
         if r["op"] == op and dialect in ("", r["dialect"]) and r["verdict"] not in LACKING
     ]  # fmt: skip
+    broken = [r["output"] for r in every if r["part"] == CONTRACT and r["verdict"] != "pass"]
+    if row.verdict == "pass" and broken:
+        return f"{row.entry}: owes {broken}"
+    mine = [r for r in every if r["part"] != CONTRACT]
     verdicts = {r["verdict"] for r in mine} - UNREACHED
     allowed = {"pass", "fail"} if row.verdict in ("fail", "error") else {"pass"}
     if row.verdict not in verdicts or verdicts - {row.verdict} - allowed:
@@ -124,7 +131,7 @@ def test_sources_name_their_functions():
 
 def result(verdict, sample="typical", **changes):
     return {"op": "exp", "dialect": "default", "sample": sample, "verdict": verdict,
-            "diagnosis": None, "printed": ""} | changes  # fmt: skip
+            "part": "gradient", "output": "x", "diagnosis": None, "printed": ""} | changes  # fmt: skip
 
 
 GOOD = [result("pass", sample) for sample in ("a", "b", "c")]
@@ -135,6 +142,10 @@ GOOD = [result("pass", sample) for sample in ("a", "b", "c")]
     [
         (Row("exp", "pass", ""), GOOD, True),
         (Row("exp", "pass", ""), GOOD[:2], False),
+        (Row("exp", "pass", ""), [*GOOD, result("pass", part="contract")], True),
+        (Row("exp", "pass", ""), [*GOOD, result("skip", part="contract")], True),
+        (Row("exp", "pass", ""), [*GOOD, result("error", part="contract")], False),
+        (Row("exp", "fail", ""), [result("fail", part="contract")], False),
         (Row("exp", "pass", ""), [], False),
         (Row("exp", "pass", ""), [*GOOD, result("fail")], False),
         (Row("exp", "pass", ""), [*GOOD, result("notrun")], False),

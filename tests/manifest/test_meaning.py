@@ -136,6 +136,8 @@ def test_a_scalar_that_nobody_reads():
         ({"is": "in:x", "axes": [0, 0]}, FLOATS, "is no order"),
         ({"is": "in:x", "axes": [0], "strides": ["1"]}, FLOATS, "say the same; leave one out"),
         ({"is": "in:x", "axes": [1, 0], "shape": ["D"]}, FLOATS, "`axes` has 2 axes, `shape` 1"),
+        ({"is": "in:x", "at": ""}, FLOATS, "cannot be read"),
+        ({"is": "in:x", "shape": [""]}, FLOATS, "cannot be read"),
         ({"is": "in:x", "at": "y"}, FLOATS, "there is no `y` here"),
         ({"is": "in:x", "size": "y"}, FLOATS, "there is no `y` here"),
         ({"is": "scratch[3]"}, FLOATS, "is no role"),

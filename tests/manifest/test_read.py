@@ -1,3 +1,5 @@
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,8 @@ def changed(text, *changes):
             "a wider bound needs a sentence",
         ),
         (RMS_NORM + "slack = { float32 = { ulp = 0, because = 'x' } }", [], "more than 0"),
+        (RMS_NORM + "slack = { float32 = { ulp = inf, because = 'x' } }", [], "ulp = inf; write"),
+        (RMS_NORM + "slack = { float32 = { ulp = nan, because = 'x' } }", [], "ulp = nan; write"),
         (
             RMS_NORM + "slack = { float = { ulp = 1, because = 'x' } }",
             [],
@@ -465,6 +469,43 @@ def test_a_library_that_is_not_there(manifest, tmp_path):
     (tmp_path / "build").mkdir()
     (tmp_path / "build/libk.so").touch()
     check_libraries(found)
+
+
+def mutations(text, count):
+    """Copies of a text with a token or two lost, replaced, doubled, or a strange sign instead."""
+    draw = random.Random("mutations of a manifest")
+    tokens = re.findall(r"\w+|[^\w\s]", text)
+    for _ in range(count):
+        mutant = text
+        for _ in range(draw.choice((1, 1, 2))):
+            at = draw.choice([*re.finditer(r"\w+|[^\w\s]", mutant)])
+            instead = draw.choice(
+                ["", draw.choice(tokens), f"{at[0]} {at[0]}", "\0", "\u2028", "-"]
+            )
+            mutant = mutant[: at.start()] + instead + mutant[at.end() :]
+        yield mutant
+
+
+@pytest.mark.parametrize("text", [RMS_NORM, SAVED, XENT, SCAN, ROPE])
+def test_whatever_is_wrong_with_a_manifest_is_said_in_terms_of_it(manifest, text):
+    refused = 0
+    for mutant in mutations(text, 150):
+        try:
+            manifest(mutant)
+        except ManifestError as error:
+            assert "gradcheck.toml" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 50
+
+
+def test_the_manifests_in_the_documentation_are_read(manifest):
+    page = (Path(__file__).parents[2] / "docs/manifest.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    whole, layouts, *others = blocks
+    assert manifest(whole, "").operations["rms_norm", "float32"].accumulates == {"w"}
+    assert "parts" in layouts
+    kinds = [type(manifest(text, OTHER)) for text in others]
+    assert kinds == [Program, PythonEntry]
 
 
 # ── other kinds ──────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ KNOWN = ("x", "weight", "eps", "rows_of_x")
         ("x.shape", "an attribute (a dot) is not allowed"),
         ("rows(x", "it cannot be read: "),
         ("", "it cannot be read: "),
+        ("1if x else 2", "it cannot be read: invalid decimal literal"),
         ("has(x, eps)", "has takes the name of one primal"),
         ("has(3)", "has takes the name of one primal"),
         ("has(y)", "there is no `y` here"),

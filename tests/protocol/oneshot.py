@@ -75,6 +75,14 @@ LIES = {
 }
 
 
+GARBAGE = {"forgives": lambda: 0, "aborts_on_garbage": os.abort}
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] in GARBAGE:
+        try:
+            sys.exit(main("", Path(sys.argv[2])))
+        except Exception:  # noqa: BLE001
+            sys.exit(GARBAGE[sys.argv[1]]())
     lie, place = sys.argv[1:] if len(sys.argv) == 3 else ("", sys.argv[1])
     sys.exit(main(lie, Path(place)))

@@ -15,8 +15,8 @@ import sys
 import time
 
 MAGIC = b"GRDC\r\n\x1a\n"
-CODES = {"float64": "d", "float32": "f", "int64": "q"}
-SIZES = {"float64": 8, "float32": 4, "int64": 8}
+CODES = {"float64": "d", "float32": "f", "float16": "H", "bfloat16": "H", "int64": "q"}
+SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
 OUT = sys.stdout.buffer
 
 
@@ -147,7 +147,44 @@ def rms_norm(ask, tensors, attrs):
     return {"0": out} if ask == "forward" else {"x": dx, **({"w": dw} if w else {})}
 
 
-OPS = {"tanh": tanh, "mul": mul, "leaky_relu": leaky_relu, "clamp": clamp, "rms_norm": rms_norm}
+def qk_norm(ask, tensors, attrs):
+    found = {}
+    for i, (x, w) in enumerate((("q", "wq"), ("k", "wk"))):
+        part = Tensors(x=tensors[x], w=tensors[w])
+        part.shapes = {"x": tensors.shapes[x]}
+        if ask == "vjp":
+            part["0"] = tensors[str(i)]
+        names = {"0": str(i), "x": x, "w": w}
+        found |= {names[k]: v for k, v in rms_norm(ask, part, attrs).items()}
+    return found
+
+
+def get_rows(ask, tensors, attrs):
+    x, rows, c = tensors["x"], tensors["rows"], tensors.shapes["x"][-1]
+    if ask == "forward":
+        return {"0": [v for r in rows for v in x[r * c : r * c + c]]}
+    dx = [0.0] * len(x)
+    for i, r in enumerate(rows):
+        for j in range(c):
+            dx[r * c + j] += tensors["0"][i * c + j]
+    return {"x": dx}
+
+
+def output_shape(op, name, shapes):
+    if op == "qk_norm":
+        return shapes["qk"[int(name)]]
+    return [*shapes["rows"], shapes["x"][-1]] if op == "get_rows" else shapes["x"]
+
+
+OPS = {
+    "tanh": tanh,
+    "get_rows": get_rows,
+    "qk_norm": qk_norm,
+    "mul": mul,
+    "leaky_relu": leaky_relu,
+    "clamp": clamp,
+    "rms_norm": rms_norm,
+}
 OFFER = {"asks": ["vjp", "forward"], "dtypes": ["float64", "float32"]}
 
 
@@ -155,7 +192,8 @@ def hello():
     ops = {name: dict(OFFER) for name in OPS}
     ops["leaky_relu"]["attrs"] = ["negative_slope"]
     ops["tanh"]["attrs"] = []
-    ops["rms_norm"]["attrs"] = ["eps"]
+    ops["clamp"]["dtypes"] = ["float64", "float32", "float16", "bfloat16"]
+    ops["rms_norm"]["attrs"] = ops["qk_norm"]["attrs"] = ["eps"]
     about = {"name": "speaker", "version": "1", "language": "Python"}
     return {"kind": "hello", "protocol": 1, "implementation": about, "ops": ops}
 
@@ -200,7 +238,7 @@ def run(header, blocks):
     found = OPS[header["op"]](header["ask"], tensors, header["attrs"])
     table, data = [], []
     for name, values in found.items():
-        shape = shapes.get(name, shapes["x"])
+        shape = shapes.get(name) or output_shape(header["op"], name, shapes)
         table.append({"role": role, "name": name, "dtype": header["dtype"], "shape": shape})
         data.append(array.array(code, values).tobytes())
     return {"kind": "result", "seq": header["seq"], "blocks": table}, data

@@ -15,7 +15,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.arithmetic import F64
-from gradcheck.protocol.levels import LEVELS, Strays, encoded
+from gradcheck.protocol.levels import LEVELS, Recorded, Strays, encoded
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -59,27 +59,12 @@ def conversation():
     ]  # fmt: skip
 
 
-class Tape:
-    """A channel that gives what it is given."""
-
-    def __init__(self, data):
-        self.data, self.place = data, 0
-
-    def exactly(self, n):
-        assert self.place + n <= len(self.data), "there are fewer answers than requests"
-        self.place += n
-        return self.data[self.place - n : self.place]
-
-    def line(self, limit):
-        return self.exactly(self.data.index(b"\n", self.place) + 1 - self.place)
-
-
 def messages(level, data, count):
     """`count` messages, and nothing else."""
-    tape, strays = Tape(data), Strays()
-    way = LEVELS[level](tape, strays)
+    recorded, strays = Recorded(data), Strays()
+    way = LEVELS[level](recorded, strays)
     found = [way.receive(1 << 20) for _ in range(count)]
-    assert tape.place == len(data), "there are more answers than requests"
+    assert recorded.rest() == b"", "there are more answers than requests"
     assert strays.take() == ""
     return found
 

@@ -1,13 +1,12 @@
 """Whatever bytes a program sends, they end in an answer or in a violation: never in our failure."""
 
-import io
 import json
 import random
 import struct
 
 import pytest
 
-from gradcheck.protocol.levels import LEVELS, Strays, encoded
+from gradcheck.protocol.levels import LEVELS, Recorded, Strays, encoded
 from gradcheck.protocol.message import (
     Block,
     Failure,
@@ -37,29 +36,10 @@ VALUES = (
 )  # fmt: skip
 
 
-class Tape:
-    """A channel that gives what it is given, and then ends."""
-
-    def __init__(self, data):
-        self.stream = io.BytesIO(data)
-
-    def exactly(self, n):
-        found = self.stream.read(n)
-        if len(found) != n:
-            raise EOFError
-        return bytearray(found)
-
-    def line(self, limit):
-        found = self.stream.readline(limit)
-        if not found:
-            raise EOFError
-        return found
-
-
 def understood(level, data):
     """What becomes of bytes: "answered", or why not."""
     try:
-        header, raw = LEVELS[level](Tape(data), Strays()).receive(REQUEST.wanted[0].nbytes)
+        header, raw = LEVELS[level](Recorded(data), Strays()).receive(REQUEST.wanted[0].nbytes)
         kind = header.get("kind")
         if kind == "hello":
             parse(header, Hello)

@@ -3,34 +3,24 @@
 import pytest
 
 from gradcheck.foreign.frames import MAGIC, PREFIX
-from gradcheck.protocol.levels import LEVELS, STRAY_MAX, Frames, Lines, Strays, decoded, encoded
+from gradcheck.protocol.levels import (
+    LEVELS,
+    STRAY_MAX,
+    Frames,
+    Lines,
+    Recorded,
+    Strays,
+    decoded,
+    encoded,
+)
 from gradcheck.protocol.message import Violation
 
 HEADER = {"kind": "result", "seq": 1, "blocks": [{"name": "x"}, {"name": "y"}]}
 
 
-class Tape:
-    """A channel that gives what it is given."""
-
-    def __init__(self, data):
-        self.data, self.place = data, 0
-
-    def exactly(self, n):
-        if self.place + n > len(self.data):
-            raise EOFError
-        self.place += n
-        return bytearray(self.data[self.place - n : self.place])
-
-    def line(self, limit):
-        end = self.data.find(b"\n", self.place) + 1
-        if not end:
-            raise EOFError
-        return bytes(self.exactly(min(end - self.place, limit)))
-
-
 def received(level, data, expected=1000):
     strays = Strays()
-    header, blocks = LEVELS[level](Tape(data), strays).receive(expected)
+    header, blocks = LEVELS[level](Recorded(data), strays).receive(expected)
     return header, [bytes(block) for block in blocks], strays.take()
 
 
@@ -69,7 +59,7 @@ def test_a_flood_is_no_answer(level):
 def test_noise_before_each_of_many_answers_is_no_flood(level):
     strays = Strays()
     data = (b"x" * 999 + b"\n" + encoded(level, {"kind": "pong", "seq": 1})) * 100
-    way = LEVELS[level](Tape(data), strays)
+    way = LEVELS[level](Recorded(data), strays)
     for _ in range(100):
         way.receive(0)
     assert len(strays.peek()) <= STRAY_MAX
@@ -88,7 +78,7 @@ def test_noise_before_each_of_many_answers_is_no_flood(level):
 )
 def test_a_broken_frame_ends_the_conversation(data, said):
     with pytest.raises(Violation, match=said) as caught:
-        Frames(Tape(data), Strays()).receive(100)
+        Frames(Recorded(data), Strays()).receive(100)
     assert caught.value.derailed
 
 
@@ -108,12 +98,12 @@ def test_a_broken_frame_ends_the_conversation(data, said):
 )
 def test_a_broken_line_is_no_message(data, said):
     with pytest.raises(Violation, match=said):
-        Lines(Tape(data), Strays()).receive(100)
+        Lines(Recorded(data), Strays()).receive(100)
 
 
 def test_a_line_far_longer_than_the_answer_is_cut_and_no_message():
     with pytest.raises(Violation, match="no JSON"):
-        Lines(Tape(b'{"a":"' + b"x" * (1 << 25) + b'"}\n'), Strays()).receive(0)
+        Lines(Recorded(b'{"a":"' + b"x" * (1 << 25) + b'"}\n'), Strays()).receive(0)
 
 
 def test_all_that_a_program_said_can_be_read_at_once(level):

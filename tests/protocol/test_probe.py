@@ -142,3 +142,12 @@ def test_a_program_that_does_not_start_cannot_be_probed(program, probed):
 )
 def test_a_oneshot_lie_is_told_where_it_is(probed, lie, name):
     assert name in failing(probed("oneshot", lie))
+
+
+def test_folders_that_are_none_must_be_refused(probed):
+    broken = {"a folder without `meta.txt`", "an input that was cut short", "no folder at all"}
+    for lie, said in {"forgives": "status 0", "aborts_on_garbage": "SIGABRT"}.items():
+        found = probed("oneshot", lie)
+        assert broken <= failing(found)
+        assert all(said in found[name].says for name in broken)
+        assert "tanh in float64" not in failing(found)

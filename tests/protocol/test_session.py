@@ -243,6 +243,14 @@ def test_a_program_that_is_silent_at_first_cannot_be_loaded(talk):
         _ = session.hello
 
 
+@pytest.mark.parametrize(("ours", "its"), [("frames", "jsonl"), ("jsonl", "frames")])
+def test_a_program_of_another_level_cannot_be_loaded_and_is_recognised(program, ours, its):
+    there = program(ours)
+    object.__setattr__(there, "command", program(its).command)
+    with pytest.raises(LoadError, match=rf"; is its level {its}\?$"):
+        _ = Session(there).hello
+
+
 def test_a_program_that_is_not_there_cannot_be_loaded(talk):
     session = talk()
     object.__setattr__(session.program, "command", ("./nothing-here",))
@@ -293,12 +301,13 @@ def test_a_block_larger_than_any_pipe_comes_back_as_it_was(talk):
     assert bytes(talk().run(request)["0"].data) == request.blocks[0].data
 
 
-def test_a_thousand_calls_leak_nothing(talk):
+@pytest.mark.parametrize("calls", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_calls_leak_nothing(talk, calls):
     session, request = talk(), big(12_500)
     for _ in range(100):
         session.run(request)
     before, memory = descriptors(), resident()
-    for _ in range(1000):
+    for _ in range(calls):
         session.run(request)
     assert descriptors() == before
     assert resident() - memory < 20e6  # a leak of every answer would be 100 MB
@@ -313,3 +322,26 @@ def test_ends_and_beginnings_leave_nothing_open(talk):
             session.run(REQUEST)
     session.close()
     assert descriptors() == before
+
+
+def test_a_program_that_is_gone_can_be_closed(talk):
+    session = talk()
+    session.ping()
+    os.kill(session._child.process.pid, 9)
+    session.close()
+    check(session.run(REQUEST))
+
+
+def test_an_interrupt_ends_the_program(talk, monkeypatch):
+    session = talk()
+    session.ping()
+    before = descriptors()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session._level, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(REQUEST)
+    assert len(descriptors()) < len(before)
+    check(session.run(REQUEST))

@@ -1,5 +1,6 @@
 """What the checks would have rejected, whose conventions were found, and folded tables."""
 
+import html
 import json
 
 import pytest
@@ -39,6 +40,22 @@ def test_without_certificates_nothing_is_claimed(make):
     assert outline.certificate(run) is None
     for form in FORMATS:
         assert "impostors" not in render(run, form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_wider_bound_is_reported_with_its_sentence(make, form):
+    because = "by a bound 64 ulp wider: a table of <f16>"
+    plain = make.run(make.result("exp"))
+    run = make.run(
+        make.result("exp", slack=because),
+        make.result("exp", sample="again", slack=because),
+        make.result("silu"),
+    )
+    assert outline.slacks(run) == [("exp", f"2 results {because}")]
+    text = html.unescape(flat(render(run, form)).replace("\\", ""))
+    assert f"2 results {because}" in text
+    assert "<f16>" not in render(run, form) or form == "terminal"
+    assert "ider bound" not in render(plain, form)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -1,0 +1,104 @@
+"""`gradcheck export` and `gradcheck judge`: cases on file, and the answers to them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from gradcheck import console
+from gradcheck.commands.flags import add_jobs, add_selection, add_suite, choice, suite_of
+from gradcheck.commands.outcome import NOTHING, OK, USAGE, targets_of
+from gradcheck.commands.run import add_output, carry_out, convention_of
+from gradcheck.errors import UsageError
+from gradcheck.selection import dtypes_of
+
+LAYOUTS = ("bin", "npz")
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Flags of `export`."""
+    parser.description = (
+        "Write the cases of operators as requests on file, for code that is not bound: its author "
+        "computes the gradients in whatever way, and `gradcheck judge` reads them."
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a new folder, or an empty one")
+    parser.add_argument(
+        "--format", dest="layout", choices=LAYOUTS, default="bin",
+        help="bin: a folder per request, raw bytes, for any language (default); npz: a file per "
+        "request, for NumPy",
+    )  # fmt: skip
+    add_selection(parser, "all")
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32, float16, bfloat16, all (repeat); default: float64 and float32",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    parser.set_defaults(command=export)
+
+
+def add_judge(parser: argparse.ArgumentParser) -> None:
+    """Flags of `judge`."""
+    parser.description = "Judge the answers that lie in a folder which `gradcheck export` wrote."
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder, with its answers")
+    add_suite(parser)
+    parser.add_argument("--convention", default="", metavar="SYSTEM",
+                        help="on kinks accept only what this system returns")  # fmt: skip
+    add_jobs(parser)
+    add_output(parser)
+    parser.set_defaults(command=judge)
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the requests; returns the exit code."""
+    if arguments.model or arguments.rule:
+        raise UsageError("operators are exported; leave --model and --rule out")
+    dtypes = dtypes_of(arguments.dtype)
+    from gradcheck import export as exporting
+
+    suite = suite_of(arguments.suite)
+    cases = choice(arguments).cases(suite).operators
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    found = exporting.export(
+        arguments.folder, suite, cases, dtypes, arguments.seed, arguments.layout, progress
+    )
+    progress.clear()
+    skipped = f" ({found.skipped} do not fit their dtype)" if found.skipped else ""
+    text = (
+        f"{found.requests:,} requests of {found.cases:,} cases in {arguments.folder}{skipped}\n"
+        f"{exporting.README} there says what to write; then: gradcheck judge {arguments.folder}\n"
+    )
+    if not console.show(text):
+        return USAGE
+    return OK if found.requests else NOTHING
+
+
+def judge(arguments: argparse.Namespace) -> int:
+    """Judge the answers; returns the exit code."""
+    targets = targets_of(arguments.outputs)
+    from gradcheck.export import still_true
+    from gradcheck.protocol import index
+    from gradcheck.run import Plan
+
+    found = index.read(arguments.folder)
+    suite = suite_of(arguments.suite)
+    plan = Plan(
+        suite=suite,
+        cases=still_true(arguments.folder, found, suite),
+        implementations=[_word(arguments.folder)],
+        dtypes=dtypes_of(list({one.dtype for one in found.cases})),
+        seed=found.seed,
+        suites=arguments.suite,
+        convention=convention_of(arguments.convention, suite),
+        jobs=arguments.jobs,
+        contract=False,
+    )
+    return carry_out(plan, arguments, targets)
+
+
+def _word(folder: Path) -> str:
+    """What `--impl` calls the folder; "./torch" is no framework."""
+    word = str(folder)
+    return word if os.sep in word else f".{os.sep}{word}"
