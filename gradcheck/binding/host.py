@@ -13,15 +13,16 @@ import faulthandler
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from gradcheck.binding import Bound, BoundModel, BoundRule, Implementation
 from gradcheck.binding.load import load
-from gradcheck.binding.wire import Cargo, Packer, Unpacker, changed
+from gradcheck.binding.wire import Cargo, Packer, Unpacker, span
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
@@ -35,6 +36,21 @@ TEXT: Final = 20_000
 """Characters of an exception's text that are worth sending."""
 
 
+EARLIER: Final = 4
+"""Answers that are looked after: a later call may write into what they were."""
+KEPT: Final = 1 << 22
+"""Bytes of an answer that is looked after, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The arrays that a call returned, and what they held then."""
+
+    call: int
+    arrays: list[Any]
+    bytes: list[bytes]
+
+
 class Host:
     """An implementation, and what was bound of it, by number."""
 
@@ -45,6 +61,7 @@ class Host:
         self.suite: Suite
         self.bound: dict[int, dict[str, Callable[..., Any]]] = {}
         self.models: dict[int, tuple[ModelCase, BoundModel]] = {}
+        self.given: dict[int, deque[_Given]] = {}
         self._next = 0
 
     def serve(self) -> None:
@@ -54,6 +71,7 @@ class Host:
         for number in asked.get("drop", ()):
             self.bound.pop(number, None)
             self.models.pop(number, None)
+            self.given.pop(number, None)
         here = Unpacker(cargo, adds=True, lazily=lambda names: _Remote(names, self, here))
         packer = Packer(cargo, adds=False)
         try:
@@ -65,7 +83,7 @@ class Host:
         _flush()
         self.line.check()
         self.line.restore()
-        self.send({**said, **_after(here, packer)}, packer.blocks)
+        self.send({**said, **_after(here, packer), **self._late(asked, packer)}, packer.blocks)
 
     def send(self, header: Mapping[str, Any], blocks: Sequence[Any]) -> None:
         """One frame to the parent."""
@@ -91,6 +109,24 @@ class Host:
         options = here.unpack(asked["options"], blocks)
         here.watched = [(d, [*d.items()]) for d in here.cargo.dicts]
         return {"kind": "returned", "value": packer.pack(function(*words, **options))}
+
+    def _late(self, asked: Mapping[str, Any], packer: Packer) -> dict[str, Any]:
+        """What this call has written into arrays that earlier ones returned; its own are kept."""
+        if asked["kind"] != "call":
+            return {}
+        late = []
+        earlier = self.given.setdefault(asked["number"], deque(maxlen=EARLIER))
+        for given in earlier:
+            for i, array in enumerate(given.arrays):
+                now = ctypes.string_at(*span(array))
+                if now != given.bytes[i]:
+                    given.bytes[i] = now
+                    late.append([given.call, i, len(packer.blocks)])
+                    packer.blocks.append(now)
+        if packer.returned and sum(a.nbytes for a in packer.returned) <= KEPT:
+            held = [ctypes.string_at(*span(array)) for array in packer.returned]
+            earlier.append(_Given(asked["call"], packer.returned, held))
+        return {"late": late}
 
     # ── binding ──────────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +229,7 @@ class _Remote(Mapping[str, Any]):
 def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
     """What the call has done to its arguments: bytes of arrays, entries of dicts."""
     arrays = []
-    for i, content in changed(here):
+    for i, content in here.cargo.changed():
         arrays.append([i, len(packer.blocks)])
         packer.blocks.append(content)
     dicts = [

@@ -11,6 +11,7 @@ import builtins
 import json
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from gradcheck import errors
 from gradcheck.binding import Bound, BoundModel, BoundRule, Into
-from gradcheck.binding.wire import Cargo, Packer, Unpacker, put_back
+from gradcheck.binding.wire import Cargo, Packer, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
 from gradcheck.finding import Finding, Part
@@ -41,6 +42,8 @@ BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.binding.host import main; main(sys.argv)"
 )
+GIVEN: Final = 64
+"""Calls whose answers a later one may still write into."""
 RATE: Final = 5e7
 """Bytes per second that travel at the least: large arguments get more time."""
 REPEATED: Final = 3
@@ -74,6 +77,7 @@ class Isolated:
         self._folder = Path.cwd()
         self._budget, self._heard = Budget(), ""
         self._crashes: Counter[str] = Counter()
+        self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
         self._child: Child | None = None
         self._dropped: list[int] = []
         self._running()
@@ -208,6 +212,31 @@ class Isolated:
             )
         )
 
+    def answered(self, frame: frames.Frame, cargo: Cargo) -> Any:
+        """What a call gave, with what it did to memory and dicts there done to those here."""
+        said, unpacker = frame.header, Unpacker(cargo, adds=False)
+        for number, block in said["changed"]:
+            room = cargo.rooms[number]
+            put_back(room.low, room.size, frame.blocks[block])
+        for number, entries in said["emptied"]:
+            pairs = [[unpacker.unpack(part, frame.blocks) for part in pair] for pair in entries]
+            cargo.dicts[number].clear()
+            cargo.dicts[number].update(pairs)
+        for call, index, block in said["late"]:
+            array = self._given[call][index]() if call in self._given else None
+            if array is not None:
+                put_back(*span(array), frame.blocks[block])
+        unpacker.returned.clear()
+        found = (
+            _Raised(_exception(said))
+            if said["kind"] == "raised"
+            else unpacker.unpack(said["value"], frame.blocks)
+        )
+        self._given[self.calls] = [weakref.ref(array) for array in unpacker.returned]
+        self._given.pop(self.calls - GIVEN, None)
+        self.calls += 1
+        return found
+
     def repeats(self, op: str, ending: Ending) -> bool:
         """Whether an end is worth a second look: alone, in a new process."""
         return ending.verdict is Verdict.CRASH and self._crashes[op] <= REPEATED
@@ -245,6 +274,7 @@ class Isolated:
     def _gone(self) -> None:
         self._child = None
         self._dropped = []
+        self._given.clear()
         self.generation += 1
 
     def _hear(self, text: str) -> None:
@@ -349,6 +379,7 @@ class _Handle:
             "kind": "call",
             "number": self._live(),
             "role": role,
+            "call": self.owner.calls,
             "args": packer.pack(tuple(args)),
             "options": packer.pack(dict(options)),
         }
@@ -364,7 +395,7 @@ class _Handle:
 
         frame = self.owner.exchange(asked, packer.blocks, give)
         try:
-            found = _answered(frame, cargo)
+            found = self.owner.answered(frame, cargo)
         except MALFORMED as error:
             self.owner.close()
             raise Ended(_nonsense(error)) from None
@@ -415,20 +446,6 @@ class _Raised:
     """The function raised, after it may have written into its arguments."""
 
     error: BaseException
-
-
-def _answered(frame: frames.Frame, cargo: Cargo) -> Any:
-    """What a call gave, with what it did to its arguments done to those here."""
-    said, unpacker = frame.header, Unpacker(cargo, adds=False)
-    for index, block in said["changed"]:
-        put_back(cargo.arrays[index], frame.blocks[block])
-    for index, entries in said["emptied"]:
-        pairs = [tuple(unpacker.unpack(part, frame.blocks) for part in pair) for pair in entries]
-        cargo.dicts[index].clear()
-        cargo.dicts[index].update(pairs)
-    if said["kind"] == "raised":
-        return _Raised(_exception(said))
-    return unpacker.unpack(said["value"], frame.blocks)
 
 
 def _exception(said: Mapping[str, Any]) -> BaseException:

@@ -1,8 +1,9 @@
 """Values on their way to another process and back: JSON, and the bytes of arrays.
 
 What is sent can be nothing but data: unlike a pickle it runs no code where it is read. Arrays keep
-their dtype, bits, memory layout (the gaps included) and whether they may be written; an object
-that is passed twice is one object there, too. What is neither number, text, array nor container is
+their dtype, bits, memory layout and whether they may be written; those that are passed travel
+with the memory that they are views of, so that views of one array share it there, too, and what
+code reads or writes beside them is the same. What is neither number, text, array nor container is
 told by the name of its type and, if it is like an array, by its numbers.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -23,8 +25,23 @@ from gradcheck.contract.returned import Missing, as_array
 Array = NDArray[Any]
 Block = bytes | memoryview
 DOUBLE: Final = struct.Struct("<d")
+SURROUNDINGS: Final = 1 << 20
+"""Bytes around a view that travel with it."""
 NAME: Final = 200
 """Characters of a type's name that are worth sending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Memory that arrays lie in: where it starts, its bytes, what keeps it alive.
+
+    `before` is what it held when it came (None: it was not sent here).
+    """
+
+    low: int
+    size: int
+    owner: Array
+    before: Block | None = None
 
 
 class Cargo:
@@ -34,7 +51,9 @@ class Cargo:
         """Nothing yet."""
         self.arrays: list[Array] = []
         self.dicts: list[dict[Any, Any]] = []
+        self.rooms: list[Room] = []
         self._numbers: dict[int, tuple[str, int]] = {}
+        self._places: dict[tuple[int, int], int] = {}
 
     def number(self, value: Any) -> tuple[str, int] | None:
         """What both ends call an object, if it was carried."""
@@ -49,17 +68,35 @@ class Cargo:
             self._numbers[id(value)] = ("rd", len(self.dicts))
             self.dicts.append(value)
 
+    def room_of(self, array: Array) -> tuple[int, bool]:
+        """The number of the memory that an array lies in, and whether it is new."""
+        owner = _owner(array)
+        place = span(owner)
+        new = place not in self._places
+        if new:
+            self._places[place] = len(self.rooms)
+            self.rooms.append(Room(*place, owner))
+        return self._places[place], new
+
+    def changed(self) -> Iterator[tuple[int, bytes]]:
+        """The memory that was written to since it came, by number, and what it holds now."""
+        for i, room in enumerate(self.rooms):
+            if room.before is not None and memoryview(room.before) != room.owner.data:
+                yield i, room.owner.tobytes()
+
 
 class Packer:
     """Turns values into JSON and blocks of bytes.
 
-    With `adds`, arrays and dicts that are new get numbers in `cargo`.
+    With `adds`, arrays and dicts that are new get numbers in `cargo`; without, `returned` are the
+    arrays that were packed.
     """
 
     def __init__(self, cargo: Cargo, *, adds: bool) -> None:
         """Pack onto what `cargo` holds already."""
         self.cargo, self.adds = cargo, adds
         self.blocks: list[Block] = []
+        self.returned: list[Array] = []
         self._open: set[int] = set()
 
     def pack(self, value: Any) -> Any:
@@ -96,34 +133,45 @@ class Packer:
 
     def _array(self, value: Any) -> Any:
         array = np.asarray(value)
+        kind = "n" if isinstance(value, np.generic) else "a"
+        number, block, owner = -1, len(self.blocks), array
         if self.adds:
             self.cargo.add(array)
-        low, size = span(array)
-        whole = array.flags.c_contiguous
-        self.blocks.append(
-            memoryview(array.reshape(-1).view(np.uint8)) if whole and size  # type: ignore[arg-type]
-            else ctypes.string_at(low, size)
-        )  # fmt: skip
-        at = 0 if not size else array.ctypes.data - low
-        strides = None if whole else [*array.strides]
-        kind = "n" if isinstance(value, np.generic) else "a"
+            number, new = self.cargo.room_of(array)
+            owner = self.cargo.rooms[number].owner
+            block = block if new else -1
+        elif kind == "a":
+            self.returned.append(array)
+        if block >= 0:
+            self._send(owner)
+        at = array.ctypes.data - span(owner)[0] if array.size else 0
+        strides = None if array.flags.c_contiguous else [*array.strides]
         shape, writable = [*array.shape], array.flags.writeable
-        return [kind, len(self.blocks) - 1, _code(array.dtype), shape, strides, at, writable]
+        return [kind, number, block, _code(array.dtype), shape, strides, at, writable]
+
+    def _send(self, array: Array) -> None:
+        """The bytes that an array lies in, the gaps between its elements included."""
+        if array.flags.c_contiguous and array.size:
+            self.blocks.append(array.reshape(-1).view(np.uint8).data)
+        else:
+            self.blocks.append(ctypes.string_at(*span(array)))
 
     def _stranger(self, value: Any) -> Any:
         """An object by its type, its dtype if it has one, its numbers if it is like an array."""
         array = as_array(value)
         dtype = getattr(value, "dtype", None)
-        numbers = None if array is None or not _code(array.dtype) else self._array(np.array(array))
+        numbers = None
+        if array is not None and _code(array.dtype):
+            numbers = self._array(np.array(array))
+            del self.returned[-1:]  # nobody holds what was just made of it
         return ["o", type(value).__name__[:NAME], None if dtype is None else str(dtype), numbers]
 
 
 class Unpacker:
     """Turns JSON and blocks of bytes back into values.
 
-    `lazily` gives a mapping for names whose values are asked for one by one. `originals` are, per
-    array of `cargo` that came this way, the bytes that it came with and those that it has now;
-    `watched` is for dicts, what entries they had.
+    `lazily` gives a mapping for names whose values are asked for one by one. `watched` is for
+    dicts, what entries they had; `returned` are the arrays that came without a number.
     """
 
     def __init__(
@@ -135,7 +183,7 @@ class Unpacker:
     ) -> None:
         """Unpack onto what `cargo` holds already; with `adds`, what is new is numbered there."""
         self.cargo, self.adds, self._lazily = cargo, adds, lazily
-        self.originals: list[tuple[Block, NDArray[np.uint8]]] = []
+        self.returned: list[Array] = []
         self.watched: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
 
     def unpack(self, said: Any, blocks: Sequence[Block]) -> Any:
@@ -154,6 +202,8 @@ class Unpacker:
             return self._dict(rest[0], blocks)
         if kind in ("a", "n"):
             found = self._array(rest, blocks)
+            if kind == "a" and not self.adds:
+                self.returned.append(found)
             return found if kind == "a" else found[()]
         if kind == "o":
             name, dtype, numbers = rest
@@ -179,17 +229,19 @@ class Unpacker:
         return found
 
     def _array(self, said: Sequence[Any], blocks: Sequence[Block]) -> Array:
-        index, code, shape, strides, at, writable = said
-        dtype = _dtype(code)
-        room = np.frombuffer(blocks[index], np.uint8).copy()
-        if strides is None:
-            array = room.view(dtype).reshape(shape)
+        number, block, code, shape, strides, at, writable = said
+        if block >= 0:
+            room = np.array(memoryview(blocks[block]), dtype=np.uint8)
+            if self.adds:
+                self.cargo.rooms.append(Room(*span(room), room, blocks[block]))
         else:
-            array = np.ndarray(shape, dtype, room, at, strides)
+            room = self.cargo.rooms[number].owner
+        dtype = _dtype(code)
+        empty = 0 in shape
+        array = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, room, at, strides)
         array.flags.writeable = writable
         if self.adds:
             self.cargo.add(array)
-            self.originals.append((blocks[index], room))
         return array
 
 
@@ -201,23 +253,26 @@ def span(array: Array) -> tuple[int, int]:
     return low, high - low
 
 
-def changed(unpacker: Unpacker) -> Iterator[tuple[int, bytes]]:
-    """The arrays that were written into since they came, and their bytes now."""
-    for i, (before, now) in enumerate(unpacker.originals):
-        if memoryview(before) != now.data:
-            yield i, now.tobytes()
-
-
-def put_back(array: Array, content: Block) -> None:
-    """Let an array hold what its double in another process holds, even if it is read-only here.
+def put_back(low: int, size: int, content: Block) -> None:
+    """Let memory hold what its double in another process holds, even what is read-only here.
 
     Raises:
-        ValueError: it has another size.
+        ValueError: that has another size.
     """
-    low, size = span(array)
     if size != memoryview(content).nbytes:
-        raise ValueError("an array came back with another size")
+        raise ValueError("memory came back with another size")
     ctypes.memmove(low, bytes(content), size)
+
+
+def _owner(array: Array) -> Array:
+    """The array that `array` is a view of, unless that is much larger."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    low, size = span(array)
+    start, whole = span(owner)
+    inside = start <= low and low + size <= start + whole
+    return owner if inside and whole <= SURROUNDINGS + 4 * size else array
 
 
 def stranger(name: str, dtype: str | None, array: Array | None) -> Any:

@@ -92,7 +92,7 @@ def bind(name, point="typical", dialect="default", attrs=(), dtype="float64"):
 
 
 def call(number, role="vjp"):
-    return {"kind": "call", "number": number, "role": role}
+    return {"kind": "call", "number": number, "role": role, "call": 0}
 
 
 def relu(ct, x):

@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE as BUILTIN
+from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck.binding.isolated import Isolated, Isolation
 from gradcheck.binding.load import load
+from gradcheck.contract import battery
 from gradcheck.contract.returned import Broken
+from gradcheck.contract.subject import Subject, Unasked, Unfit, Vacuous
 from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
@@ -236,6 +239,14 @@ def replaces(params, grads, state, t, *, max_norm):
 def aborts(params, grads, state, t, *, max_norm): os.abort()
 RULES = {name: {"clip_norm": {"update": f}} for name, f in
          {"clip": clip, "replaces": replaces, "aborts": aborts}.items()}
+from dataclasses import replace
+import gradcheck_cases
+from gradcheck_cases.mutants.contract import MUTANTS
+from gradcheck import Suite
+HABITS = {m.name.replace("-", "_"): m.make() for m in MUTANTS}
+RMS_NORM = gradcheck_cases.SUITE.operators["rms_norm"]
+HABITUAL = Suite("habitual", "1", [replace(RMS_NORM, name=name) for name in HABITS])
+
 class Tables:
     def __init__(self, tables): self.__dict__.update(tables)
 MODEL, RULE = Tables(TABLES), Tables(RULES)
@@ -379,6 +390,56 @@ def test_bits_and_layout_arrive(there, suite):
                   base[1, 1:1], np.asarray(base[2, 3]), base.astype("f4")):  # fmt: skip
         found = bound.vjp(base, array, base)[0]
         assert found is array  # the object that was given comes back as itself
+
+
+HABITS = [m.name.replace("-", "_") for m in MUTANTS]
+PROPERTIES = [p for p in battery.PROPERTIES if p.name not in ("sizes", "attributes", "scaling")]
+"""Not those that need many samples, and say nothing of memory."""
+
+
+@pytest.fixture(scope="module")
+def habits():
+    """The contract mutants of rms_norm, as operators of their own: here and there."""
+    suite = resolve("trainers:HABITUAL")
+    there = isolated("trainers:HABITS", ["trainers:HABITUAL"])
+    yield suite, load("trainers:HABITS", suite), there
+    there.close()
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_what_code_does_to_memory_is_seen_as_here(habits, name):
+    suite, *both = habits
+    (case,) = suite.cases([name], ["weight"], ["typical"])
+    truth = CaseTruth(case)
+
+    def said(who, examine):
+        try:
+            return repr(examine(Subject(truth, who, "float32")))
+        except (Broken, Unfit, Unasked, Vacuous) as error:
+            return f"{type(error).__name__}: {error}"
+
+    for examined in PROPERTIES:
+        ours, theirs = (said(who, examined.examine) for who in both)
+        assert theirs == ours, examined.name
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("reused_buffer", "owned"),
+        ("one_past_the_end", "bounds"),
+        ("flat_dy", "layouts"),
+        ("scales_dy", "pure"),
+        ("two_steps", "aliases"),
+        ("right", ""),
+    ],
+)
+def test_and_it_is_seen(habits, name, broken):
+    suite, _, there = habits
+    (case,) = suite.cases([name], ["weight"], ["typical"])
+    subject = Subject(CaseTruth(case), there, "float32")
+    found = [p.name for p in PROPERTIES if p.examine(subject) is not None]
+    assert (broken in found) if broken else found == []
 
 
 # ── ends ─────────────────────────────────────────────────────────────────────────────────────

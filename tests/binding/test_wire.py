@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradcheck.binding.wire import Cargo, Packer, Unpacker, changed, put_back
+from gradcheck.binding.wire import Cargo, Packer, Unpacker, put_back
 from gradcheck.contract.returned import Missing, as_array
 
 
@@ -148,22 +148,44 @@ def test_a_write_there_is_a_write_here_even_into_what_is_read_only(of):
     mine = of(BASE.copy())
     mine.flags.writeable = False
     found, packer, unpacker = sent(mine)
-    assert [*changed(unpacker)] == []
+    assert [*unpacker.cargo.changed()] == []
     found.flags.writeable = True
     found[0, 0, 0] = -7.0
-    ((index, content),) = changed(unpacker)
-    put_back(packer.cargo.arrays[index], content)
+    ((index, content),) = unpacker.cargo.changed()
+    room = packer.cargo.rooms[index]
+    put_back(room.low, room.size, content)
     assert mine[0, 0, 0] == -7.0
     assert mine.tobytes() == found.tobytes()
 
 
+def test_views_of_one_array_share_its_memory_there_too():
+    whole = np.arange(10.0)
+    (left, right, outer), packer, unpacker = sent((whole[2:6], whole[4:], np.arange(3.0)))
+    assert np.shares_memory(left, right)
+    assert not np.shares_memory(left, outer)
+    left[3] = -1.0
+    wide = np.lib.stride_tricks.as_strided(left, (6,), (8,))
+    wide[5] = -2.0  # beside both
+    assert right[:3].tolist() == [4.0, -1.0, 6.0]
+    for number, content in unpacker.cargo.changed():
+        room = packer.cargo.rooms[number]
+        put_back(room.low, room.size, content)
+    assert whole.tolist() == [0, 1, 2, 3, 4, -1, 6, -2, 8, 9]
+
+
+def test_a_view_of_much_more_travels_alone():
+    _, packer, _ = sent(np.zeros(1_000_000)[10:14])
+    assert [memoryview(block).nbytes for block in packer.blocks] == [32]
+
+
 def test_another_size_is_not_put_back():
     with pytest.raises(ValueError, match="another size"):
-        put_back(np.ones(3), bytes(8))
+        put_back(0, 24, bytes(8))
 
 
 @pytest.mark.parametrize(
-    "said", [["q", 1], ["r", 0], ["a", 0, "<f8", [2], None, 0, True], ["f", "xx"], [], ["m", []]]
+    "said",
+    [["q", 1], ["r", 0], ["a", -1, 0, "<f8", [2], None, 0, True], ["f", "xx"], [], ["m", []]],
 )
 def test_nonsense_is_an_error(said):
     with pytest.raises((ValueError, KeyError, IndexError, TypeError)):
