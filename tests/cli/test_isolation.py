@@ -1,6 +1,11 @@
 """Implementations in a process of their own: the same report, and a run that goes on."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +15,10 @@ DEADLY = r"""
 import os, time
 from kernels import relu, tanh
 def dies(ct, x): os.abort()
-def loops(ct, x): time.sleep(1000)
+def loops(ct, x):
+    with open("pid.part", "w") as file: file.write(str(os.getpid()))
+    os.rename("pid.part", "pid")
+    time.sleep(1000)
 CRASHES = {"relu": {"vjp": dies}, "tanh": {"vjp": tanh}}
 LOOPS = {"relu": {"vjp": loops}, "tanh": {"vjp": tanh}}
 """
@@ -86,6 +94,30 @@ def test_several_jobs_have_a_process_each(process):
     found = process("run", *words, "--impl", "deadly:CRASHES")
     assert found.returncode == 1
     assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_the_process_does_not_outlive_the_run(environment, sent, code):
+    command = [sys.executable, "-m", "gradcheck", "run", "--suite", "gradcheck_cases:SUITE"]
+    command += ["--op", "relu", "--sample", "typical", "--impl", "deadly:LOOPS"]
+    here = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{Path.cwd()}"}
+    with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
+        while not Path("pid").exists():
+            assert one.poll() is None
+            time.sleep(0.02)
+        one.send_signal(sent)
+        out, _ = one.communicate()
+    assert one.returncode == code
+    assert (b"incomplete: the run stopped early" in out) == (code == 130)
+    pid = Path("pid").read_text()
+    for _ in range(1000):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.01)
+    pytest.fail("it lives on")
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
