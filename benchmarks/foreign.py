@@ -14,10 +14,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from gradcheck.binding.isolated import Isolated, Isolation
+from gradcheck.binding.load import load
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.suite import load_suite
 
 LIBC = ctypes.util.find_library("c") or "libc.so.6"
 SMALL, LARGE = 64, 8_000_000
@@ -47,6 +53,36 @@ def bare() -> None:
 def numpy() -> None:
     """A Python process that imports NumPy."""
     subprocess.run([sys.executable, "-c", "import numpy"], check=True)
+
+
+def isolated() -> tuple[Isolated, list[tuple[Callable[[], object], Callable[[], object]]]]:
+    """A process with a Python VJP, and pairs of the same call there and here: small, large."""
+    suites = ["gradcheck_cases:SUITE"]
+    suite = load_suite(suites)
+    there = Isolated("examples.kernels:IMPL", Isolation(suites=suites))
+    here = load("examples.kernels:IMPL", suite)
+    (case,) = suite.cases(["silu"], samples=["typical"])
+    pairs = []
+    for size in (SMALL // 8, LARGE // 8):
+        x, ct = np.linspace(-1.0, 1.0, size), np.ones(size)
+        calls = []
+        for who in (there, here):
+            bound = who.bind(case, "float64")
+            assert bound is not None
+            calls.append(partial(bound.vjp, ct, x, **bound.attrs))
+        pairs.append((calls[0], calls[1]))
+    return there, pairs
+
+
+def judge(*words: str) -> Callable[[], None]:
+    """`gradcheck run` on Python code."""
+    command = [sys.executable, "-m", "gradcheck", "run", "-q", "--op", "silu", *words]
+    command += ["--impl", "examples.kernels:IMPL", "--suite", "gradcheck_cases:SUITE"]
+
+    def call() -> None:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    return call
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
@@ -116,6 +152,20 @@ def main() -> None:
         row((name, "start a worker"), (lambda: worker.run(small), start), words.n, 1, "")
         row(("a call on two buffers of 1,000,000 doubles", "`memcpy` of one of them here"),
             (lambda: worker.run(large), copy), words.n, 3, "")  # fmt: skip
+    there, (small_pair, large_pair) = isolated()
+    row(
+        ("a Python VJP of 8 doubles in its own process", "the same here"),
+        small_pair, words.n, 100, "",
+    )  # fmt: skip
+    row(
+        ("a Python VJP of 1,000,000 doubles in its own process", "the same here"),
+        large_pair, words.n, 1, "",
+    )  # fmt: skip
+    there.close()
+    row(
+        ("`gradcheck run --impl` of one operator", "the same with `--no-isolate`"),
+        (judge(), judge("--no-isolate")), words.n, 1, "",
+    )  # fmt: skip
     print(
         f"\n| after {words.scripts:,} scripts | KiB before | after | descriptors before | after |"
     )
