@@ -107,7 +107,8 @@ def _checks(config: pytest.Config) -> list[Check]:
     words = {kind: option(kind.removesuffix("s")) for kind in kinds}
     choice = Choice(ops=option("op"), seed=option("seed"), **words)
     chosen = choice.cases(suite)
-    bindings = [load(word, suite) for word in dict.fromkeys(option("impl"))]
+    build = not hasattr(config, "workerinput")  # xdist: before its workers start, it has been built
+    bindings = [load(word, suite, build=build) for word in dict.fromkeys(option("impl"))]
     dtypes, model_dtypes = all_dtypes_of(
         option("dtype"),
         operators=choice.has_operators or bool(choice.rules),

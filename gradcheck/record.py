@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -47,7 +47,8 @@ class Header:
     """What was run.
 
     `version` is the engine's, `suite_version` the cases' (a calendar version), and `cases` a hash
-    that changes when a case that was selected changes its meaning.
+    that changes when a case that was selected changes its meaning. `versions` is what code behind
+    a manifest says that it is ("mykernels 1.2"), by its name in `implementations`.
     """
 
     version: str
@@ -61,6 +62,7 @@ class Header:
     platform: str = field(default_factory=lambda: f"{os.uname().sysname} {os.uname().machine}")
     numpy: str = ""
     schema: int = SCHEMA
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,6 +151,7 @@ def _executed(
         dtypes=tuple(_dtypes(plan)),
         seed=plan.seed,
         numpy=np.__version__,
+        versions={b.name: said for b in bindings if (said := getattr(b, "version", ""))},
     )
     ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
     return Run(header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles))
@@ -241,7 +242,7 @@ def _smoke(plan: Plan, bindings: Sequence[Implementation]) -> None:
         if isinstance(binding, LaidOut):
             problems = binding.smoke(plan.cases, plan.dtypes)
             if problems:
-                raise ManifestError("\n".join(problems))
+                raise ManifestError("; also ".join(problems))
 
 
 def _close(bindings: Sequence[Implementation]) -> None:

@@ -1,5 +1,6 @@
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -280,3 +281,25 @@ def test_an_update_rule_is_an_item_per_sample_and_dtype(pytest_):
     names = [line.split("::")[2] for line in collected(found)]
     assert names[:2] == ["relu/default/typical/float64", "relu/default/typical/float32"]
     assert names[2:4] == ["sgd/default/typical/float64", "sgd/default/typical/float32"]
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
+def test_a_manifest_is_built_once_however_many_processes_run(pytest_, folder):
+    pytest.importorskip("xdist")
+    (folder / "k.c").write_text(
+        "void neg_backward(double* dx, const double* dy, int n) {\n"
+        "    for (int i = 0; i < n; i++) dx[i] = -dy[i];\n}\n"
+    )
+    (folder / "gradcheck.toml").write_text(
+        "schema = 1\n[impl]\nname = 'k'\n[c]\nlibrary = 'libk.so'\n"
+        "[build]\ncmd = 'echo . >> built && gcc -shared -fPIC -o libk.so k.c'\n"
+        "[[op]]\nname = 'neg'\n"
+        "vjp = 'void neg_backward(double* dx, const double* dy, int n)'\n"
+        "bind = { dx = 'grad:x', dy = 'cotangent', n = 'size(x)' }\n"
+    )
+    found = pytest_(
+        *SUITE, "--gradcheck-impl", "gradcheck.toml", *only("neg"),
+        "--gradcheck-sample", "typical", "--gradcheck-dtype", "float64", "-p", "xdist", "-n", "2",
+    )  # fmt: skip
+    assert "1 passed" in found.stdout
+    assert (folder / "built").read_text() == ".\n"

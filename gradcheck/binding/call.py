@@ -29,6 +29,8 @@ from gradcheck.manifest.operation import (
 )
 
 HANDLE: Final = "handle"
+LARGEST: Final = 1 << 32
+"""Bytes of a buffer: more is a mistake in a size."""
 FORWARD: Final = frozenset({RoleKind.IN})
 """What a forward is given; it writes the rest."""
 VJP: Final = frozenset({RoleKind.IN, RoleKind.COTANGENT, RoleKind.OUT, RoleKind.SAVED})
@@ -206,6 +208,12 @@ class _Maker:
 
     def _block(self, parameter: Parameter, holds: Holds, **more: Any) -> Pointer:
         block = Block(name=parameter.name, holds=holds, **more)
+        size = block.size * block.itemsize
+        if size > LARGEST:
+            raise ManifestError(
+                f"{self._where}: `{block.name}` would have {size:,} bytes; {LARGEST:,} are "
+                "enough for any sample: correct its size, or a stride"
+            )
         shared = next((b for b in self.plan.blocks.values() if _continues(block, b)), None)
         if shared is not None:
             self._merge(shared, block)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
@@ -17,6 +18,9 @@ from gradcheck.manifest.syntax import names
 from gradcheck.suite import Case
 
 Array = NDArray[Any]
+
+MENTION: Final = re.compile(rf"\b{COTANGENT}\b")
+OF_SHAPE: Final = re.compile(rf"\b(dim|dims|ndim|size|rows)\(\s*{COTANGENT}\b")
 
 
 def operation_for(library: NativeLibrary, case: Case, dtype: str) -> Operation | None:
@@ -54,9 +58,8 @@ def refuse_unfit(operation: Operation, setting: Setting, case: Case, most: int |
 
 
 def by_value(operation: Operation) -> bool:
-    """Whether an expression reads the cotangent: a loss's, passed by value."""
-    return any(COTANGENT in names(text).tensors | names(text).others
-               for text in _expressions(operation))  # fmt: skip
+    """Whether an expression reads the cotangent's value, not only its shape: a loss's."""
+    return any(MENTION.search(OF_SHAPE.sub("", text)) for text in _expressions(operation))
 
 
 def functions(operation: Operation) -> list[Function]:

@@ -46,6 +46,11 @@ class Native:
         self._crashes: Counter[str] = Counter()
         self._worker: Worker | None = None
 
+    @property
+    def version(self) -> str:
+        """What the manifest says that it is."""
+        return f"{self.library.name} {self.library.version}".strip()
+
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The operation for `op/dialect`, else for `op`.
 
@@ -76,20 +81,31 @@ class Native:
         return None
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
-        """What is wrong with the manifest, found by laying out each case's calls; none is made."""
+        """What is wrong with the manifest, found by laying out each case's calls; none is made.
+
+        One mistake of each entry, and where it was seen.
+        """
         problems: dict[str, str] = {}
         for case in cases:
             for dtype in dtypes:
-                try:
-                    operation = operation_for(self.library, case, dtype)
-                    if operation is not None:
-                        calls = Calls(self.library, operation, case, _nothing)
-                        NativeCase(calls).lay_out()
-                except ManifestError as error:
-                    problems.setdefault(str(error), f"{case.name}/{dtype}")
-                except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so
-                    continue
-        return [f"{text} (in {name})" for text, name in problems.items()]
+                where, mistake = self._mistake(case, dtype)
+                if mistake:
+                    problems.setdefault(where, f"{mistake} (in {case.name}/{dtype})")
+        return [*problems.values()]
+
+    def _mistake(self, case: Case, dtype: str) -> tuple[str, str]:
+        """The entry that a case is laid out by, and what is wrong with it there, if anything."""
+        where = ""
+        try:
+            operation = operation_for(self.library, case, dtype)
+            if operation is not None:
+                where = operation.where
+                NativeCase(Calls(self.library, operation, case, _nothing)).lay_out()
+        except ManifestError as error:
+            return where, str(error)
+        except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so
+            return where, ""
+        return where, ""
 
     def printed(self) -> str:
         """What the code has printed since this was last asked."""

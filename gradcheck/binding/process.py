@@ -38,6 +38,7 @@ class Process:
     def __init__(self, name: str, program: Program) -> None:
         """Start it and hear what it offers; `name` is what `--impl` calls it."""
         self.name = name
+        self._program = program
         self._budget = Budget()
         self._silent: dict[str, bool] = {}  # operator → whether a oneshot program lacks forward
         self.session: Session | Oneshot
@@ -47,6 +48,15 @@ class Process:
         else:
             self.session = Session(program)
             self.ops = self.session.hello.ops
+
+    @property
+    def version(self) -> str:
+        """What the program says that it is; else what the manifest does."""
+        told = f"{self._program.name} {self._program.version}"
+        if isinstance(self.session, Session):
+            about = self.session.hello.implementation
+            told = f"{about.name} {about.version or self._program.version}"
+        return told.strip()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The program's VJP, and forward if it has one; None: it does not name the operator.

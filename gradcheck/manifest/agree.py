@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from gradcheck.errors import ManifestError
+from gradcheck.manifest import syntax
 from gradcheck.manifest.operation import (
     Function,
     Meaning,
@@ -82,16 +83,23 @@ def check_function(function: Function, key: str, where: str, operator: Operator)
 
 
 def check_residuals(
-    vjp: Function | None, forward: Function | None, op: Op, where: str, dtype: str
+    vjp: Function | None,
+    forward: Function | None,
+    op: Op,
+    where: str,
+    dtype: str,
+    known: frozenset[str],
 ) -> tuple[Function | None, Function | None]:
     """Both functions, with the shape of a residual where only the other one says it.
 
+    `known` are the names that every expression may mention.
+
     Raises:
-        ManifestError: a residual comes from nowhere, or has two shapes.
+        ManifestError: a residual comes from nowhere, or its shape means nothing on one side.
     """
     needed = {r.name: r for r in _residuals(vjp)}
     made = {r.name: r for r in _residuals(forward)}
-    for name, role in needed.items():
+    for name in needed:
         if op.residuals == "reference":
             if name not in op.saved:
                 raise ManifestError(
@@ -104,19 +112,13 @@ def check_residuals(
                 f"{where}: saved:{name}: {what}{suggestion(name, [*made])}; let forward write it, "
                 f'or write residuals = "reference" and saved = {{ {name} = "…" }}'
             )
-        elif role.extents and made[name].extents and role.extents != made[name].extents:
-            raise ManifestError(
-                f"{where}: saved:{name} is [{', '.join(role.extents)}] in vjp and "
-                f"[{', '.join(made[name].extents)}] in forward; write one shape"
-            )
     for name in op.saved:
         if name not in needed:
             raise ManifestError(
                 f"{where}: `saved` explains `{name}`, which no parameter of vjp is"
                 f"{suggestion(name, [*needed])}"
             )
-    shapes = {n: r.extents for source in (made, needed) for n, r in source.items() if r.extents}
-    return _shaped(vjp, shapes), _shaped(forward, shapes)
+    return _shaped(vjp, made, known, where), _shaped(forward, needed, known, where)
 
 
 def grads(vjp: Function | None) -> dict[str, set[str]]:
@@ -194,15 +196,22 @@ def _check_role(
         )
 
 
-def _shaped(function: Function | None, shapes: dict[str, tuple[str, ...]]) -> Function | None:
-    """The function, its residuals with their shapes."""
+def _shaped(
+    function: Function | None, other: Mapping[str, Role], known: frozenset[str], where: str
+) -> Function | None:
+    """The function, its residuals with the shapes that `other`, the other function's, say alone."""
     if function is None:
         return None
+    names = known | {p.name for p in function.prototype.parameters if not p.ctype.pointer}
 
     def shaped(role: Role) -> Role:
-        if role.kind is RoleKind.SAVED and not role.extents:
-            return replace(role, extents=shapes.get(role.name, ()))
-        return role
+        if role.kind is not RoleKind.SAVED or role.extents or role.name not in other:
+            return role
+        extents = other[role.name].extents
+        for text in extents:
+            here = f"{where}: saved:{role.name} of `{function.prototype.symbol}` has no shape"
+            syntax.check(text, names, f"{here}, and the other function's means nothing here")
+        return replace(role, extents=extents)
 
     def whole(meant: Meaning) -> Meaning:
         if not isinstance(meant, Tensors):

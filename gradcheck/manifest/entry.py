@@ -170,7 +170,7 @@ def _operation(
     entry: Entry, dtype: str, vjp: Function | None, forward: Function | None
 ) -> Operation:
     op, where = entry.op, entry.where
-    vjp, forward = check_residuals(vjp, forward, op, where, dtype)
+    vjp, forward = check_residuals(vjp, forward, op, where, dtype, entry.operator.names)
     create, destroy = _handle(entry)
     uses_handle = any(
         Special.HANDLE in f.meanings.values() for f in (vjp, forward) if f is not None

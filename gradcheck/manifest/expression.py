@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from gradcheck.errors import ManifestError
 from gradcheck.manifest.operation import CType, Function, Value
 from gradcheck.manifest.syntax import FUNCTIONS, HAS, OF_TENSORS, OPERATORS, order, tree
 from gradcheck.spec import Array, Attrs
+
+LARGEST: Final = 1 << 32
+"""Elements of a buffer."""
+WIDEST: Final = 128
+"""Bits of a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Context:
         whole = self.whole(text, of=of)
         if whole < 0:
             raise self._wrong(text, of, f"yields {whole}; a size is not negative")
+        if whole > LARGEST:
+            raise self._wrong(text, of, f"yields {whole}, more than any sample needs")
         return whole
 
     def text(self, text: str, *, of: str = "") -> str:
@@ -95,10 +102,13 @@ class Context:
 
     def array(self, text: str, *, of: str = "") -> Array:
         """An array of floating-point numbers."""
-        value = np.asarray(self._value(text, of))
-        if value.dtype.kind not in "fiub":
-            raise self._wrong(text, of, f"yields {value!r}; an array of numbers is needed")
-        return value.astype(np.float64)
+        value = self._value(text, of)
+        try:
+            return np.asarray(value).astype(np.float64, casting="same_kind")
+        except (TypeError, ValueError):  # texts, lists of unequal length
+            raise self._wrong(
+                text, of, f"yields {value!r}; an array of numbers is needed"
+            ) from None
 
     def truth(self, text: str, *, of: str = "") -> bool:
         """Whether a condition holds."""
@@ -122,6 +132,8 @@ class Context:
             raise
         except Exception as error:  # noqa: BLE001  arithmetic on what a user wrote
             raise self._wrong(text, of, f"cannot be evaluated: {_said(error, self)}") from None
+        if isinstance(value, int) and value.bit_length() > WIDEST:
+            raise self._wrong(text, of, "yields a number that no C type holds")
         return value.item() if isinstance(value, np.generic) else value
 
     def _number(self, value: Any, text: str, of: str) -> int | float:

@@ -172,8 +172,6 @@ def _pointer(parameter: Parameter, asked: Asked) -> Guess | None:
             return Guess("cotangent")
         if primal is not None and not ctype.const:
             return Guess(f"grad:{primal}", sure=base == primal)
-    if asked.backward and name in COTANGENTS:
-        return Guess("cotangent", sure=False)
     primal = _primal(name, asked.floats)
     if primal is not None and (ctype.const or asked.backward or name not in OUTPUTS):
         return Guess(f"in:{primal}", sure=name == primal)

@@ -90,19 +90,20 @@ def _declared(text: str, where: str) -> Any:
     plain = _plain(text)
     if not plain:
         raise ManifestError(f"{where}: the prototype is empty; copy it from the header")
-    known = "".join(f"typedef int {name};" for name in NAMED)
-    opaque = "".join(f"typedef struct opaque {name};" for name in _unknown_types(plain))
+    words = set(re.findall(IDENTIFIER, plain))
+    types = [f"typedef int {name};" for name in NAMED if name in words]  # those alone: it is slow
+    types += [f"typedef struct opaque {name};" for name in _unknown_types(plain)]
     try:
-        declarations = CParser().parse(f"{known}{opaque}\n{plain};", "").ext
+        found = CParser().parse(f"{''.join(types)}\n{plain};", "").ext
     except (ParseError, RecursionError, AssertionError) as error:
         what = str(error).rpartition(": ")[2] or "its end"
         raise ManifestError(
             f"{where}: `{text.strip()}` is no C prototype (trouble near `{what}`); "
             "write it as in the header: `void f(float* dx, const float* dy, int n)`"
         ) from None
-    if len(declarations) != len(NAMED) + len(_unknown_types(plain)) + 1:
+    if len(found) != len(types) + 1:
         raise ManifestError(f"{where}: `{text.strip()}`: write one function in one string")
-    return declarations[-1]
+    return found[-1]
 
 
 def _plain(text: str) -> str:

@@ -24,6 +24,8 @@ from gradcheck.suite import Suite
 
 SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
+NO_STATUS: Final = ("void", "float32", "float64")
+"""What a function returns that returns no status."""
 CONFIRM: Final = "# confirm"
 KINDS: Final = ("c", "python", "process")
 
@@ -250,16 +252,16 @@ def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tup
     lines.append(f"vjp = {_quoted(prototype.text)}")
     if forward is not None:
         lines.append(f"forward = {_quoted(forward.prototype.text)}")
-    lines += _advice(spec, mine, prototype)
+    lines += _advice(spec, mine)
     lines += ["", "[op.bind]", *_bound(mine, prototype)]
+    if not prototype.returns.pointer and prototype.returns.base not in NO_STATUS:
+        lines.append('# return = "status"  # if anything but 0 is an error')
     if forward is not None:
         lines += ["", "[op.forward_bind]", *_bound(guesses, forward.prototype)]
     return "\n".join(lines) + "\n", None not in mine.values()
 
 
-def _advice(
-    spec: OpSpec, guesses: Mapping[str, Guess | None], prototype: Prototype
-) -> Iterator[str]:
+def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
     """What goes with the guesses, and comments on what names cannot say."""
     condition = parameters.required(spec, guesses)
     if condition:
@@ -273,11 +275,6 @@ def _advice(
     if grads:
         shown = ", ".join(map(_quoted, grads))
         yield f"# accumulates = [{shown}]  # those that the code adds to what is there (+=)"
-    if (
-        prototype.returns.base not in ("void", "float32", "float64")
-        and not prototype.returns.pointer
-    ):
-        yield '# bind.return = "status"  # if anything but 0 is an error'
 
 
 def _bound(guesses: Mapping[str, Guess | None], prototype: Prototype) -> Iterator[str]:

@@ -11,10 +11,10 @@ from gradcheck.record import Kind
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gradcheck.finding import Taylor
-    from gradcheck.record import Miss, Record, Run
+    from gradcheck.record import Header, Miss, Record, Run
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
@@ -25,6 +25,8 @@ OUTPUT: Final = {
     Kind.RULE: "new value",
 }
 """What the rows of a table are about."""
+LONGEST_VERSION: Final = 100
+"""Characters of what an implementation says that it is."""
 ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
@@ -426,11 +428,18 @@ def versions(run: Run) -> list[tuple[str, str]]:
     return [
         ("gradcheck", clean(header.version)),
         ("suite", clean(f"{header.suite} {header.suite_version}") + cases),
-        (f"implementation{several}", ", ".join(map(clean, header.implementations)) or "none"),
+        (f"implementation{several}", ", ".join(_called(header)) or "none"),
         ("dtypes", ", ".join(map(clean, header.dtypes)) or "none"),
         ("seed", str(header.seed)),
         ("on", f"Python {clean(header.python)}{numpy}, {clean(header.platform)}"),
     ]
+
+
+def _called(header: Header) -> Iterator[str]:
+    """Each implementation, and what it says that it is."""
+    for name in header.implementations:
+        said = header.versions.get(name, "")
+        yield clean(f"{name} ({said[:LONGEST_VERSION]})" if said else name)
 
 
 def rejected(found: Rejected) -> str:

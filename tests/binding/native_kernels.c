@@ -51,6 +51,10 @@ void mul_cross(double *dx, double *dy, const double *dz, const double *x, const 
     for (int i = 0; i < n; i++) dx[i] = dz[i] * y[i] + 0 * dy[i];
     for (int i = 0; i < n; i++) dy[i] = dz[i] * x[i];
 }
+void mul_twice(double *dx, double *dy, const double *dz, const double *x, const double *y, int n) {
+    for (int i = 0; i < n; i++) dx[i] = dz[i] * y[i];
+    for (int i = 0; i < n; i++) dy[i] = dz[i] * x[i];
+}
 void mul_in_place(double *d, double *dy, const double *x, const double *y, int n) {
     for (int i = 0; i < n; i++) {
         dy[i] = d[i] * x[i];
@@ -195,6 +199,21 @@ void spoils_saved(double *dx, double *dy, const double *dz, double *keep, const 
     mul(dx, dy, dz, keep, y, n);
     if (n) keep[n - 1] += 1;
 }
+void indexing_forward(double *z, int *at, const double *x, const double *y, int n) {
+    mul_forward(z, x, y, n);
+    for (int i = 0; i < n; i++) at[i] = i;
+}
+void misindexing_forward(double *z, int *at, const double *x, const double *y, int n) {
+    mul_forward(z, x, y, n);
+    for (int i = 0; i < n; i++) at[i] = n - 1 - i;
+}
+void indexed(double *dx, double *dy, const double *dz, const int *at, const double *x,
+             const double *y, int n) {
+    for (int i = 0; i < n; i++) {
+        dx[i] = dz[i] * y[i];
+        dy[i] = dz[i] * x[at[i]];
+    }
+}
 void with_value(double *dx, double *dy, double *z, const double *dz, const double *x,
                 const double *y, int n) {
     mul(dx, dy, dz, x, y, n);
@@ -208,6 +227,11 @@ void with_wrong_value(double *dx, double *dy, double *z, const double *dz, const
 /* tanh, y = tanh(x): dx = dy * (1 - y²) */
 void from_output(double *dx, const double *dy, const double *y, int n) {
     for (int i = 0; i < n; i++) dx[i] = dy[i] * (1 - y[i] * y[i]);
+}
+/* Eight at a time, and the rest by a loop that stops too soon: right where n % 8 is not 1. */
+void from_output_tails(double *dx, const double *dy, const double *y, int n) {
+    from_output(dx, dy, y, n);
+    if (n % 8 == 1 && n > 8) dx[n - 1] = 0;
 }
 
 /* ── handles ── */

@@ -1,3 +1,4 @@
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -140,9 +141,12 @@ def run(folder, *flags):
 
 @needs_gcc
 def test_the_command_line_judges_a_library(folder, capsys):
-    assert run(folder) == 0
+    report = folder / "report.json"
+    assert run(folder, "-o", str(report)) == 0
     assert "RESULT pass" in capsys.readouterr().out
     assert built(folder) == 1
+    (said,) = json.loads(report.read_text())["header"]["versions"].values()
+    assert said == "kernels ."  # as version.cmd has it
     edit(folder, "neg_backward", "step_backward")
     assert run(folder) == 1
     assert "RESULT fail" in capsys.readouterr().out

@@ -5,6 +5,7 @@ import pytest
 
 from gradcheck import run
 from gradcheck.errors import ManifestError, Unsupported
+from gradcheck.judge.contract import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.run import Plan, execute
 from gradcheck.spec import Sample
@@ -146,6 +147,15 @@ def test_a_saved_value_that_does_not_fit_is_found_before_a_call(native, entry, s
 def test_what_is_right_or_unsupported_is_no_problem(native, entry, suite):
     one = native(entry("mul", more='requires = ["ndim(x) == 2"]'))
     assert one.smoke(suite.cases(["mul"]), ["float64", "float32"]) == []
+
+
+def test_a_buffer_that_is_too_large_is_not_made(native, mul, entry):
+    parameters = PARAMETERS.replace("int n", "double *tmp, int n")
+    verdict, reason = mul(native(entry("mul_scratch", parameters, tmp="scratch[n * 10 ** 9]")))[
+        "vjp"
+    ]
+    assert verdict == "error"
+    assert "`tmp` would have 120,000,000,000 bytes" in reason
 
 
 def test_a_case_at_fault_is_not_the_manifest_s(native, entry, suite):
@@ -336,3 +346,36 @@ def test_slack_holds_for_forward_too(native, mul, entry):
     found = mul(native(entry("mul_f32", F32, more=forward + slack)), "float32")
     assert found["forward"] == ("pass", "by a bound 40000 ulp wider: a table of f16")
     assert found["x"] == ("pass", "")
+
+
+# ── the contract ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("symbol", "more", "breaks"),
+    [
+        ("mul", "", set()),
+        ("mul_adds", 'accumulates = ["dx"]', set()),
+        ("mul", 'accumulates = ["dx"]', {"accumulates"}),
+        ("mul", 'aliases = [["dx", "dz"]]', set()),
+        ("mul_twice", 'aliases = [["dx", "dz"]]', {"aliases"}),
+        ("mul_grows", "", set()),  # the ordinary judgement says so: nothing else is asked
+    ],
+)
+def test_what_a_c_function_owes_beyond_its_numbers(native, entry, case, symbol, more, breaks):
+    one = native(entry(symbol, more=more))
+    found = judge_contract(CaseTruth(case()), one, "float64")
+    assert {f.name for f in found if f.verdict.checked and f.verdict is not Verdict.PASS} == breaks
+    assert bool(found) == (symbol != "mul_grows")
+
+
+@pytest.mark.parametrize(("symbol", "breaks"), [("from_output", 0), ("from_output_tails", 1)])
+def test_other_sizes_of_a_c_function(native, entry, case, symbol, breaks):
+    parameters = "double *dx, const double *dy, const double *y, int n"
+    one = native(entry(symbol, parameters, op="tanh", dy="cotangent", y="out"))
+    assert {f.verdict for f in judge_case(CaseTruth(case("tanh", "")), one, "float64")} == {
+        Verdict.PASS
+    }
+    found = judge_contract(CaseTruth(case("tanh", "")), one, "float64")
+    bad = [f.name for f in found if f.verdict.checked and f.verdict is not Verdict.PASS]
+    assert bad == ["sizes"] * breaks

@@ -231,6 +231,11 @@ def test_bits_of_bfloat16(native, mul, entry):
     assert mul(native(halves(entry, "mul_bf16")), "bfloat16") == RIGHT
 
 
+def test_elements_of_a_type_that_only_the_code_knows(native, mul, entry):
+    text = halves(entry, "mul_bf16").replace("uint16_t", "floatX")
+    assert mul(native(text), "bfloat16") == RIGHT
+
+
 def test_bits_of_bfloat16_that_are_wrong(native, mul, entry):
     found = mul(native(halves(entry, "mul_bf16_wrong")), "bfloat16")
     assert found["x"][0] == "fail"
@@ -272,6 +277,12 @@ def test_a_cotangent_by_value(native, judged, entry, scalar_sample):
     assert loss(judged, native, op, scalar_sample) == RIGHT
     op = entry("loss_by_value", BY_VALUE, op="square_error/sum", dl="2 * item(cotangent)")
     assert {v for v, _ in loss(judged, native, op, scalar_sample).values()} == {"fail"}
+
+
+def test_the_shape_of_a_cotangent_is_not_its_value(native, judged, entry, scalar_sample):
+    shape = "size(x) * size(cotangent)"
+    op = entry("loss", LOSS, op="square_error/sum", n=shape)
+    assert loss(judged, native, op, scalar_sample) == RIGHT
 
 
 def test_only_a_single_number_needs_no_cotangent(native, mul, entry):

@@ -245,6 +245,38 @@ def test_a_residual_is_only_read(native, mul, entry):
     assert found["vjp"] == ("error", "spoils_saved writes into its argument `keep`; copy first")
 
 
+INDEXED = (
+    'forward = "void {}(double *z, int *at, const double *x, const double *y, int n)"\n'
+    'forward_bind = {{ z = "out", at = "saved:at[n]", x = "in:x", y = "in:y", n = "size(x)" }}'
+)
+FROM_INDEXED = (
+    "double *dx, double *dy, const double *dz, const int *at, const double *x, const double *y, "
+    "int n"
+)
+
+
+@pytest.mark.parametrize(
+    "at", ["saved:at[n]", {"is": "saved:at[n]", "at": "0", "size": "n + 1"}], ids=["same", "other"]
+)
+def test_a_residual_of_whole_numbers(native, mul, entry, at):
+    op = entry("indexed", FROM_INDEXED, at=at, more=INDEXED.format("indexing_forward"))
+    assert mul(native(op)) == PASSES
+
+
+def test_a_residual_of_whole_numbers_that_is_wrong(native, mul, entry):
+    more = INDEXED.format("misindexing_forward")
+    found = mul(native(entry("indexed", FROM_INDEXED, at="saved:at[n]", more=more)))
+    assert found["forward"] == ("pass", "")
+    assert found["y"][0] == "fail"
+
+
+def test_residuals_of_the_reference_beside_an_own_forward(native, mul, entry):
+    saved = 'residuals = "reference"\nsaved = { keep = "x + 0" }\n'
+    more = saved + SAVING.format("half_saving_forward")
+    op = entry("from_saved", FROM_SAVED.format("const "), keep="saved:keep[n]", more=more)
+    assert mul(native(op)) == PASSES
+
+
 def test_a_residual_as_an_expression(native, mul, entry):
     saved = 'residuals = "reference"\nsaved = {{ keep = "{}" }}'
     bound = {"parameters": FROM_SAVED.format("const "), "keep": "saved:keep[n]"}

@@ -44,6 +44,8 @@ def test_sizes(text, size):
         ("size(x) / 9", "yields 2.66667, which is no whole number"),
         ("0.5", "yields 0.5, which is no whole number"),
         ("1 - 2", "yields -1; a size is not negative"),
+        ("2 ** 40", "yields 1099511627776, more than any sample needs"),
+        ("(2 ** 63) ** 64 * (2 ** 63) ** 64", "yields a number that no C type holds"),
         ("log(0) * 0", "a number is needed"),
         ("exp(1000)", "no whole number"),
         ("x", "a number is needed"),
@@ -120,8 +122,9 @@ def test_arrays_are_float64():
     np.testing.assert_allclose(found, 1 / np.sqrt((X * X).mean(-1) + 1e-5))
     np.testing.assert_allclose(context().array("sum(x, axis=0)"), X.sum(0))
     np.testing.assert_allclose(context().array("x ** 2 - mean(x, 2)[0, 0]"), X**2 - 1.5)
-    with pytest.raises(ManifestError, match="an array of numbers is needed"):
-        context().array("form")
+    for wrong in ("form", "[1, dims(x)]", "ne0", "['a', 1]"):
+        with pytest.raises(ManifestError, match="an array of numbers is needed"):
+            context().array(wrong)
 
 
 def test_conditions():

@@ -217,8 +217,13 @@ def changed(text, *changes):
         ),
         (
             SAVED,
-            [('rstd = "saved:rstd"', 'rstd = "saved:rstd[N, 1]"')],
-            "is [N, 1] in vjp and [N] in forward",
+            [
+                ("const float* w, int N, int D)", "const float* w, int M, int D)"),
+                ("saved:rstd[N]", "saved:rstd[M]"),
+                ("return = ", 'M = "rows(x)", return = '),
+            ],
+            "saved:rstd of `f` has no shape, and the other function's means nothing here: "
+            "expression `M`: there is no `M` here",
         ),
         (SAVED, [('y = "out"', 'y = "scratch[N]"')], "forward gives no `out:0`"),
         (SAVED, [('y = "out"', 'y = "grad:x"')], "forward_bind.y: `grad` has no place here"),
@@ -412,6 +417,13 @@ def test_the_shape_of_a_residual_may_stand_on_either_side(operation):
         for function in (found.vjp, found.forward):
             assert function.meanings["rstd"].views[0].role.extents == ("N",)
     assert operation(there).vjp.meanings["rstd"].views[0].role.extents == ()
+
+
+def test_each_function_says_the_shape_of_a_residual_in_its_own_words(operation):
+    text = changed(SAVED, ('rstd = "saved:rstd"', 'rstd = "saved:rstd[size(x) // D]"'))
+    found = operation(text)
+    assert found.vjp.meanings["rstd"].views[0].role.extents == ("size(x) // D",)
+    assert found.forward.meanings["rstd"].views[0].role.extents == ("N",)
 
 
 def test_residuals_from_the_reference(operation):

@@ -151,6 +151,49 @@ def test_a_header_says_what_the_library_does_not(library, tmp_path):
     assert "# softmax_backward: nothing says what it takes; name its --header" in found.text
 
 
+def from_header(folder, *texts):
+    (folder / "k.h").write_text("\n".join(texts))
+    return suggest_c(None, folder / "k.h", folder / "gradcheck.toml", SUITE)
+
+
+def test_a_second_backward_of_one_operator_is_a_comment(tmp_path):
+    text = "void silu_backward{}(float* dx, const float* dy, const float* x, int n);"
+    found = from_header(tmp_path, text.format(""), text.format("_fast"))
+    assert found.bound == ("silu",)
+    assert "# silu_backward_fast: another backward of silu: name a dialect in each" in found.text
+
+
+def test_a_word_in_a_name_may_be_a_dialect(tmp_path):
+    text = "void rms_norm_{}_backward(float* dx, const float* dy, const float* x, int N, int D);"
+    found = from_header(tmp_path, text.format("plain"), text.format("fast"))
+    assert found.bound == ("rms_norm/plain", "rms_norm")
+
+
+def test_a_forward_that_cannot_be_guessed_is_left_out(tmp_path):
+    backward = "void softmax_backward(float* dx, const float* dy, const float* x, int N, int D);"
+    found = from_header(tmp_path, "void softmax(void* a, void* b, int c);", backward)
+    assert found.bound == ("softmax",)
+    assert "forward = " not in found.text
+    found = from_header(tmp_path, "void softmax(float* y, float* x, int N, int D);", backward)
+    assert 'forward = "void softmax(' in found.text
+    assert "[op.forward_bind]" in found.text
+
+
+def test_a_status_can_be_bound_where_the_comment_stands(tmp_path):
+    found = from_header(tmp_path, "int silu_backward(float* dx, const float* dy, float* x, int n);")
+    text = found.text.replace('# return = "status"', 'return = "status"')
+    assert text != found.text
+    path = tmp_path / "gradcheck.toml"
+    manifest = read.resolve(schema.parse_text(text.encode(), path), SUITE)
+    assert manifest.operations["silu", "float32"].vjp.returned is not None
+
+
+def test_a_guess_that_cannot_be_read_is_a_comment_that_says_why(tmp_path):
+    found = from_header(tmp_path, "void silu_backward(float* dx, const double* dy, int n);")
+    assert found.bound == ()
+    assert "# silu_backward: gradcheck.toml, op 1 (silu): vjp: its tensors are of" in found.text
+
+
 def test_a_header_alone(tmp_path):
     header = tmp_path / "k.h"
     header.write_text("void silu_backward(float* dx, const float* dy, const float* x, int n);")

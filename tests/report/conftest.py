@@ -97,6 +97,7 @@ def run(*results, **changes):
         "platform": "Linux x86_64",
         "numpy": "2.1.0",
         "cases": "",
+        "versions": {},
     }
     for name in list(changes):
         if name in header:

@@ -196,3 +196,14 @@ def test_the_headline_never_sounds_better_than_the_gate(make):
     ):
         assert words.headline(run) == text
         assert words.headline(run).endswith("passed") == run.passed
+
+
+def test_an_implementation_says_what_it_is(make):
+    run = make.run(
+        implementations=("gradcheck.toml", "torch", "odd.toml"),
+        versions={"gradcheck.toml": "mykernels 1.2", "odd.toml": make.hostile + "x" * 10_000},
+    )
+    shown = dict(words.versions(run))["implementations"]
+    assert shown.startswith("gradcheck.toml (mykernels 1.2), torch, odd.toml (")
+    assert shown.isprintable()
+    assert len(shown) < 1_000
