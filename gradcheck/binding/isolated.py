@@ -153,7 +153,7 @@ class Isolated:
         """End the process."""
         if self._child is not None:
             self._child.end()
-        self._child = None
+            self._gone()
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
 

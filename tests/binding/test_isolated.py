@@ -15,6 +15,7 @@ from gradcheck.contract import battery
 from gradcheck.contract.returned import Broken
 from gradcheck.contract.subject import Subject, Unasked, Unfit, Vacuous
 from gradcheck.errors import LoadError, UnknownNameError
+from gradcheck.finding import Part
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
@@ -157,6 +158,13 @@ def speaks(ct, x, w):
         try: os.write(fd, b"GRDC nonsense")
         except OSError: pass
     return right(ct, x, w)
+def forges(ct, x, w):
+    from gradcheck.foreign import frames
+    for fd in range(100, 200):
+        for piece in frames.pieces({"kind": "returned", "value": ["t", [None, None]]}):
+            try: os.write(fd, piece)
+            except OSError: pass
+    return right(ct, x, w)
 def forks(ct, x, w):
     os.fork()
     return right(ct, x, w)
@@ -166,7 +174,8 @@ def third(ct, x, w):
     return right(ct, x, w)
 DEADLY = {name: {"vjp": value} for name, value in {
     "right": right, "segfault": segfault, "exits": exits, "aborts": aborts, "killed": killed,
-    "loops": loops, "closes": closes, "speaks": speaks, "forks": forks, "third": third}.items()}
+    "loops": loops, "closes": closes, "speaks": speaks, "forges": forges, "forks": forks,
+    "third": third}.items()}
 
 SUITE = Suite("tiny", "1", [
     OpSpec(name=name, signature="(),()->()", forward=product, vjp=product_vjp, formula="xw",
@@ -225,6 +234,7 @@ MODELS = {
     "lost": {"gradients": right, "stages": {"*": {"backward": lost}}},
     "pokes": {"gradients": right, "stages": {"*": {"backward": pokes}}},
     "dies": {"gradients": dies},
+    "stage_dies": {"gradients": right, "stages": {"*": {"backward": lambda *_: os.abort()}}},
 }
 TABLES = {name: {"quadratic": entry} for name, entry in MODELS.items()}
 
@@ -462,6 +472,29 @@ def test_a_crash_is_the_cases_and_the_next_is_judged(suite, deadly, op, reason):
     assert [f.verdict for f in judged(suite, "right", deadly)] == [Verdict.PASS] * 2
 
 
+def test_a_forged_answer_is_a_crash(suite, deadly):
+    bound = deadly.bind(case_of(suite, "right"), "float64")
+    (finding,) = judged(suite, "forges", deadly)
+    assert finding.verdict is Verdict.CRASH
+    assert "the code wrote into the channel of its own process" in finding.reason
+    one = np.ones((2, 3))
+    assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
+
+
+def test_an_interrupted_call_does_not_answer_the_next(suite, deadly, monkeypatch):
+    bound = deadly.bind(case_of(suite, "right"), "float64")
+    one = np.ones((2, 3))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gradcheck.binding.isolated._read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bound.vjp(one, 5 * one, 7 * one)
+    assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
+
+
 def test_where_a_segmentation_fault_happened_is_in_what_was_printed(suite, deadly):
     (finding,) = judged(suite, "segfault", deadly)
     assert "Segmentation fault" in finding.printed
@@ -591,6 +624,16 @@ def test_a_model_that_crashes_is_a_verdict():
         there._budget.spend("quadratic", Verdict.CRASH)
     (finding,) = judge_model(ModelTruth(case), there, "float64").findings
     assert finding.verdict is Verdict.NOTRUN
+    there.close()
+
+
+def test_a_stage_that_crashes_is_that_stages_verdict():
+    (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
+    there = isolated("trainers:MODEL.stage_dies", ["gradcheck_cases:SUITE"])
+    found = judge_model(ModelTruth(case), there, "float64").findings
+    stages = [f for f in found if f.part is Part.STAGE]
+    assert {(f.verdict, f.reason) for f in stages} == {(Verdict.CRASH, "SIGABRT in stage")}
+    assert {f.verdict for f in found if f.part is Part.GRADIENT} == {Verdict.PASS}
     there.close()
 
 

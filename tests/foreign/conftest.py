@@ -81,6 +81,14 @@ void steals_all(double* dx, const double* ct, const double* x, int n) {
     for (int i = 0; i < 1024; i++) close(i);
     for (int i = 0; i < 200; i++) dup(0 * fileno(tmpfile()));
 }
+void speaks(double* dx, const double* ct, const double* x, int n) {
+    for (int i = 3; i < 200; i++) write(i, "nonsense", 8);
+    right(dx, ct, x, n);
+}
+void reads_past_and_aborts(double* dx, const double* ct, const double* x, int n) {
+    dx[0] = ((volatile double*)x)[n];
+    abort();
+}
 void forks(double* dx, const double* ct, const double* x, int n) {
     right(dx, ct, x, n);
     fork();

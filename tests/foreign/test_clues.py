@@ -61,6 +61,11 @@ def crash(library):
             "aborts",
             "SIGABRT in aborts: it called abort(), or its runtime did; see what it printed",
         ),
+        (
+            "reads_past_and_aborts",
+            "SIGSEGV in reads_past_and_aborts: where it may touch more memory, SIGABRT in "
+            "reads_past_and_aborts",
+        ),
         ("exits", "exits ended the process with exit status 0"),
     ],
 )

@@ -139,6 +139,10 @@ def test_noise_is_heard_after_standard_output_was_closed(worker, ask):
         ("exits_at_once", "exits_at_once ended the process with exit status 3"),
         ("closes_all", "closes_all closed file descriptors that are not its own"),
         ("steals_all", "steals_all closed file descriptors that are not its own"),
+        (
+            "speaks",
+            "something else than the worker wrote into the worker's own channel in speaks",
+        ),
         ("is_killed", "SIGKILL (not from here: out of memory?) in is_killed"),
     ],
 )

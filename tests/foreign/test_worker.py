@@ -1,6 +1,18 @@
+import os
+
 import pytest
 
-from gradcheck.foreign.worker import CALLING, LOADING, Machine, answer
+from gradcheck.foreign import frames
+from gradcheck.foreign.worker import (
+    ANSWERING,
+    CALLING,
+    HIGH,
+    LOADING,
+    Line,
+    Machine,
+    answer,
+    serve,
+)
 
 
 @pytest.fixture
@@ -109,3 +121,61 @@ def test_a_library_that_is_not_there_is_refused_with_the_loaders_words(ask):
 def test_inspecting_says_which_functions_are_there(ask, library):
     request = {"kind": "inspect", "library": library, "symbols": ["get", "got", "_name"]}
     assert ask(request)[0] == {"kind": "symbols", "present": ["get"]}
+
+
+class Talk:
+    """A line to a parent that has said everything already."""
+
+    def __init__(self, *requests):
+        self.said = bytearray(b"".join(bytes(p) for r in requests for p in frames.pieces(*r)))
+        self.heard, self.restored = bytearray(), 0
+
+    def exactly(self, n):
+        found = self.said[:n]
+        del self.said[:n]
+        return found
+
+    def write(self, piece):
+        self.heard += piece
+
+    def restore(self):
+        self.restored += 1
+
+
+def test_a_request_is_answered_after_a_mark_and_its_memory_is_freed(machine, library):
+    put = step(library, "put", {"buffer": "x", "offset": 0}, ["float64", 0.0])
+    talk = Talk((script(put, blocks=[buffer("x")]), [bytes([1]) * 16]))
+    serve(machine, talk)
+    assert talk.heard[:1] == ANSWERING
+    rest = talk.heard[1:]
+    frame = frames.read(lambda n: take(rest, n))
+    assert bytes(frame.blocks[0]) == bytes(8) + bytes([1]) * 8
+    assert talk.restored == 1
+
+
+def take(store, n):
+    found = bytes(store[:n])
+    del store[:n]
+    return found
+
+
+def test_the_line_keeps_out_of_the_way_and_knows_its_descriptors():
+    (requests, mine), (hers, answers) = os.pipe(), os.pipe()
+    line = Line(requests, answers)
+    try:
+        os.write(mine, b"hello")
+        assert line.exactly(5) == b"hello"
+        line.write(memoryview(b"answer"))
+        assert os.read(hers, 100) == b"answer"
+        line.check()
+        assert min(line._mine) >= HIGH
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(requests)
+    finally:
+        for descriptor in (mine, hers, *line._mine, line._capture):
+            os.close(descriptor)
+
+
+def test_a_buffer_of_an_unknown_kind_is_refused(ask):
+    said, _ = ask(script(blocks=[buffer("x", guard="nowhere")]), b"a")
+    assert said["message"] == "guard is 'nowhere'; make it 'end', 'start' or 'off'"
