@@ -45,7 +45,7 @@ def swiglu(gate, up):
 
 @jax.custom_vjp
 def sigmoid(x):
-    """Y = σ(x), with a rule of its own."""
+    """The logistic function, with a rule of its own."""
     return jax.nn.sigmoid(x)
 
 
@@ -63,7 +63,7 @@ sigmoid.defvjp(sigmoid_forward, sigmoid_backward)
 
 @jax.custom_vjp
 def tanh(x):
-    """Y = tanh(x), whose rule takes x for y."""
+    """The hyperbolic tangent, whose rule takes x for y."""
     return jnp.tanh(x)
 
 

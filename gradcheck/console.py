@@ -17,7 +17,7 @@ def open_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line on stderr, whatever `text` holds; below it, framed, what it quotes after ":\\n"."""
+    """One line on stderr, whatever `text` holds; below it, framed, what it quotes after a colon."""
     from gradcheck.report.printed import MARK, lines
     from gradcheck.report.words import clean
 

@@ -21,9 +21,11 @@ def negated(ct, x): return -relu(ct, x)
 def raises(ct, x): raise RuntimeError("boom")
 def lacks(ct, x): raise Unsupported("no tanh on this machine")
 def stops(ct, x): raise KeyboardInterrupt
+def flushes(ct, x): return relu(ct, x) * (abs(ct) > 1e-9)
 
 RIGHT = {"relu": {"vjp": relu}, "tanh": {"vjp": tanh}}
 MIXED = {"relu": {"vjp": negated}, "tanh": {"vjp": lacks}, "silu": {"vjp": raises}}
+FLUSHES = {"relu": {"vjp": flushes}}
 STOPS = {"relu": {"vjp": stops}}
 CLAMP = {"clamp": {"vjp": lambda ct, x: ct}}  # its bounds cannot be set
 NUMBER = 3
@@ -130,6 +132,16 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
     assert "runtest" not in found.stdout
     assert "UNSUPPORTED: no tanh on this machine" in found.stdout
     assert "UNBOUND: kernels:MIXED says nothing about sigmoid" in found.stdout
+
+
+def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
+    words = (*SUITE, "--gradcheck-impl", "kernels:FLUSHES", *only("relu"))
+    found = pytest_(*words, "--gradcheck-sample", "[ts]*", "--gradcheck-dtype", "float32")
+    assert found.returncode == 1
+    assert "1 failed" in found.stdout
+    assert (
+        "FAIL relu/default/typical/float32 · contract: scaling: A cotangent times" in found.stdout
+    )
 
 
 def test_junit_names_the_implementation_and_the_case(pytest_, folder):

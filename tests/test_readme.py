@@ -44,6 +44,9 @@ def run(command: str) -> str:
 @pytest.mark.parametrize("block", SHOWN, ids=lambda block: block.splitlines()[0][2:50])
 def test_a_command_of_the_readme_prints_what_the_readme_shows(block: str) -> None:
     command, _, expected = block.partition("\n")
+    if "frameworks" in command:
+        pytest.importorskip("torch")
+        pytest.importorskip("jax")
     assert len(skeleton(expected)) > 5  # an example without output shows nothing
     assert skeleton(run(command[2:])) == skeleton(expected)
 

@@ -9,6 +9,7 @@ import pytest
 import gradcheck.run
 from gradcheck import OpSpec, Sample, Suite, Unsupported, Verdict
 from gradcheck.errors import LoadError, UnknownNameError
+from gradcheck.finding import Part
 from gradcheck.run import Plan, execute, judge
 
 BUILTIN = gradcheck_cases.SUITE
@@ -64,6 +65,7 @@ def impl(monkeypatch):
 
 def plan(*words, suite=BUILTIN, ops=("relu", "tanh"), samples=("typical",), **changes):
     settings = {"implementations": words, "dtypes": ("float64",), "seed": 0, **changes}
+    settings.setdefault("contract", False)  # it has tests of its own, below
     cases = suite.cases(ops, samples=samples, seed=settings["seed"])
     return Plan(suite=suite, cases=cases, **settings)
 
@@ -345,3 +347,48 @@ def test_curves_come_with_every_gradient_when_they_are_asked_for():
     for record in asked.results:
         assert (record.taylor is None) == (record.output == "forward")
     assert [replace(r, taylor=None) for r in asked.results] == list(plain.results)
+
+
+# ── what a backward owes beyond its numbers ──────────────────────────────────────────────────
+
+
+def contract_of(run):
+    return [r for r in run.results if r.part is Part.CONTRACT]
+
+
+def test_all_but_the_reference_are_asked_unless_it_is_said(impl):
+    word = impl(IMPL={"relu": SimpleNamespace(vjp=relu), "tanh": SimpleNamespace(vjp=tanh)})
+    asked = contract_of(execute(plan(word, "reference", contract=None)))
+    assert {r.implementation for r in asked} == {word}
+    assert {r.op for r in asked} == {"relu", "tanh"}
+    assert {r.verdict for r in asked} == {Verdict.PASS, Verdict.SKIP}
+    both = contract_of(execute(plan(word, "reference", contract=True)))
+    assert {r.implementation for r in both} == {word, "reference"}
+    assert contract_of(execute(plan(word, "reference", contract=False))) == []
+
+
+def test_the_contract_is_asked_once_per_dialect_and_dtype(impl):
+    word = impl(IMPL={"relu": SimpleNamespace(vjp=relu)})
+    wanted = plan(word, contract=None, ops=("relu",), samples=(), dtypes=("float64", "float32"))
+    asked = [r for r in contract_of(execute(wanted)) if r.output == "linear"]
+    assert [(r.sample, r.dtype) for r in asked] == [("typical", "float64"), ("typical", "float32")]
+
+
+def test_a_broken_contract_closes_the_gate_and_says_how_to_ask_again(impl):
+    flushes = SimpleNamespace(vjp=lambda ct, x: ct * (x > 0) * (np.abs(ct) > 1e-9))
+    word = impl(IMPL={"relu": flushes})
+    run = execute(plan(word, contract=None, ops=("relu",)))
+    assert not run.passed
+    (bad,) = (r for r in run.results if not r.verdict.expected)
+    assert (bad.output, bad.verdict, bad.part) == ("scaling", Verdict.FAIL, Part.CONTRACT)
+    assert bad.hunts == ""
+    assert bad.repro.endswith(f"--sample typical --dtype float64 --impl {word}")
+    (of_reference,) = {
+        r.repro for r in contract_of(execute(plan("reference", ops=("relu",), contract=True)))
+    }
+    assert of_reference.endswith(" --contract")
+
+
+def test_a_sample_that_fits_no_contract_has_none(impl):
+    word = impl(IMPL={"relu": SimpleNamespace(vjp=relu)})
+    assert contract_of(execute(plan(word, contract=None, ops=("relu",), samples=("empty",)))) == []

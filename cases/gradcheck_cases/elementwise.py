@@ -92,12 +92,12 @@ SHAPES = _shapes(Draw.normal, Draw.signed)  # every smooth operator of one prima
 
 
 def _same(
-    name: str, shape: tuple[int, ...], hunts: str, y: Any = Draw.normal, dialect: str = "same-shape"
+    name: str, shape: tuple[int, ...], hunts: str, y: str = "normal", dialect: str = "same-shape"
 ) -> Sample:
-    """A sample of two operands of one shape, normal numbers and `y(draw, *shape)`."""
+    """A sample of two operands of one shape, normal numbers and `draw.y(*shape)`."""
     return Sample(
         name=name,
-        primals=lambda draw: (draw.normal(*shape), y(draw, *shape)),
+        primals=lambda draw: (draw.normal(*shape), getattr(draw, y)(*shape)),
         hunts=hunts,
         dialects=(dialect,),
     )
@@ -255,13 +255,13 @@ div = OpSpec(
             "typical",
             (3, 5),
             "the minus or the second 1/y of dy left out, operands swapped",
-            y=Draw.signed,
+            y="signed",
         ),
         _same(
-            "square", (4, 4), "an operand transposed, which only a square forgives", y=Draw.signed
+            "square", (4, 4), "an operand transposed, which only a square forgives", y="signed"
         ),
-        _same("cube", (2, 3, 5), "elements counted over the last two axes only", y=Draw.signed),
-        _same("single", (1,), "a vector loop that forgets its remainder", y=Draw.signed),
+        _same("cube", (2, 3, 5), "elements counted over the last two axes only", y="signed"),
+        _same("single", (1,), "a vector loop that forgets its remainder", y="signed"),
         Sample(
             name="near-zero",
             primals=lambda draw: (draw.normal(3, 5), draw.signed(3, 5) * 2.0**-20),

@@ -49,8 +49,8 @@ double masked_xent(double *dlogits, const double *logits, const int64_t *targets
     return loss;
 }
 
-/* A loss scale: the gradients are `scale` times as large as the true ones, so that they survive in a
- * narrow type. One loss per row. */
+/* A loss scale: the gradients are `scale` times as large as the true ones, so that they survive in
+ * a narrow type. One loss per row. */
 void mse_backward(float *dx, float *dy, const float *dlosses, const float *x, const float *y,
                   float scale, size_t rows, size_t n) {
     for (size_t i = 0; i < rows * n; i++) {

@@ -99,7 +99,7 @@ class JaxOp:
         with self._on_device(primals) as (jax, place):
             placed = [place(p) for p in primals]
             if self.fused:
-                out = self._fused_value(jax, placed, attrs)
+                out = self._fused_value(jax, place, placed, attrs)
             else:
                 out = self._made(("forward", attrs), lambda: self._value(attrs))(*placed)
             values = tuple(np.asarray(o) for o in self._outputs(jax, "forward", out, primals))
@@ -181,11 +181,16 @@ class JaxOp:
 
         return self._made(("vjp", *chosen, attrs), lambda: pulled)
 
-    def _fused_value(self, jax: Any, primals: Sequence[Any], attrs: Attrs) -> Any:
+    def _fused_value(
+        self, jax: Any, place: Callable[[Any], Any], primals: Sequence[Any], attrs: Attrs
+    ) -> Any:
         """The value of the program that gives the gradients, for cotangents of zero."""
         chosen = [i for i, p in enumerate(primals) if is_float(p.dtype)]
-        like = jax.tree.leaves(jax.eval_shape(self._value(attrs), *primals))
-        cts = [jax.numpy.zeros(o.shape, o.dtype) for o in like]
+        key = repr(("outputs", attrs, [(p.shape, p.dtype) for p in primals]))
+        if key not in self.made:
+            self.made[key] = jax.tree.leaves(jax.eval_shape(self._value(attrs), *primals))
+        like = self.made[key]
+        cts = [place(np.zeros(o.shape, o.dtype)) for o in like]
         return self._pull(jax, chosen, attrs)(cts, primals)[0]
 
     def _made(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

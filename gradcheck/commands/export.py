@@ -83,12 +83,13 @@ def judge(arguments: argparse.Namespace) -> int:
     from gradcheck.run import Plan
 
     found = index.read(arguments.folder)
+    dtypes = dtypes_of(list({one.dtype for one in found.cases}))
     suite = suite_of(arguments.suite)
     plan = Plan(
         suite=suite,
         cases=still_true(arguments.folder, found, suite),
         implementations=[_word(arguments.folder)],
-        dtypes=dtypes_of(list({one.dtype for one in found.cases})),
+        dtypes=dtypes,
         seed=found.seed,
         suites=arguments.suite,
         convention=convention_of(arguments.convention, suite),

@@ -7,7 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.subject import Breach, Gradients, Subject, Vacuous, place
+from gradcheck.contract.asking import Breach, Gradients, Vacuous
+from gradcheck.contract.differing import place
+from gradcheck.contract.subject import Subject
 from gradcheck.draw import Draw
 
 SAYS: Final = "A gradient that accumulates is added to what its buffer holds."

@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.contract.asking import Breach, Vacuous
 from gradcheck.contract.memory import framed
-from gradcheck.contract.subject import Breach, Subject, Vacuous
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A gradient that is written over an argument, as is declared, comes out the same."
 

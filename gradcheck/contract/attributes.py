@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.contract.subject import Breach, Gradients, Subject, Unfit, Vacuous
+from gradcheck.contract.asking import Breach, Gradients, Unfit, Vacuous
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A backward follows every attribute that it takes."
 TINY: Final = 2.0**-6

@@ -24,7 +24,8 @@ from gradcheck.contract import (
     written,
     zero,
 )
-from gradcheck.contract.subject import Breach, Subject
+from gradcheck.contract.asking import Breach
+from gradcheck.contract.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)

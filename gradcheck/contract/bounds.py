@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from gradcheck.contract.asking import Breach, Unfit
 from gradcheck.contract.stateless import first_size
-from gradcheck.contract.subject import Breach, Subject, Unfit
+from gradcheck.contract.subject import Subject
 from gradcheck.verdict import Verdict
 
 SAYS: Final = "A backward writes into the buffers that it was given, and not beside them."

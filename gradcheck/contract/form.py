@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.contract.asking import Breach, Cotangent, Unfit
 from gradcheck.contract.linear import spike
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Breach, Cotangent, Subject, Unfit
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A gradient has the dtype of its primal, on every path through the code."
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract import memory, purity
-from gradcheck.contract.subject import Breach, Cotangent, Subject, Unasked
+from gradcheck.contract.asking import Breach, Cotangent, Unasked
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "An argument is read by its own strides, whatever they are."
 

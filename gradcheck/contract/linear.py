@@ -8,7 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.subject import Breach, Cotangent, Gradients, Subject, difference, typed
+from gradcheck.contract.asking import Breach, Cotangent, Gradients, typed
+from gradcheck.contract.differing import difference
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A backward is linear in the cotangent: g(30u - 7v) = 30 g(u) - 7 g(v)."
 A, B = 30.0, -7.0

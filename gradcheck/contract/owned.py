@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 
 from gradcheck.contract import determinism
-from gradcheck.contract.subject import Breach, Subject
+from gradcheck.contract.asking import Breach
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "What a backward returns stays as it is when the backward is called again."
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract import purity
-from gradcheck.contract.subject import Breach, Subject
+from gradcheck.contract.asking import Breach
+from gradcheck.contract.subject import Subject
 from gradcheck.verdict import Verdict
 
 SAYS: Final = "A backward leaves the cotangent, the inputs and what was saved as they were."

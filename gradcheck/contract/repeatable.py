@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gradcheck.contract import determinism
-from gradcheck.contract.subject import Breach, Subject
+from gradcheck.contract.asking import Breach
+from gradcheck.contract.subject import Subject
 from gradcheck.verdict import Verdict
 
 SAYS: Final = "The same arguments give the same bits, however often they come."

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from gradcheck.contract.asking import Breach, Unfit, Vacuous
 from gradcheck.contract.returned import Broken
 from gradcheck.contract.stateless import first_size
-from gradcheck.contract.subject import Breach, Subject, Unfit, Vacuous
+from gradcheck.contract.subject import Subject
 from gradcheck.verdict import SEVERITY, Verdict
 
 SAYS: Final = "A gradient is right at every size: at 0 and 1, and beside every power of two."

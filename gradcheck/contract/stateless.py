@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import Final
 
 from gradcheck.contract import determinism
+from gradcheck.contract.asking import Breach, Gradients, Unasked, Unfit
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Breach, Gradients, Subject, Unasked, Unfit
+from gradcheck.contract.subject import Subject
 from gradcheck.verdict import Verdict
 
 SAYS: Final = "An answer depends on this call's arguments alone, on no earlier call."

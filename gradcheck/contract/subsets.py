@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from gradcheck.contract.subject import Breach, Subject, Vacuous
+from gradcheck.contract.asking import Breach, Vacuous
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A gradient is the same whichever others are asked for with it."
 ALL: Final = 3

@@ -8,7 +8,9 @@ from typing import Final
 import numpy as np
 
 from gradcheck.contract.accumulates import preload
-from gradcheck.contract.subject import Breach, Cotangent, Gradients, Subject, Vacuous, place
+from gradcheck.contract.asking import Breach, Cotangent, Gradients, Vacuous
+from gradcheck.contract.differing import place
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A gradient that does not accumulate is written whole, whatever its buffer held."
 

@@ -6,7 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.contract.subject import Breach, Subject, place
+from gradcheck.contract.asking import Breach
+from gradcheck.contract.differing import place
+from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A cotangent of zeros gives gradients of zeros."
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gradcheck.binding import Binding
+from gradcheck.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.contract.battery import PROPERTIES, Property
 from gradcheck.contract.resize import several_rows
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Subject, Unasked, Unfit, Vacuous
+from gradcheck.contract.subject import Subject
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.suite import Case
@@ -28,8 +30,7 @@ def judge_contract(
     """A finding per property, its name the property's; none where the call itself fails.
 
     A property that cannot be asked is SKIP, with the reason; one that says nothing about the
-    operator is left out. After a call that hung, nothing else
-    is asked: NOTRUN.
+    operator is left out. After a call that hung, nothing else is asked: NOTRUN.
     """
     try:
         subject = Subject(truth, binding, dtype).without_lacking()
@@ -43,7 +44,9 @@ def judge_contract(
             findings.append(_finding(asked, Verdict.NOTRUN, reason))
         else:
             found = examine(asked, subject)
-            findings += [found] if found is not None else []
+            heard = subject.bound.printed()  # taken, lest the next case be said to have printed it
+            if found is not None:
+                findings.append(found if found.verdict.expected else replace(found, printed=heard))
     return findings
 
 

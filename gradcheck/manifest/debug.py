@@ -10,6 +10,8 @@ from gradcheck.manifest.prototype import NAMED, is_number
 from gradcheck.manifest.symbols import elf
 
 TAG: Final = "DW_TAG_"
+BOOL, FLOAT, SIGNED, UNSIGNED = 2, 4, 5, 7
+"""Encodings of numbers (DWARF 5, table 7.11)."""
 QUALIFIERS: Final = {f"{TAG}volatile_type", f"{TAG}restrict_type", f"{TAG}atomic_type"}
 
 
@@ -23,6 +25,8 @@ def prototypes(path: Path, symbols: Collection[str]) -> dict[str, str]:
     with elf(path) as file:
         try:
             for die in _subprograms(file):
+                if len(found) == len(symbols):  # there may be a hundred megabytes more
+                    break
                 name = _name(die)
                 if name in symbols and name not in found:
                     found[name] = _prototype(die, name)
@@ -34,9 +38,15 @@ def prototypes(path: Path, symbols: Collection[str]) -> dict[str, str]:
 def _subprograms(file: Any) -> Iterator[Any]:
     if file.has_dwarf_info():
         for unit in file.get_dwarf_info().iter_CUs():
-            for die in unit.get_top_DIE().iter_children():
-                if die.tag == f"{TAG}subprogram":
-                    yield die
+            yield from _below(unit.get_top_DIE())
+
+
+def _below(die: Any) -> Iterator[Any]:
+    for child in die.iter_children():
+        if child.tag == f"{TAG}subprogram":
+            yield child
+        elif child.tag == f"{TAG}namespace":  # of C++, and the modules of Rust
+            yield from _below(child)
 
 
 def _prototype(die: Any, name: str) -> str:
@@ -62,8 +72,12 @@ def _type(die: Any) -> str:
 
 def _written(die: Any) -> str:
     tag, name = die.tag.removeprefix(TAG), _name(die)
+    if tag == "base_type":
+        return _number(die, name)
     if tag == "pointer_type":
         inner = _type(die)
+        if name.startswith("*const ") and not inner.startswith("const "):  # Rust's
+            inner = f"const {inner}"
         return f"{inner}*" if inner.endswith("*") else f"{inner} *"
     if tag == "const_type":
         inner = _type(die)
@@ -77,6 +91,18 @@ def _written(die: Any) -> str:
     if tag == "enumeration_type":
         return "int"
     return name or tag
+
+
+def _number(die: Any, name: str) -> str:
+    """A number's type as C calls it, whatever its own language does."""
+    if name == "char" or is_number(name):
+        return name
+    encoding, size = (die.attributes[f"DW_AT_{key}"].value for key in ("encoding", "byte_size"))
+    if encoding == FLOAT:
+        return {4: "float", 8: "double"}.get(size, name)
+    return {BOOL: "bool", SIGNED: f"int{8 * size}_t", UNSIGNED: f"uint{8 * size}_t"}.get(
+        encoding, name
+    )
 
 
 def _through(typedef: Any, name: str) -> str:

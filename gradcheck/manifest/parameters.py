@@ -310,7 +310,8 @@ def _size(name: str, place: int, count: int, asked: Asked) -> Guess | None:
     """A size: of an element-wise operator all elements, else rows, columns or a named axis."""
     first, rank = asked.spec.primals[0], asked.spec.core_ranks[0]
     if rank == 0:
-        return Guess(f"size({first})", sure=count == 1 and name in COUNTS) if count == 1 else None
+        known = name in COUNTS
+        return Guess(f"size({first})", sure=known and count == 1) if known or count == 1 else None
     axis = _axis(name, asked.spec)
     ids = [n for n in asked.spec.primals if n in asked.indices]
     if ids and rank == 2 and name in COUNTS and axis is None:

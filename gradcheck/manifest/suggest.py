@@ -26,6 +26,10 @@ SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
 NO_STATUS: Final = ("void", "float32", "float64")
 """What a function returns that returns no status."""
+MANGLED: Final = re.compile(r"_Z(\d{1,3})")
+"""How names of C++ functions outside of namespaces begin: with the length of what follows."""
+LISTED: Final = 40
+"""Functions that were not recognised, of which the names are shown."""
 CONFIRM: Final = "# confirm"
 KINDS: Final = ("c", "python", "process")
 
@@ -102,29 +106,48 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
     """
     if library is None and header is None:
         raise UsageError("--kind c needs --lib build/libk.so, --header kernels.h, or both")
-    texts, faults = _prototypes(library, header)
-    symbols = [s for s in (exported(library) if library else texts) if SYMBOL.fullmatch(s)]
+    texts = {} if header is None else _declared(header)
+    known = exported(library) if library else [*texts]
+    symbols = [symbol for symbol in known if SYMBOL.fullmatch(symbol)]
+    named = {s: n for s in symbols if (n := guess.operator_of(s, suite.operators)) is not None}
+    if library is not None:
+        texts = {**debug.prototypes(library, named.keys() - texts.keys()), **texts}
     head = _head(library, path)
     functions: list[Candidate] = []
-    other: list[str] = []
-    for symbol in symbols:
-        named = guess.operator_of(symbol, suite.operators)
-        if named is None:
-            other.append(symbol)
-            continue
-        spec = suite.operators[named.operator]
-        if symbol in texts:
-            functions.append(_candidate(spec, named, texts[symbol]))
-        elif named.backward:
-            faults.setdefault(symbol, _unknown_prototype(symbol, spec))
+    comments = [*_mangled(known, suite)]
+    for symbol, what in named.items():
+        spec = suite.operators[what.operator]
+        try:
+            if symbol in texts:
+                functions.append(_candidate(spec, what, parse(texts[symbol], symbol)))
+            elif what.backward:
+                comments.append(_unknown_prototype(symbol, spec))
+        except ManifestError as error:
+            comments.append(_comment(f"{symbol} cannot be bound: {error}"))
     entries, bound = _entries(functions, head, path, suite)
     used = {c.spec.name for c in functions if c.backward}
+    other = [s for s in symbols if s not in named]
     other += [c.prototype.symbol for c in functions if c.spec.name not in used]
-    blocks = [head, *entries, *(faults[symbol] for symbol in symbols if symbol in faults)]
-    if other:
-        names = textwrap.fill(", ".join(other), 96, break_long_words=False)
-        blocks.append(_comment(f"No operator was recognised, or no backward, in\n{names}"))
+    blocks = [head, *entries, *comments, *_unrecognised(other)]
     return Suggestion(text="\n".join(blocks), bound=tuple(bound), open=tuple(other))
+
+
+def _mangled(symbols: Sequence[str], suite: Suite) -> Iterator[str]:
+    """Comments on backward functions that only C++ can name."""
+    for symbol in symbols:
+        found = MANGLED.match(symbol)
+        name = symbol[found.end() :][: int(found[1])] if found else ""
+        named = guess.operator_of(name, suite.operators) if SYMBOL.fullmatch(name) else None
+        if named is not None and named.backward:
+            yield _comment(f'{name} is there as `{symbol}`: declare it extern "C" to bind it')
+
+
+def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
+    """A comment that names functions in which no operator, or no backward, was recognised."""
+    if symbols:
+        more = f", and {len(symbols) - LISTED} more" if len(symbols) > LISTED else ""
+        names = textwrap.fill(", ".join(symbols[:LISTED]) + more, 96, break_long_words=False)
+        yield _comment(f"No operator was recognised, or no backward, in\n{names}")
 
 
 def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
@@ -137,29 +160,14 @@ def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
     )
 
 
-def _prototypes(
-    library: Path | None, header: Path | None
-) -> tuple[dict[str, Prototype], dict[str, str]]:
-    """Prototypes by symbol; and comments on those that cannot be bound."""
-    texts: dict[str, str] = {}
-    if library is not None:
-        texts |= debug.prototypes(library, exported(library))
-    if header is not None:
-        try:
-            content = header.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise LoadError(f"{header}: {error.strerror}") from None
-        for text in declarations(content):
-            name = re.search(r"(\w+)\s*\(", text)
-            if name is not None:
-                texts[name[1]] = text
-    found, faults = {}, {}
-    for symbol, text in texts.items():
-        try:
-            found[symbol] = parse(text, symbol)
-        except ManifestError as error:
-            faults[symbol] = _comment(f"{symbol} cannot be bound: {error}")
-    return found, faults
+def _declared(header: Path) -> dict[str, str]:
+    """The texts of the prototypes in a header, by name."""
+    try:
+        content = header.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise LoadError(f"{header}: {error.strerror}") from None
+    named = ((re.search(r"(\w+)\s*\(", text), text) for text in declarations(content))
+    return {name[1]: text for name, text in named if name is not None}
 
 
 def _head(library: Path | None, path: Path) -> str:

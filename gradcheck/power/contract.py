@@ -9,8 +9,9 @@ from typing import Any, Final
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound
 from gradcheck.binding.python import bound_operator
+from gradcheck.contract.asking import quiet
 from gradcheck.contract.battery import PROPERTIES
-from gradcheck.contract.subject import Subject, quiet
+from gradcheck.contract.subject import Subject
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.finding import Finding
 from gradcheck.judge.contract import contract_cases, examine

@@ -220,7 +220,8 @@ class _Page(Page):
         """What is wrong with one gradient: a few results in full, the others counted."""
         lines = []
         most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
-        for i, result in enumerate(group.results[:most]):
+        talker = next((r for r in group.results[:most] if r.printed.strip()), None)
+        for result in group.results[:most]:
             whose = f"{words.clean(group.implementation)} · " if named else ""
             reason = words.clean(result.reason)
             lines += self.judged(
@@ -228,7 +229,7 @@ class _Page(Page):
             )
             for label, text in words.facts(result):
                 if label == "run":
-                    lines += self.quoted(result.printed) if not i else []
+                    lines += self.quoted(result.printed) if result is talker else []
                     lines.append(f"  run: {text}")  # to be copied: never broken
                 else:
                     lines += self.wrap(text, f"  {label}: ", "    ")

@@ -100,12 +100,12 @@ def test_none_in_a_rule_is_zero_as_jax_has_it():
 
 
 def test_jaxs_own_functions_and_jitted_ones_need_no_wrapper():
-    for entry in (jnp.tanh, jax.nn.tanh, jax.jit(lambda x: jnp.tanh(x)), jax.lax.tanh):
+    for entry in (jnp.tanh, jax.nn.tanh, jax.jit(lambda x: 1 * jnp.tanh(x)), jax.lax.tanh):
         assert verdicts(judged({"tanh": entry}, "tanh", "default")) == {
             "forward": "pass", "x": "pass"
         }  # fmt: skip
     with pytest.raises(LoadError, match=r"one of JAX's arrays as gradcheck.jax_op\(function\)"):
-        judged({"tanh": lambda x: jnp.tanh(x)}, "tanh", "default")
+        judged({"tanh": lambda x: 1 * jnp.tanh(x)}, "tanh", "default")
 
 
 @pytest.mark.parametrize("jit", [False, True])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck.cli import main
 
@@ -311,6 +312,33 @@ def test_wrong_update_rules_are_rejected_and_reported(run, tmp_path):
     ],
 )
 def test_what_power_cannot_do_with_rules_is_said(run, words, said):
+    found = run(*words, command="power")
+    assert found.code == 2
+    assert said in found.err
+
+
+# ── contracts ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_mutants_of_a_contract_are_rejected_and_reported(run, tmp_path, monkeypatch):
+    few = [m for m in MUTANTS if m.name in ("right", "ignores-eps", "two-steps")]
+    monkeypatch.setattr("gradcheck_cases.mutants.contract.MUTANTS", tuple(few))
+    found = run("--contract", "-o", str(tmp_path / "contract.md"), command="power")
+    assert found.code == 1  # the properties that these two mutants do not need
+    assert found.out.splitlines()[-1] == "POWER fail mutants=2/2 properties=2/16 alarms=0"
+    assert "NOT SOUND" in (tmp_path / "contract.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--contract", "--op", "relu"], "leave --op, --dtype and --part out"),
+        (["--contract", "--model", "svm"], "leave --model and --rule out"),
+        (["--contract", "--rule", "adam"], "leave --model and --rule out"),
+        (["--contract", "-o", "x.html"], "power writes"),
+    ],
+)
+def test_what_power_cannot_do_with_contracts_is_said(run, words, said):
     found = run(*words, command="power")
     assert found.code == 2
     assert said in found.err

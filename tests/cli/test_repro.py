@@ -52,6 +52,7 @@ def test_every_repro_line_gives_its_own_result_again_and_no_other(judged, capsys
 
 def test_the_terminal_shows_the_lines_whole(run, judged):
     words = ("--op", "relu", *TYPICAL, "--impl", "kernels:WRONG", "--seed", "12345678901")
+    words += ("--no-contract",)
     (line,) = shown(run(*words).out)
     assert [line] == [r["repro"] for r in judged(*words).results]
     assert len(line) > 100  # wider than the terminal, and yet not wrapped

@@ -1,7 +1,7 @@
 import pytest
 
 from gradcheck.contract.accumulates import accumulates
-from gradcheck.contract.subject import Unasked, Vacuous
+from gradcheck.contract.asking import Unasked, Vacuous
 
 
 def test_an_assignment_is_seen(subject, mutant):

@@ -1,7 +1,7 @@
 import pytest
 
 from gradcheck.contract.aliases import aliases
-from gradcheck.contract.subject import Unasked, Vacuous
+from gradcheck.contract.asking import Unasked, Vacuous
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("two-steps", "dx["), ("weights-last", "dw[")])

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gradcheck.contract.asking import Unasked, Vacuous
 from gradcheck.contract.attributes import attributes
-from gradcheck.contract.subject import Unasked, Vacuous
 
 
 def test_an_attribute_that_is_ignored_is_seen(subject, mutant):

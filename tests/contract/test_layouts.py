@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
+from gradcheck.contract.asking import Unasked
 from gradcheck.contract.layouts import layouts
-from gradcheck.contract.subject import Unasked
 
 
 @pytest.mark.parametrize(

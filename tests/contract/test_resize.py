@@ -3,6 +3,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.contract.resize import Resized, resized, several_rows
+from gradcheck.judge.contract import contract_cases
 
 
 def case_of(op, dialect, sample="typical"):
@@ -27,6 +28,16 @@ def test_values_depend_on_names_and_the_size_alone():
 def test_a_sample_that_writes_numbers_out_has_one_size():
     assert resized(case_of("rms_norm", "plain", "unsolved"), -1, 5) is None
     assert resized(case_of("rms_norm", "weight", "zero-gain"), -1, 7) is None
+
+
+def test_operators_that_can_be_asked_at_one_size_alone():
+    points = contract_cases(SUITE.cases())
+    fixed = {
+        case.spec.name
+        for case in SUITE.cases()
+        if case.name in points and resized(case, -1, 9) is None
+    }
+    assert fixed == {"huber", "max", "moe", "sort", "top_k"}  # whose samples keep off their kinks
 
 
 def test_every_way_to_draw_follows():

@@ -3,12 +3,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gradcheck.contract.asking import Vacuous
 from gradcheck.contract.scaling import FACTORS, scaling
-from gradcheck.contract.subject import Vacuous
 
 
 @pytest.mark.parametrize(
-    ("name", "factor"), [("clips-absolute", "2^24"), ("flushes-small", "2^-24")]
+    ("name", "factor"), [("clips-absolute", "2^40"), ("flushes-small", "2^-40")]
 )
 def test_a_threshold_is_seen(subject, mutant, name, factor):
     breach = scaling(subject(mutant(name)))
@@ -37,8 +37,6 @@ def test_what_overflows_is_not_asked(subject, right):
     tall = subject(right)
     tall.cts[0] = tuple(np.full_like(part, 2.0**120) for part in tall.cts[0])
     assert scaling(tall) is None
-    tall.cts[0] = tuple(
-        np.full_like(part, 1e300) for part in subject(right, dtype="float64").cts[0]
-    )
+    tall.cts[0] = tuple(np.full_like(part, np.inf) for part in tall.cts[0])
     with pytest.raises(Vacuous):
         scaling(tall)

@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gradcheck.contract.asking import Unasked, Vacuous
 from gradcheck.contract.returned import broken
 from gradcheck.contract.sizes import SIZES, sizes
-from gradcheck.contract.subject import Unasked, Vacuous
 from gradcheck.verdict import Verdict
 
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from gradcheck.contract.asking import Unasked, Vacuous
 from gradcheck.contract.returned import Broken
-from gradcheck.contract.subject import Unasked, Vacuous
 from gradcheck.contract.subsets import subsets
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.contract.subject import Vacuous
+from gradcheck.contract.asking import Vacuous
 from gradcheck.contract.written import written
 
 

@@ -130,8 +130,8 @@ def test_sources_name_their_functions():
 
 
 def result(verdict, sample="typical", **changes):
-    return {"op": "exp", "dialect": "default", "sample": sample, "verdict": verdict,
-            "part": "gradient", "output": "x", "diagnosis": None, "printed": ""} | changes  # fmt: skip
+    return {"op": "exp", "dialect": "default", "sample": sample, "verdict": verdict, "output": "x",
+            "part": "gradient", "diagnosis": None, "printed": ""} | changes  # fmt: skip
 
 
 GOOD = [result("pass", sample) for sample in ("a", "b", "c")]

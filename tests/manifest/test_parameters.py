@@ -79,6 +79,8 @@ def texts(op, text, **more):
          ["grad:x", "cotangent", "item(s)", "size(x)"]),
         ("mul", "void f(float* dx, float* dy, float* dz, float* x, float* y, int n)",
          ["grad:x", "grad:y", "cotangent", "in:x", "in:y", "size(x)"]),
+        ("silu", "void f(float* dx, const float* dy, const float* x, size_t n, int threads)",
+         ["grad:x", "cotangent", "in:x", "size(x)", None]),
         ("mul", "void f(float* da, float* dy, float* x, int n)",
          ["grad:x", "cotangent", "in:x", "size(x)"]),
         ("add", "void f(float* dinp1, float* dinp2, float* dout, int N)",

@@ -109,6 +109,48 @@ def test_debug_information_that_is_damaged_is_none(library, tmp_path):
         assert "is no shared library in ELF" in str(error)  # noqa: PT017
 
 
+RUST = """
+pub mod kernels {
+    #[no_mangle]
+    pub unsafe extern "C" fn leaky_relu_backward(
+        dx: *mut f32, dy: *const f32, x: *const f32, slope: f32, n: usize, fast: bool, k: i16
+    ) {
+        let mut i = 0;
+        while i < n && k == 0 && !fast {
+            *dx.add(i) = if *x.add(i) > 0.0 { *dy.add(i) } else { slope * *dy.add(i) };
+            i += 1;
+        }
+    }
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("rustc"), reason="no Rust compiler")
+def test_types_of_another_language_are_written_as_c_has_them(tmp_path):
+    (tmp_path / "k.rs").write_text(RUST)
+    command = ["rustc", "-g", "--crate-type", "cdylib", "k.rs"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    found = prototypes(tmp_path / "libk.so", ["leaky_relu_backward"])
+    assert found == {
+        "leaky_relu_backward": "void leaky_relu_backward(float *dx, const float *dy, "
+        "const float *x, float slope, uint64_t n, bool fast, int16_t k)"
+    }
+
+
+@needs_gcc
+def test_a_function_that_only_cpp_can_name_is_a_comment(tmp_path):
+    (tmp_path / "k.c").write_text(
+        'void f(void) __asm__("_Z13relu_backwardPfPKfi"); void f(void) {}\n'
+        'void g(void) __asm__("_Z99relu_backward"); void g(void) {}\n'
+        'void h(void) __asm__("_Z6helperi"); void h(void) {}\n'
+    )
+    subprocess.run(["gcc", "-shared", "-o", "libk.so", "k.c"], cwd=tmp_path, check=True)
+    found = suggest_c(tmp_path / "libk.so", None, tmp_path / "gradcheck.toml", SUITE)
+    said = '# relu_backward is there as `_Z13relu_backwardPfPKfi`: declare it extern "C" to bind it'
+    assert said in found.text.splitlines()
+    assert "helper" not in found.text
+
+
 # ── manifests ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -192,6 +234,13 @@ def test_a_guess_that_cannot_be_read_is_a_comment_that_says_why(tmp_path):
     found = from_header(tmp_path, "void silu_backward(float* dx, const double* dy, int n);")
     assert found.bound == ()
     assert "# silu_backward: gradcheck.toml, op 1 (silu): vjp: its tensors are of" in found.text
+
+
+def test_of_a_crowd_of_other_functions_some_are_named(tmp_path):
+    found = from_header(tmp_path, *(f"void zz{i:03}q(int n);" for i in range(100)))
+    assert len(found.open) == 100
+    assert "zz039q, and 60 more" in found.text.replace("\n# ", " ")
+    assert "zz040q" not in found.text
 
 
 def test_a_header_alone(tmp_path):

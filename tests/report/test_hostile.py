@@ -28,7 +28,7 @@ EVIL = {
     "flood": "0123456789abcde\n" * 655_360,
     "one line": "x" * 10_485_760,
 }
-VERDICTS = (Verdict.PASS, Verdict.FAIL, Verdict.CRASH, Verdict.ERROR)
+VERDICTS = (Verdict.PASS, Verdict.CRASH)
 MOST = 70_000
 """Bytes of any of these reports: 10 MB of noise are not in it."""
 
@@ -158,3 +158,14 @@ def test_noise_of_what_passed_is_told_once_per_dialect(make, form):
     text = render(make.run(*samples), form)
     assert text.count("noise") == 1
     assert "printed in 9 results" in text
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_the_first_that_printed_speaks_for_its_gradient(make, form):
+    crashes = [
+        make.result("relu", "x", Verdict.CRASH, sample=f"s{i}", printed=f"words {i}" * (i > 0))
+        for i in range(3)
+    ]
+    text = render(make.run(*crashes), form)
+    assert "words 1" in text
+    assert "words 2" not in text

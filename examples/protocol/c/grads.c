@@ -80,7 +80,7 @@ static const char *unpack(Text blocks, char *payload, size_t size) {
         size_t at = whole(member(p, "offset")), bytes = whole(member(p, "nbytes")), n;
         Text dtype = member(p, "dtype"), shape = member(p, "shape");
         Array *a = &in[given];
-        if (given == ARRAYS || !shape || *shape != '[') return "too many blocks, or one of no shape";
+        if (given == ARRAYS || !shape || *shape != '[') return "too many blocks, or no shape";
         *a = (Array){.block = p, .count = 1, .width = is(dtype, "float32") ? 4 : 8};
         if (a->width == 8 && !is(dtype, "float64") && !is(dtype, "int64")) return LACKING;
         for (shape = first(shape, '['); shape; shape = next(shape), a->count *= n) {

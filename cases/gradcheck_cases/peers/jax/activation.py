@@ -10,12 +10,19 @@ import jax
 import jax.numpy as jnp
 
 
+def elu(x, *, alpha):
+    """Not jax.nn.elu: JAX's slope of expm1 is expm1 + 1, which is 0 far below 0 (JAX 0.10)."""
+    near, far = (x > -1) & (x <= 0), x <= -1
+    below = jnp.where(near, jnp.expm1(jnp.where(near, x, 0)), jnp.exp(jnp.where(far, x, 0)) - 1)
+    return jnp.where(x > 0, x, alpha * below)
+
+
 def clamp(x, *, min, max):
     return jnp.clip(x, min, max)
 
 
 def tanh_back(g, y):
-    return g * (1 - y) * (1 + y)
+    return g * (1 - y * y)
 
 
 def sigmoid_back(g, y):
@@ -50,7 +57,7 @@ def dropout(x, mask, *, p, inverted):
 OPERATORS: dict[str, Callable[..., Any]] = {
     "relu": jax.nn.relu,
     "leaky_relu": jax.nn.leaky_relu,
-    "elu": jax.nn.elu,
+    "elu": elu,
     "clamp": clamp,
     "tanh": jnp.tanh,
     "tanh_back": tanh_back,

@@ -15,8 +15,7 @@ def softmax(x):
 
 
 def masked_softmax(att):
-    """With `where`, as a hidden slot weighs exactly 0."""
-    return jax.nn.softmax(att, axis=-1, where=_seen(att), initial=-jnp.inf)
+    return _softmax(att, _seen(att))
 
 
 def masked_attention(qkv):
@@ -83,7 +82,8 @@ def _weights(q, k, seen):
 
 
 def _softmax(scores, seen):
-    return jax.nn.softmax(jnp.where(seen, scores, -jnp.inf), axis=-1)
+    """With `where`: a row that sees no slot weighs nothing, and is not NaN."""
+    return jax.nn.softmax(scores, axis=-1, where=seen)
 
 
 def _band(q, k, left, right, top_left=False):

@@ -7,6 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
+
+
+def divide(x, y):
+    """Not of x and y themselves: JAX's slope by y squares y, which float32 may not hold."""
+    scale = lax.stop_gradient(jnp.exp2(-jnp.round(jnp.log2(jnp.abs(y)))))
+    return (x * scale) / (y * scale)
 
 
 def step(x, *, at_zero):
@@ -14,8 +21,9 @@ def step(x, *, at_zero):
 
 
 def power(x, y=None, *, exponent):
-    """jnp.power, of an array or of a number."""
-    return jnp.power(x, exponent if y is None else y)
+    """jnp.power, whose slope for the number 0.0 is NaN at 0, and for the number 0 is not."""
+    number = int(exponent) if exponent == int(exponent) else exponent
+    return jnp.power(x, number if y is None else y)
 
 
 def map_unary(x, *, function):
@@ -42,7 +50,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "add": jnp.add,
     "sub": jnp.subtract,
     "mul": jnp.multiply,
-    "div": jnp.divide,
+    "div": divide,
     "add1": jnp.add,
     "scale": jnp.multiply,
     "neg": jnp.negative,

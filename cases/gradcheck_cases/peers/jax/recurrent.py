@@ -83,7 +83,7 @@ def wkv6(r, k, v, w, u, s=None, *, log_decay):
 
 def linear_attention(q, k, v, s=None, z=None, *, feature, normalised, scaled, decay, eps):
     if feature == "elu":
-        q, k = jax.nn.elu(q) + 1, jax.nn.elu(k) + 1
+        q, k = _positive(q), _positive(k)
     if scaled:
         q = q * q.shape[-1] ** -0.5
     states = [(x, n) for x, n in ((s, 2), (z, 1)) if x is not None]
@@ -99,6 +99,11 @@ def linear_attention(q, k, v, s=None, z=None, *, feature, normalised, scaled, de
     start = (_start(s, lead, (d, e), k.dtype), _start(z, lead, (d,), k.dtype))
     (last, _), y = lax.scan(step, start, tuple(_rows(x, lead) for x in (q, k, v)))
     return _over_time(y), last
+
+
+def _positive(x):
+    """elu(x) + 1, without the sum that cancels where x is far below 0."""
+    return jnp.where(x > 0, x + 1, jnp.exp(jnp.where(x > 0, 0, x)))
 
 
 def gated_delta_rule(q, k, v, beta, g=None, s=None, *, scaled, normalised, eps):

@@ -50,6 +50,13 @@ def variance(x, *, ddof):
     return jnp.var(x, axis=-1, ddof=ddof)
 
 
+def l2_norm(x):
+    """Not jnp.linalg.norm, whose slope at 0 is NaN: the square root must not see a zero."""
+    squares = jnp.sum(jnp.square(x), axis=-1)
+    zero = squares == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, squares)))
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
     "sum": sum_all,
     "sum_rows": sum_rows,
@@ -63,5 +70,5 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "sort": sort,
     "top_k": top_k,
     "variance": variance,
-    "l2_norm": lambda x: jnp.linalg.norm(x, axis=-1),
+    "l2_norm": l2_norm,
 }

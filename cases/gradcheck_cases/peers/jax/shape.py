@@ -48,7 +48,7 @@ def _places(core, sizes, strides, offset):
     """Places of a window's elements in a row-major tensor of shape `core`."""
     own = [math.prod(core[k + 1 :]) for k in range(len(core))][len(core) - len(sizes) :]
     steps = [o if s is None else s for s, o in zip((*strides, 1), own, strict=True)]
-    grid = np.indices(sizes, sparse=True)
+    grid = np.indices(sizes)
     return offset + sum(step * index for step, index in zip(steps, grid, strict=True))
 
 
@@ -64,7 +64,7 @@ def view_1d(x, *, ne0, offset):
 def _view(x, sizes, strides, offset):
     core = x.shape[x.ndim - len(sizes) :]
     sizes = [n if size is None else size for size, n in zip(sizes, core, strict=True)]
-    return jnp.take(_flat(x, len(sizes)), _places(core, sizes, strides, offset), axis=-1)
+    return _flat(x, len(sizes))[..., _places(core, sizes, strides, offset)]
 
 
 def view_2d(x, *, ne0, ne1, nb1, offset):
@@ -94,6 +94,7 @@ def set_general(a, b, *, nb1, nb2, nb3, offset):
 
 def set_1d(a, b, *, offset):
     flat = _flat(a, 2)
+    b = jnp.broadcast_to(b, (*flat.shape[:-1], b.shape[-1]))
     return lax.dynamic_update_slice_in_dim(flat, b, offset, flat.ndim - 1).reshape(a.shape)
 
 

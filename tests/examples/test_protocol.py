@@ -1,0 +1,243 @@
+"""The clients of examples/protocol: right where they are right, and nothing brings them down."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck.cli import main
+from gradcheck.draw import Draw
+from gradcheck.finding import Part
+from gradcheck.run import Plan, execute
+from gradcheck.verdict import Verdict
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / "examples" / "protocol"
+GOLDEN = HERE.parent / "protocol" / "golden" / "requests.frames"
+NEEDS = {"python": "python3", "c": "cc", "go": "go", "rust": "rustc", "javascript": "node"}
+SOURCES = {path.parent.name: path for path in FOLDER.glob("*/grads.*")}
+DTYPES = ("float64", "float32")
+
+
+@pytest.fixture(scope="module", params=sorted(NEEDS))
+def manifest(request, tmp_path_factory):
+    """A client's manifest in a folder of its own, where it may build."""
+    tool = NEEDS[request.param]
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool} here")
+    place = tmp_path_factory.mktemp("client") / request.param
+    shutil.copytree(FOLDER / request.param, place, ignore=shutil.ignore_patterns("build"))
+    return place / "gradcheck.toml"
+
+
+def judged(manifest, op, *, samples=(), dtypes=DTYPES):
+    plan = Plan(
+        suite=SUITE,
+        cases=SUITE.cases([op], samples=samples),
+        implementations=[str(manifest)],
+        dtypes=dtypes,
+        seed=0,
+    )
+    run = execute(plan)
+    assert run.troubles == ()
+    return [r for r in run.results if r.part is not Part.CONTRACT], run
+
+
+def verdicts(results):
+    return {(r.name, r.output): r.verdict for r in results}
+
+
+def command(manifest):
+    """What the manifest starts, once it is built."""
+    text = manifest.read_text()
+    words = ast.literal_eval(re.search(r"^cmd = (\[.*\])", text, re.MULTILINE)[1])
+    if (build := re.search(r'^\[build\]\ncmd = "(.*)"', text, re.MULTILINE)) is not None:
+        subprocess.run(build[1], shell=True, check=True, cwd=manifest.parent)
+    return [str(manifest.parent / w) if (manifest.parent / w).exists() else w for w in words]
+
+
+# ── what they compute ────────────────────────────────────────────────────────────────────────
+
+
+def test_rms_norm_gets_the_verdicts_of_the_reference(manifest):
+    found, run = judged(manifest, "rms_norm")
+    reference, _ = judged("reference", "rms_norm")
+    assert verdicts(found) == verdicts(reference)
+    assert set(verdicts(found).values()) == {Verdict.PASS}
+    assert len(found) == len(DTYPES) * (14 * 3 * 2 + 15 * 2)  # forward, dx and, but for plain, dw
+    assert run.passed, "the contract, too"
+
+
+def test_the_wrong_operator_fails(manifest):
+    found, _ = judged(manifest, "silu", samples=["typical"])
+    assert len(found) == 4
+    assert {(r.output, r.verdict) for r in found} == {
+        ("forward", Verdict.PASS),
+        ("x", Verdict.FAIL),
+    }
+
+
+def test_probe_finds_nothing_amiss(manifest, capsys):
+    words = ["probe", "--suite", "gradcheck_cases:SUITE", "--", *command(manifest)]
+    assert main(words) == 0, capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "rms_norm in float64" in out
+    assert out.rstrip().endswith("0 FAIL")
+
+
+def test_a_shell_will_do(tmp_path, capsys):
+    if any(shutil.which(tool) is None for tool in ("sh", "awk", "od", "paste")):
+        pytest.skip("no shell here")
+    place = shutil.copytree(FOLDER / "shell", tmp_path / "shell")
+    found, run = judged(place / "gradcheck.toml", "sqr", dtypes=["float64"])
+    assert len(found) == 2 * len(SUITE.cases(["sqr"]))
+    assert run.passed
+    found, _ = judged(place / "gradcheck.toml", "silu", samples=["typical"])
+    assert {(r.dtype, r.output, r.verdict) for r in found} == {
+        ("float64", "forward", Verdict.PASS),
+        ("float64", "x", Verdict.FAIL),
+        ("float32", "vjp", Verdict.UNSUPPORTED),
+    }
+    script = str(place / "oneshot.sh")
+    words = ["probe", "--level", "oneshot", "--suite", "gradcheck_cases:SUITE", "--op", "s*"]
+    assert main([*words, "--", "sh", script]) == 0, capsys.readouterr().out
+
+
+NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+
+
+def skeleton(text):
+    """Lines without what differs between machines: measured numbers, versions, padding."""
+    lines = [line for line in text.splitlines() if not line.startswith(("on ", "gradcheck "))]
+    plain = [" ".join(NUMBER.sub("#", line).replace("─", "").split()) for line in lines]
+    return [line for line in plain if line]
+
+
+def test_the_readme_shows_what_is_printed(tmp_path):
+    if shutil.which("go") is None:
+        pytest.skip("no go here")
+    shutil.copytree(FOLDER / "go", tmp_path / "go", ignore=shutil.ignore_patterns("build"))
+    readme = (FOLDER / "README.md").read_text()
+    shown = re.search(r"```console\n\$ gradcheck (run .*)\n((?s:.*?))```", readme)
+    words = [*shown[1].split(), "--suite", "gradcheck_cases:SUITE"]
+    path = os.pathsep.join(str(HERE.parents[1] / folder) for folder in ("", "cases"))
+    done = subprocess.run(
+        [sys.executable, "-m", "gradcheck", *words],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    printed = done.stdout.replace(" --suite gradcheck_cases:SUITE", "")
+    assert skeleton(printed) == skeleton(shown[2]), done.stderr
+
+
+# ── what is sent to them ─────────────────────────────────────────────────────────────────────
+
+
+def mutated(draw, data):
+    """`data` with some bytes changed, cut or doubled."""
+    found = bytearray(data)
+    for _ in range(int(draw.integers(1, 6))):
+        at = int(draw.integers(0, len(found)))
+        kind = int(draw.integers(0, 4))
+        if kind == 0:
+            found[at] ^= 1 << int(draw.integers(0, 8))
+        elif kind == 1:
+            found[at] = int(draw.integers(0, 256))
+        elif kind == 2:
+            del found[at : at + int(draw.integers(1, 40))]
+        else:
+            found[at:at] = found[at : at + int(draw.integers(1, 40))]
+    return bytes(found)
+
+
+def ends_by_itself(program, data, env=None):
+    """Whatever it is sent, a client answers or gives up; it is not killed by it."""
+    done = subprocess.run(
+        program, input=data, capture_output=True, timeout=60, check=False, env=env
+    )
+    assert done.returncode in (0, 1), (done.returncode, done.stderr[-2000:])
+    return done.stdout
+
+
+def test_no_input_brings_a_client_down(manifest):
+    program, data = command(manifest), GOLDEN.read_bytes()
+    whole = ends_by_itself(program, data).count(b"GRDC")
+    assert whole == 9  # all but `bye` are answered
+    for i in range(10):
+        answered = ends_by_itself(program, mutated(Draw("hostile", i), data)).count(b"GRDC")
+        assert answered <= whole + 1
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """The client in C, built so that a wrong access to memory ends it with 99."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = tmp_path_factory.mktemp("watched") / "grads"
+    flags = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    done = subprocess.run(
+        ["gcc", *flags, "-o", program, SOURCES["c"], "-lm"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "cannot find" in done.stderr:
+        pytest.skip("gcc has no sanitizers here")
+    assert done.returncode == 0, done.stderr
+    options = "exitcode=99:detect_leaks=0:allocator_may_return_null=1"
+    env = {**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "exitcode=99"}
+    return lambda data: ends_by_itself([program], data, env)
+
+
+def test_the_client_in_c_touches_no_memory_but_its_own(watched):
+    data = GOLDEN.read_bytes()
+    assert watched(data).count(b"GRDC") == 9
+    for i in range(150):
+        watched(mutated(Draw("hostile c", i), data))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":"\\', b'{"a":"\\"}', b'{"a"', b'{"a":[1,', b"{", b"", b" ", b'"', b"-", b"{}x",
+        b'{"kind":"ping","seq":"\\u00', b"[" * 1000, b'{"a":' * 1000, b'{"kind":"ping","seq":-}',
+        b'{"kind":"run","op":"silu","ask":"vjp","blocks":[{"shape":[]}]}',
+        b'{"kind":"run","op":"silu","ask":"vjp","blocks":[[],{},3,null]}',
+        b'{"kind":"run","op":"silu","ask":"vjp","blocks":[' + b"{}," * 99 + b"{}]}",
+    ],
+)  # fmt: skip
+def test_the_client_in_c_reads_no_further_than_its_header(watched, text):
+    frame = b"GRDC\r\n\x1a\n" + len(text).to_bytes(4, "little") + bytes(8) + text
+    answer = watched(frame)
+    assert answer.count(b"GRDC") == 1
+    assert b'"kind":"error"' in answer or b'"kind":"unsupported"' in answer
+
+
+# ── what they are ────────────────────────────────────────────────────────────────────────────
+
+
+def test_there_are_five_and_each_fits_its_page():
+    assert set(SOURCES) == set(NEEDS)
+    for path in SOURCES.values():
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 200, path
+        assert max(map(len, lines)) <= 100, path
+        assert "WRONG" in path.read_text(), "the wrong operator is marked"
+
+
+def test_they_need_nothing_but_their_standard_library():
+    tree = ast.parse(SOURCES["python"].read_text())
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert names <= set(sys.stdlib_module_names)
+    required = re.findall(r'require\("([^"]+)"\)', SOURCES["javascript"].read_text())
+    assert required == ["node:fs"]
+    imports = re.search(r"import \((.*?)\)", SOURCES["go"].read_text(), re.DOTALL)[1].split()
+    assert not [name for name in imports if "." in name]
+    uses = re.findall(r"^use (\w+)::", SOURCES["rust"].read_text(), re.MULTILINE)
+    assert set(uses) == {"std"}
