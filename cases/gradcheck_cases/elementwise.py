@@ -257,9 +257,7 @@ div = OpSpec(
             "the minus or the second 1/y of dy left out, operands swapped",
             y="signed",
         ),
-        _same(
-            "square", (4, 4), "an operand transposed, which only a square forgives", y="signed"
-        ),
+        _same("square", (4, 4), "an operand transposed, which only a square forgives", y="signed"),
         _same("cube", (2, 3, 5), "elements counted over the last two axes only", y="signed"),
         _same("single", (1,), "a vector loop that forgets its remainder", y="signed"),
         Sample(

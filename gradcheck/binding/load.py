@@ -89,7 +89,7 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
     manifest = read.resolve(file, suite)
     version = prepare(file) if build else ""
     if isinstance(manifest, NativeLibrary):
-        from gradcheck.binding.native import Native
+        from gradcheck.binding.native.library import Native
         from gradcheck.manifest.symbols import check_symbols
 
         read.check_libraries(manifest)

@@ -7,7 +7,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.binding.load import load
-from gradcheck.binding.native import Native
+from gradcheck.binding.native.library import Native
 from gradcheck.binding.process import Process
 from gradcheck.binding.python import Python
 from gradcheck.cli import main

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Bound, Into
-from gradcheck.binding.fitting import by_value, roles
-from gradcheck.binding.layout import Key
-from gradcheck.binding.memory import Contents, Left, slots, tensor
-from gradcheck.binding.native_call import Calls
-from gradcheck.binding.plan import Plan, Setting
+from gradcheck.binding.native.calls import Calls
+from gradcheck.binding.native.fitting import by_value, roles
+from gradcheck.binding.native.layout import Key
+from gradcheck.binding.native.memory import Contents, Left, slots, tensor
+from gradcheck.binding.native.plan import Plan, Setting
 from gradcheck.contract.returned import broken
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.manifest.operation import Role, RoleKind

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.binding.layout import extent, place
+from gradcheck.binding.native.layout import extent, place
 from gradcheck.errors import ManifestError
 from gradcheck.manifest.expression import Context
 from gradcheck.manifest.operation import Role, RoleKind, View

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from gradcheck.binding.plan import COTANGENT, Setting, views
+from gradcheck.binding.native.plan import COTANGENT, Setting, views
 from gradcheck.errors import Unsupported
 from gradcheck.manifest.expression import Context
 from gradcheck.manifest.meaning import expressions

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
-from gradcheck.binding.fitting import operation_for
-from gradcheck.binding.native_call import Calls, Run
-from gradcheck.binding.native_case import NativeCase
+from gradcheck.binding.native.calls import Calls, Run
+from gradcheck.binding.native.case import NativeCase
+from gradcheck.binding.native.fitting import operation_for
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import ManifestError
 from gradcheck.finding import Finding

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradcheck.binding.element import Element
+from gradcheck.binding.native.element import Element
 from gradcheck.errors import ManifestError
 from gradcheck.manifest.operation import CType
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding.native import Native
+from gradcheck.binding.native.library import Native
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.manifest.read import read
 
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
-    """The library of native_kernels.c."""
+    """The library of kernels.c."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     library = tmp_path_factory.mktemp("kernels") / "libkernels.so"
-    source = Path(__file__).with_name("native_kernels.c")
+    source = Path(__file__).with_name("kernels.c")
     flags = ["-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(["gcc", *flags, str(source), "-o", str(library)], check=True)
     return library

@@ -10,12 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.binding.blame import blame, judged
-from gradcheck.binding.call import plan_forward, plan_vjp
-from gradcheck.binding.fitting import by_value, functions, refuse_unfit
-from gradcheck.binding.layout import Key
-from gradcheck.binding.memory import Contents, Left, Slot, fill, left, residual, script, slots
-from gradcheck.binding.plan import Plan, Setting
+from gradcheck.binding.native.blame import blame, judged
+from gradcheck.binding.native.call import plan_forward, plan_vjp
+from gradcheck.binding.native.fitting import by_value, functions, refuse_unfit
+from gradcheck.binding.native.layout import Key
+from gradcheck.binding.native.memory import (
+    Contents,
+    Left,
+    Slot,
+    fill,
+    left,
+    residual,
+    script,
+    slots,
+)
+from gradcheck.binding.native.plan import Plan, Setting
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.foreign.script import Outcome, Script
 from gradcheck.manifest.operation import NativeLibrary, Operation, RoleKind

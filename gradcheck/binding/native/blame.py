@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding.layout import Key, Place
-from gradcheck.binding.memory import REST, Bits, Left, Slot, tensor
-from gradcheck.binding.plan import Holds, Plan
+from gradcheck.binding.native.layout import Key, Place
+from gradcheck.binding.native.memory import REST, Bits, Left, Slot, tensor
+from gradcheck.binding.native.plan import Holds, Plan
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.manifest.operation import RoleKind
 from gradcheck.verdict import Verdict

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.binding.element import Element
-from gradcheck.binding.layout import Key, extent, place
-from gradcheck.binding.plan import Block, Holds, Plan, Setting, views
+from gradcheck.binding.native.element import Element
+from gradcheck.binding.native.layout import Key, extent, place
+from gradcheck.binding.native.plan import Block, Holds, Plan, Setting, views
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.foreign.script import Argument, Call, Kept, Pointer, Scalar
 from gradcheck.manifest.expression import Context

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding.element import Element
-from gradcheck.binding.layout import Key, Place, key_of
-from gradcheck.binding.plan import Block, Holds, Plan
+from gradcheck.binding.native.element import Element
+from gradcheck.binding.native.layout import Key, Place, key_of
+from gradcheck.binding.native.plan import Block, Holds, Plan
 from gradcheck.errors import ManifestError
 from gradcheck.foreign.script import Access, Buffer, Guard, Outcome, Script
 from gradcheck.manifest.operation import Operation, RoleKind

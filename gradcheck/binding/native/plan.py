@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding.element import Element
-from gradcheck.binding.layout import Key, Place, key_of
+from gradcheck.binding.native.element import Element
+from gradcheck.binding.native.layout import Key, Place, key_of
 from gradcheck.errors import ManifestError
 from gradcheck.foreign.script import Call
 from gradcheck.manifest.expression import Context
