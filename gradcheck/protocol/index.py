@@ -99,6 +99,6 @@ def read(folder: Path) -> Index:
             "again with `gradcheck export`"
         )
     for name in index.places.values():
-        if name != Path(name).name or name.startswith("."):
+        if not name or name != Path(name).name or name.startswith("."):
             raise UsageError(f"{path} names a place outside of its folder: {name[:80]!r}")
     return index

@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -271,6 +273,18 @@ def test_a_gradient_that_is_left_out_is_missing(export, judge, layout):
     assert missing == {"missing"}
 
 
+def test_the_example_in_the_readme_passes(export, judge):
+    place = export("out", "npz", "--op", "silu", "--op", "relu", "--sample", "typical")
+    readme = (place / "README.txt").read_text()
+    code = "".join(line[4:] for line in readme.splitlines(True) if line.startswith("    "))
+    subprocess.run([sys.executable, "-c", code], cwd=place, check=True)
+    found = judge(place)
+    assert {(r["op"], r["verdict"]) for r in found.results} == {
+        ("silu", "pass"),
+        ("relu", "unbound"),
+    }
+
+
 # ── what is no answer ────────────────────────────────────────────────────────────────────────
 
 
@@ -460,6 +474,19 @@ def test_what_is_no_export_of_today_is_refused_with_what_to_do(export, judge, sp
     assert (found.code, found.out) == (2, "")
     assert said in found.err
     assert "Traceback" not in found.err
+
+
+def test_an_export_of_a_suite_of_ones_own_is_judged_by_it(export, judge):
+    place = export("out", "npz", "--suite", "kernels:SUITE")
+    found = judge(place)
+    assert (found.code, found.out) == (2, "")
+    assert "is an export of the suite mine 1, this is builtin" in found.err
+    for path, _ in requests(place):
+        with np.load(path) as file:
+            np.savez(answer(path), **{"gradient.x": 2 * file["input.x"] * file["cotangent.0"]})
+    found = judge(place, "--suite", "kernels:SUITE")
+    assert found.code == 0
+    assert len(found.verdicts) == 2
 
 
 # ── how it is reported ───────────────────────────────────────────────────────────────────────
