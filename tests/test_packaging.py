@@ -94,6 +94,7 @@ def test_few_packages_are_required_and_the_others_are_extras(metadata):
         "msgspec",
         "numpy",
         "pycparser",
+        "pyelftools",
         "simpleeval",
         "tabulate",
     }

@@ -6,44 +6,8 @@ import difflib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
-BACKWARD: Final = frozenset(
-    ["backward", "bwd", "back", "bw", "grad", "grads", "gradient", "vjp", "backprop", "bprop"]
-)
-FORWARD: Final = frozenset(["forward", "fwd", "fw", "fprop"])
-NOISE: Final = frozenset(
-    [
-        "f",
-        "f16",
-        "f32",
-        "f64",
-        "fp16",
-        "bf16",
-        "fp32",
-        "fp64",
-        "float",
-        "double",
-        "float32",
-        "float64",
-        "half",
-        "cpu",
-        "kernel",
-        "naive",
-        "impl",
-        "op",
-        "ref",
-        "inplace",
-    ]
-)
-OPERATORS: Final = {
-    "swish": "silu", "residual": "add", "embedding": "get_rows", "embed": "get_rows",
-    "lookup": "get_rows", "linear": "matmul", "dense": "matmul", "fc": "matmul",
-    "mse": "square_error", "bce": "binary_cross_entropy", "xent": "softmax_cross_entropy",
-    "softmaxxent": "softmax_cross_entropy", "crossentropysoftmax": "softmax_cross_entropy",
-    "kldiv": "kl_divergence", "maxpool": "max_pool_2d", "avgpool": "avg_pool_2d",
-}  # fmt: skip
-"""Other names of operators, without underscores."""
+from gradcheck.manifest.vocabulary import BACKWARD, FORWARD, NOISE, OPERATORS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,102 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from gradcheck.manifest.guess import BACKWARD
 from gradcheck.manifest.operation import Parameter, Prototype
+from gradcheck.manifest.vocabulary import (
+    ATTRIBUTES,
+    AXES,
+    BACKWARD,
+    COLUMNS,
+    COTANGENTS,
+    COUNTS,
+    OUTPUTS,
+    PRIMALS,
+    RESIDUALS,
+    ROWS,
+)
 from gradcheck.spec import CORE, OpSpec
-
-OUTPUTS: Final = frozenset(
-    [
-        "out",
-        "output",
-        "outputs",
-        "y",
-        "o",
-        "z",
-        "dst",
-        "dest",
-        "res",
-        "result",
-        "top",
-        "loss",
-        "losses",
-        "out_data",
-        "ret",
-    ]
-)
-COTANGENTS: Final = frozenset(["ct", "cotangent", "upstream", "delta", "g", "gy", "go", "dz"])
-PRIMALS: Final = {
-    "x": "inp input in src a data h hidden act bottom inp1 x1",
-    "w": "weight weights gamma kernel filter wt scale",
-    "b": "bias biases beta",
-    "y": "b other rhs target inp2 x2",
-    "q": "query", "k": "key", "v": "value",
-    "logits": "x inp input acts scores", "targets": "target labels label tgt ids y t",
-    "tokens": "ids idx indices inp input", "rows": "ids idx index indices tokens inp",
-    "index": "idx indices ids", "p": "probs prob pred", "gate": "h1 a", "up": "h3 b",
-    "wte": "weight table emb", "mask": "keep",
-}  # fmt: skip
-"""Other names of primals."""
-ATTRIBUTES: Final = {
-    "eps": "epsilon", "negative_slope": "slope alpha leak", "heads": "nh n_head n_heads num_heads",
-    "ignore_index": "ignore ignored", "smoothing": "label_smoothing", "groups": "n_groups g",
-    "base": "theta freq_base", "offset": "pos start", "cap": "softcap limit", "p": "prob rate",
-}  # fmt: skip
-AXES: Final = {
-    "o": "oc out_features out_dim n_out", "i": "c ic in_features in_dim n_in k",
-    "v": "vocab vocab_size", "c": "channels embd n_embd d dim", "t": "seq seq_len seqlen n_tokens",
-    "h": "nh heads n_heads num_heads", "d": "head_dim hs hd",
-}  # fmt: skip
-"""Other names of axes, by the letter that signatures have for them."""
-COUNTS: Final = frozenset(
-    ["n", "size", "len", "length", "count", "numel", "total", "num", "n_elem", "ne0", "elements"]
-)
-ROWS: Final = frozenset(
-    [
-        "n",
-        "m",
-        "r",
-        "b",
-        "t",
-        "bt",
-        "nt",
-        "rows",
-        "n_rows",
-        "nrows",
-        "num_rows",
-        "batch",
-        "tokens",
-        "seq",
-        "outer",
-    ]
-)
-COLUMNS: Final = frozenset(
-    [
-        "d",
-        "c",
-        "v",
-        "h",
-        "k",
-        "n",
-        "cols",
-        "ncols",
-        "n_cols",
-        "columns",
-        "dim",
-        "dims",
-        "hidden",
-        "channels",
-        "features",
-        "vocab",
-        "width",
-        "size",
-        "inner",
-        "hidden_size",
-        "vocab_size",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +96,8 @@ def _pointer(parameter: Parameter, asked: Asked) -> Guess | None:
         return Guess(f"in:{primal}", sure=name == primal)
     if name in OUTPUTS and (ctype.const == asked.backward or not asked.backward):
         return Guess("out")
+    if asked.backward and residual_of(asked.spec, name):
+        return _residual(parameter, asked)
     if parameter.name in asked.saved or (not asked.backward and not ctype.const and name):
         return _residual(parameter, asked)
     return None
@@ -194,6 +115,14 @@ def _residual(parameter: Parameter, asked: Asked) -> Guess | None:
     if not asked.by_rows:
         return None
     return Guess(f"saved:{parameter.name}[rows({asked.spec.primals[0]})]", sure=False)
+
+
+def residual_of(spec: OpSpec, name: str) -> str:
+    """The expression of what a forward usually saves under this name; empty for another name."""
+    for names, text in RESIDUALS.get(spec.name, {}).items():
+        if _plain(name) in names.split():
+            return text
+    return ""
 
 
 def _fill(found: dict[str, Guess | None], asked: Asked) -> None:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError, UsageError
-from gradcheck.manifest import debug, guess, parameters, read, schema
-from gradcheck.manifest.entry import index_primals
+from gradcheck.manifest import debug, guess, read, schema
 from gradcheck.manifest.guess import Named
 from gradcheck.manifest.operation import Prototype
-from gradcheck.manifest.parameters import Asked, Guess
 from gradcheck.manifest.prototype import declarations, parse
 from gradcheck.manifest.symbols import exported
+from gradcheck.manifest.written import CONFIRM, Candidate, comment, entry, quoted, unknown_prototype
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Suite
 
 SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
-NO_STATUS: Final = ("void", "float32", "float64")
-"""What a function returns that returns no status."""
 MANGLED: Final = re.compile(r"_Z(\d{1,3})")
 """How names of C++ functions outside of namespaces begin: with the length of what follows."""
 LISTED: Final = 40
 """Functions that were not recognised, of which the names are shown."""
-CONFIRM: Final = "# confirm"
-KINDS: Final = ("c", "python", "process")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,31 +35,6 @@ class Suggestion:
     text: str
     bound: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A function that is taken to be one of an operator's."""
-
-    spec: OpSpec
-    dialect: str
-    prototype: Prototype
-    backward: bool
-
-    @property
-    def name(self) -> str:
-        """The operator, or operator/dialect."""
-        return f"{self.spec.name}/{self.dialect}" if self.dialect else self.spec.name
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Operator (with its dialect) and dtype."""
-        return self.name, parameters.dtype_of(self.prototype)
-
-    @property
-    def absent(self) -> frozenset[str]:
-        """Primals that its dialect lacks."""
-        return frozenset(self.spec.dialect(self.dialect).without if self.dialect else ())
 
 
 PYTHON = """\
@@ -121,9 +90,9 @@ def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suit
             if symbol in texts:
                 functions.append(_candidate(spec, what, parse(texts[symbol], symbol)))
             elif what.backward:
-                comments.append(_unknown_prototype(symbol, spec))
+                comments.append(unknown_prototype(symbol, spec))
         except ManifestError as error:
-            comments.append(_comment(f"{symbol} cannot be bound: {error}"))
+            comments.append(comment(f"{symbol} cannot be bound: {error}"))
     entries, bound = _entries(functions, head, path, suite)
     used = {c.spec.name for c in functions if c.backward}
     other = [s for s in symbols if s not in named]
@@ -139,7 +108,7 @@ def _mangled(symbols: Sequence[str], suite: Suite) -> Iterator[str]:
         name = symbol[found.end() :][: int(found[1])] if found else ""
         named = guess.operator_of(name, suite.operators) if SYMBOL.fullmatch(name) else None
         if named is not None and named.backward:
-            yield _comment(f'{name} is there as `{symbol}`: declare it extern "C" to bind it')
+            yield comment(f'{name} is there as `{symbol}`: declare it extern "C" to bind it')
 
 
 def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
@@ -147,7 +116,7 @@ def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
     if symbols:
         more = f", and {len(symbols) - LISTED} more" if len(symbols) > LISTED else ""
         names = textwrap.fill(", ".join(symbols[:LISTED]) + more, 96, break_long_words=False)
-        yield _comment(f"No operator was recognised, or no backward, in\n{names}")
+        yield comment(f"No operator was recognised, or no backward, in\n{names}")
 
 
 def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
@@ -181,14 +150,14 @@ def _head(library: Path | None, path: Path) -> str:
 schema = 1
 
 [impl]
-name = {_quoted(name)}
+name = {quoted(name)}
 # version.cmd = "git describe --always"
 
 # [build]
 # cmd = "make lib"  # what builds the library, before every check
 
 [c]
-library = {_quoted(shown)}{"" if library else f"  {CONFIRM}"}
+library = {quoted(shown)}{"" if library else f"  {CONFIRM}"}
 """
 
 
@@ -202,14 +171,14 @@ def _entries(
     for candidate in functions:
         if not candidate.backward:
             continue
-        text, complete = _entry(candidate, forwards.get(candidate.key), suite)
+        text, complete = entry(candidate, forwards.get(candidate.key), suite)
         fault = "" if complete else "say what each parameter is, and take the # away"
         if candidate.key in seen:
             fault = f"another backward of {candidate.name}: name a dialect in each"
         if not fault:
             fault = _fault(head + text, path, suite)
         if fault:
-            text = f"{_comment(f'{candidate.prototype.symbol}: {fault}')}{_comment(text)}"
+            text = f"{comment(f'{candidate.prototype.symbol}: {fault}')}{comment(text)}"
         else:
             seen.add(candidate.key)
             bound.append(candidate.name)
@@ -224,102 +193,6 @@ def _fault(text: str, path: Path, suite: Suite) -> str:
     except ManifestError as error:
         return str(error)
     return ""
-
-
-def _entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tuple[str, bool]:
-    """The text of one entry, and whether every parameter has a meaning."""
-    spec, prototype = candidate.spec, candidate.prototype
-    indices = index_primals(spec, suite)
-    saved: frozenset[str] = frozenset()
-    guesses = {}
-    if forward is not None:
-        guesses = parameters.parameters_of(
-            Asked(
-                spec=spec,
-                indices=indices,
-                prototype=forward.prototype,
-                backward=False,
-                absent=candidate.absent,
-            )
-        )
-        written = [p for p in forward.prototype.parameters if p.ctype.pointer and not p.ctype.const]
-        saved = frozenset(p.name for p in written)
-        if None in guesses.values() or Guess("out") not in guesses.values():
-            forward, guesses = None, {}
-    mine = parameters.parameters_of(
-        Asked(
-            spec=spec,
-            indices=indices,
-            prototype=prototype,
-            backward=True,
-            saved=saved,
-            absent=candidate.absent,
-        )
-    )
-    lines = ["[[op]]", f"name = {_quoted(candidate.name)}  {CONFIRM}: from the function's name"]
-    lines.append(f"vjp = {_quoted(prototype.text)}")
-    if forward is not None:
-        lines.append(f"forward = {_quoted(forward.prototype.text)}")
-    lines += _advice(spec, mine)
-    lines += ["", "[op.bind]", *_bound(mine, prototype)]
-    if not prototype.returns.pointer and prototype.returns.base not in NO_STATUS:
-        lines.append('# return = "status"  # if anything but 0 is an error')
-    if forward is not None:
-        lines += ["", "[op.forward_bind]", *_bound(guesses, forward.prototype)]
-    return "\n".join(lines) + "\n", None not in mine.values()
-
-
-def _advice(spec: OpSpec, guesses: Mapping[str, Guess | None]) -> Iterator[str]:
-    """What goes with the guesses, and comments on what names cannot say."""
-    condition = parameters.required(spec, guesses)
-    if condition:
-        yield f"requires = [{_quoted(condition)}]  {CONFIRM}: a call does no more than that"
-    fixed = {name: spec.defaults[name] for name in parameters.lacking(spec, guesses)}
-    values = {n: v for n, v in fixed.items() if isinstance(v, (bool, int, float, str))}
-    if values:
-        shown = ", ".join(f"{name} = {_toml(value)}" for name, value in values.items())
-        yield f"# attrs = {{ {shown} }}  # where the code has fixed other values than these"
-    grads = [n for n, g in guesses.items() if g is not None and g.text.startswith("grad:")]
-    if grads:
-        shown = ", ".join(map(_quoted, grads))
-        yield f"# accumulates = [{shown}]  # those that the code adds to what is there (+=)"
-
-
-def _bound(guesses: Mapping[str, Guess | None], prototype: Prototype) -> Iterator[str]:
-    pointers = {p.name for p in prototype.parameters if p.ctype.pointer}
-    for name, found in guesses.items():
-        if found is None:
-            roles = f"in:x, grad:x, cotangent, saved:{name}[…], scratch[…], …"
-            what = roles if name in pointers else "an expression: rows(x), dim(x, -1), an attribute"
-            yield f'{name} = "?"  # {what}'
-        else:
-            yield f"{name} = {_quoted(found.text)}{'' if found.sure else f'  {CONFIRM}'}"
-
-
-def _unknown_prototype(symbol: str, spec: OpSpec) -> str:
-    """A comment for a function of which only the name is known: what it might look like."""
-    grads = ", ".join(f"float* d{name}" for name in spec.primals)
-    inputs = ", ".join(f"const float* {name}" for name in spec.primals)
-    return _comment(f"""\
-{symbol}: nothing says what it takes; name its --header, or build the library with -g
-[[op]]
-name = {_quoted(spec.name)}
-vjp = "void {symbol}({grads}, const float* dout, {inputs}, int n)"  {CONFIRM}
-bind = {{ }}  # what each parameter is
-""")
-
-
-def _comment(text: str) -> str:
-    clean = (re.sub(r"[^ -~\u00a0-\uffff]", "?", line) for line in text.splitlines())
-    return "".join(f"# {line}".rstrip() + "\n" for line in clean)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _toml(value: bool | float | str) -> str:
-    return json.dumps(value) if isinstance(value, (bool, str)) else repr(value)
 
 
 def template(kind: str) -> Suggestion:

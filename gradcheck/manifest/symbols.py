@@ -68,7 +68,7 @@ def elf(path: Path) -> Iterator[Any]:
             yield ELFFile(stream)
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None
-    except (ELFError, ValueError, LookupError, AssertionError) as error:
+    except (ELFError, ValueError, LookupError, TypeError, AssertionError) as error:
         raise LoadError(f"{path} is no shared library in ELF: {error}") from None
 
 

@@ -119,9 +119,11 @@ def test_a_forward_and_what_it_saves():
         "B": "1", "T": "rows(x)", "C": "dim(x, -1)",
     }  # fmt: skip
     backward = "void f(float* dinp, const float* dout, const float* inp, const float* rstd, int n)"
-    assert texts("layer_norm", backward)["rstd"] is None
-    saved = frozenset({"rstd"})
-    assert texts("layer_norm", backward, saved=saved)["rstd"] == "saved:rstd[rows(x)]"
+    assert texts("layer_norm", backward)["rstd"] == "saved:rstd[rows(x)]"
+    other = backward.replace("rstd", "kept")
+    assert texts("layer_norm", other)["kept"] is None
+    saved = frozenset({"kept"})
+    assert texts("layer_norm", other, saved=saved)["kept"] == "saved:kept[rows(x)]"
 
 
 def test_what_nothing_suggests_is_not_guessed():

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 import tomllib
@@ -219,6 +220,67 @@ def test_a_forward_that_cannot_be_guessed_is_left_out(tmp_path):
     found = from_header(tmp_path, "void softmax(float* y, float* x, int N, int D);", backward)
     assert 'forward = "void softmax(' in found.text
     assert "[op.forward_bind]" in found.text
+
+
+def test_what_no_forward_saves_follows_from_the_primals(tmp_path):
+    found = from_header(
+        tmp_path,
+        "void rms_norm_backward(float* dx, float* dw, const float* dy, const float* x, "
+        "const float* w, const float* rstd, int N, int D);",
+    )
+    assert found.bound == ("rms_norm",)
+    lines = found.text.splitlines()
+    assert 'residuals = "reference"' in lines
+    assert 'saved = { rstd = "1 / sqrt(mean(x * x, -1) + eps)" }  # confirm' in lines
+
+
+@needs_gcc
+def test_guessed_residuals_are_the_ones_that_a_forward_saves(tmp_path, monkeypatch, capsys):
+    (tmp_path / "k.c").write_text("""
+        void rms_norm_backward(double* dx, double* dw, const double* dy, const double* x,
+                               const double* w, const double* rstd, int N, int D) {
+            for (int j = 0; j < D; j++) dw[j] = 0;
+            for (int i = 0; i < N; i++, dx += D, dy += D, x += D) {
+                double r = rstd[i], dot = 0;
+                for (int j = 0; j < D; j++) dot += dy[j] * w[j] * x[j];
+                for (int j = 0; j < D; j++) {
+                    dx[j] = r * (dy[j] * w[j] - x[j] * r * r * dot / D);
+                    dw[j] += dy[j] * x[j] * r;
+                }
+            }
+        }
+        void layer_norm_backward(double* dx, const double* dy, const double* x, const double* mean,
+                                 const double* rstd, int N, int D) {
+            for (int i = 0; i < N; i++, dx += D, dy += D, x += D) {
+                double m = mean[i], r = rstd[i], a = 0, b = 0;
+                for (int j = 0; j < D; j++) { a += dy[j] / D; b += dy[j] * (x[j] - m) * r / D; }
+                for (int j = 0; j < D; j++) dx[j] = r * (dy[j] - a - (x[j] - m) * r * b);
+            }
+        }
+    """)
+    subprocess.run(
+        ["gcc", "-g", "-shared", "-fPIC", "-o", "libk.so", "k.c"], cwd=tmp_path, check=True
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--lib", "libk.so"]) == 0
+    flags = ["--op", "rms_norm", "--op", "layer_norm", "--dtype", "float64"]
+    main(["run", "-q", "--impl", "gradcheck.toml", *flags, "-o", "run.json"])
+    results = json.loads((tmp_path / "run.json").read_text())["results"]
+    judged = {(r["op"], r["dialect"], r["output"], r["verdict"]) for r in results}
+    for right in (
+        ("rms_norm", "weight", "x", "pass"),
+        ("rms_norm", "weight", "w", "pass"),
+        ("layer_norm", "plain", "x", "pass"),
+    ):
+        assert right in judged
+        assert (*right[:-1], "fail") not in judged
+
+
+def test_what_only_a_forward_left_out_would_save_is_not_guessed(tmp_path):
+    backward = "void rms_norm_backward(float* dx, const float* dy, const float* x, const float* r);"
+    found = from_header(tmp_path, "void rms_norm(float* r, float* x, ctx* c);", backward)
+    assert found.bound == ()
+    assert '# r = "?"' in found.text
 
 
 def test_a_status_can_be_bound_where_the_comment_stands(tmp_path):
