@@ -80,6 +80,8 @@ class Host:
         except BaseException as error:  # noqa: BLE001  the parent raises it again
             packer = Packer(cargo, adds=False)
             said = _raised(error)
+            if asked["kind"] != "begin" and said["builtin"] == "KeyboardInterrupt":
+                said["builtin"] = "Exception"  # Ctrl-C is heard by the parent: this is the code's
         _flush()
         self.line.check()
         self.line.restore()
@@ -265,13 +267,13 @@ def _is_ours(kind: type) -> bool:
 def _text(error: BaseException) -> str:
     try:
         return str(error)[:TEXT]
-    except Exception:  # noqa: BLE001  a foreign __str__
+    except BaseException:  # noqa: BLE001  a foreign __str__
         return "(its text cannot be read)"
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # whatever the code has put in their place
+        with contextlib.suppress(BaseException):  # whatever the code has put in their place
             stream.flush()
     _libc.fflush(None)
 

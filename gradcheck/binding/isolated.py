@@ -451,7 +451,7 @@ class _Raised:
 def _exception(said: Mapping[str, Any]) -> BaseException:
     """The exception of the other process, with its name and text, to be caught as what it was."""
     text = str(said["text"])
-    if "finding" in said:
+    if "finding" in said and Verdict(said["finding"]["verdict"]) is not Verdict.PASS:
         told = said["finding"]
         return Broken(
             Finding(

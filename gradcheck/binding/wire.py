@@ -305,4 +305,7 @@ def _code(dtype: np.dtype[Any]) -> str:
 
 
 def _dtype(code: str) -> np.dtype[Any]:
-    return np.dtype(code) if code[:1] in "<>|=" else dtype_named(code)
+    dtype = np.dtype(code) if code[:1] in "<>|=" else dtype_named(code)
+    if dtype.hasobject:  # its bytes would be taken for addresses
+        raise ValueError(f"no numbers are sent as {code}")
+    return dtype

@@ -20,7 +20,7 @@ Factory = Callable[[], AbstractContextManager[Worker]]
 MEMORY: Final = (-signal.SIGSEGV, -signal.SIGBUS)
 WILD: Final = "a null pointer, an address far from all of its arguments, or endless recursion"
 MEANS: Final = {
-    -signal.SIGFPE: "an integer division by zero",
+    -signal.SIGFPE: "an integer division by zero, or a floating-point trap that it has enabled",
     -signal.SIGILL: "an instruction that this CPU lacks, or a trap that the compiler put there",
     -signal.SIGABRT: "it called abort(), or its runtime did; see what it printed",
 }

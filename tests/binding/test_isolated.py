@@ -172,7 +172,23 @@ def third(ct, x, w):
     COUNT[0] += 1
     if COUNT[0] == 3: os.abort()
     return right(ct, x, w)
+def interrupts(ct, x, w): raise KeyboardInterrupt
+class Unreadable(Exception):
+    def __str__(self): raise SystemExit(7)
+def unreadable(ct, x, w): raise Unreadable
+class Unflushable:
+    def write(self, text): pass
+    def flush(self): raise SystemExit(8)
+def unflushable(ct, x, w):
+    sys.stdout = Unflushable()
+    return right(ct, x, w)
+def acquits(ct, x, w):
+    from gradcheck.contract.returned import broken
+    from gradcheck.verdict import Verdict
+    raise broken("x", "all is well", Verdict.PASS)
 DEADLY = {name: {"vjp": value} for name, value in {
+    "interrupts": interrupts, "unreadable": unreadable, "unflushable": unflushable,
+    "acquits": acquits,
     "right": right, "segfault": segfault, "exits": exits, "aborts": aborts, "killed": killed,
     "loops": loops, "closes": closes, "speaks": speaks, "forges": forges, "forks": forks,
     "third": third}.items()}
@@ -511,6 +527,24 @@ def test_a_loop_is_a_timeout_and_after_three_the_rest_is_left_out(suite, folder)
     assert (finding.verdict, finding.reason) == (Verdict.NOTRUN, "not run after 3 hangs of loops")
     assert [f.verdict for f in judged(suite, "right", looping)] == [Verdict.PASS] * 2
     looping.close()
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("interrupts", "vjp raised KeyboardInterrupt"),
+        ("unreadable", "vjp raised Unreadable: (its text cannot be read)"),
+        ("acquits", "vjp raised Broken: all is well"),
+    ],
+)
+def test_whatever_is_raised_is_an_error_of_the_code(suite, deadly, op, words):
+    (finding,) = judged(suite, op, deadly)
+    assert finding.verdict is Verdict.ERROR
+    assert words in finding.reason
+
+
+def test_a_stream_that_cannot_be_flushed_is_no_end(suite, deadly):
+    assert [f.verdict for f in judged(suite, "unflushable", deadly)] == [Verdict.PASS] * 2
 
 
 def test_code_that_forks_is_answered_for_once(suite, deadly):

@@ -178,6 +178,13 @@ def test_a_view_of_much_more_travels_alone():
     assert [memoryview(block).nbytes for block in packer.blocks] == [32]
 
 
+@pytest.mark.parametrize("strides", [None, [8]])
+def test_no_bytes_become_objects(strides):
+    said = ["a", 0, 0, "|O", [2], strides, 0, True]
+    with pytest.raises(ValueError, match="no numbers are sent as"):
+        Unpacker(Cargo(), adds=False).unpack(said, [b"\1" * 16])
+
+
 def test_another_size_is_not_put_back():
     with pytest.raises(ValueError, match="another size"):
         put_back(0, 24, bytes(8))
