@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from gradcheck import console
 from gradcheck.commands import export, init, listing, power, probe, run
@@ -42,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.open_streams()
     try:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
-        code: int = arguments.command(arguments)
+        with _asked_to_end():
+            code: int = arguments.command(arguments)
     except GradcheckError as error:
         console.say(str(error))
         return error.exit_code
@@ -59,6 +62,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.say(f"internal error: {type(error).__name__}: {error}; please report it")
         return INTERNAL
     return code
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[None]:
+    """SIGTERM (a cancelled job) as Ctrl-C: report what is known, and leave nothing behind."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:  # not the main thread: signals are somebody else's
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 Task = TypeVar("Task")
@@ -16,6 +18,9 @@ Result = TypeVar("Result")
 
 CHUNK: Final = 4
 """Tasks sent at once: fewer cost messages, more leave processes idle at the end."""
+
+
+PR_SET_PDEATHSIG: Final = 1
 
 
 class Died(RuntimeError):  # noqa: N818  a process did
@@ -53,12 +58,18 @@ def each(
         initializer=_begin,
         initargs=(setup, arguments),
     )
+    others = {*multiprocessing.active_children()}
+    done = False
     try:
-        yield from pool.map(function, tasks, chunksize=CHUNK)
+        yield from pool.map(partial(_unless_stopped, function), tasks, chunksize=CHUNK)
+        done = True
     except BrokenProcessPool as error:
         raise Died("a worker process died") from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        if not done:  # else the end of this process waits until their tasks are done
+            for process in {*multiprocessing.active_children()} - others:
+                process.terminate()
 
 
 @dataclass(slots=True)
@@ -89,8 +100,33 @@ def collect(
     return out
 
 
+class _Stop:
+    """In a process of the pool: whether it is at work, and has been told to leave off."""
+
+    working = asked = False
+
+
+def _unless_stopped(function: Callable[[Task], Result], task: Task) -> Result:
+    if _Stop.asked:
+        raise KeyboardInterrupt
+    _Stop.working = True
+    try:
+        return function(task)
+    finally:
+        _Stop.working = False
+
+
+def _stop(*_: object) -> None:
+    _Stop.asked = True
+    if _Stop.working:
+        raise KeyboardInterrupt
+
+
 def _begin(setup: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends the pool
+    signal.signal(signal.SIGTERM, _stop)  # ends a task, and with it what the task has started
+    with suppress(AttributeError):  # Linux alone: no parent that is killed leaves this behind
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.stdout.flush()
     os.dup2(2, 1)  # what the code judged prints is no part of a report
     setup(*arguments)

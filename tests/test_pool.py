@@ -1,6 +1,8 @@
 """Work in other processes: the same results in the same order, and no result lost."""
 
+import multiprocessing
 import os
+import signal
 import sys
 import time
 
@@ -32,6 +34,12 @@ def fatal(task):
     return task
 
 
+def sleeps_later(task):
+    if task >= pool.CHUNK:
+        time.sleep(1000)
+    return task
+
+
 def noisy(task):
     sys.stdout.write("not for the report\n")
     sys.stdout.flush()
@@ -44,6 +52,18 @@ def test_every_process_is_set_up_once_and_results_keep_their_order(jobs):
     assert list(pool.each(told, range(9), jobs, begin, ("a", "b"))) == [
         (task, "a", "b") for task in range(9)
     ]
+
+
+def test_a_run_that_is_left_does_not_wait_for_what_is_at_work():
+    before = {*multiprocessing.active_children()}
+    found = pool.each(sleeps_later, range(3 * pool.CHUNK), 2, begin, ())
+    assert next(found) == 0
+    started = {*multiprocessing.active_children()} - before
+    assert started
+    found.close()
+    for process in started:
+        process.join(100)
+        assert process.exitcode in (0, -signal.SIGTERM)  # it was at work, or still starting
 
 
 def test_a_slow_task_holds_its_place():

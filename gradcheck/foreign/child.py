@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
@@ -41,6 +41,10 @@ SINGLE: Final = (
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
 """Set to 1 in every child: sums in another order are other bits."""
+
+MARK: Final = "GRADCHECK_CHILD"
+"""An environment variable that differs from child to child: by it those that it started are known,
+even if they have left its group."""
 
 Channel = Literal["stdio", "pipes"]
 
@@ -70,6 +74,7 @@ class Child:
         into, answers = _pipe()
         capture, prints = _pipe()
         theirs = (requests, answers, prints)
+        mark = os.urandom(16).hex()
         try:
             pipes = channel == "pipes"
             self.process = subprocess.Popen(
@@ -78,7 +83,7 @@ class Child:
                 stdout=prints if pipes else answers,
                 stderr=prints,
                 pass_fds=(requests, answers) if pipes else (),
-                env=environment(env or {}),
+                env={**environment(env or {}), MARK: mark},
                 cwd=cwd,
                 start_new_session=True,
             )
@@ -102,7 +107,7 @@ class Child:
         self._silent = False
         self._deadline, self._seconds = float("inf"), float("inf")
         self._ending: Ending | None = None
-        self._bury = weakref.finalize(self, _bury, self.process, self._descriptors)
+        self._bury = weakref.finalize(self, _bury, self.process, self._descriptors, mark)
 
     # ── talk ─────────────────────────────────────────────────────────────────────────────────
 
@@ -390,12 +395,33 @@ def _dead(process: subprocess.Popen[bytes]) -> bool:
         return True
 
 
-def _bury(process: subprocess.Popen[bytes], descriptors: dict[str, int]) -> None:
-    """End the group, reap the leader, close what is open."""
+def _bury(process: subprocess.Popen[bytes], descriptors: dict[str, int], mark: str) -> None:
+    """End the group and what has left it, reap the leader, close what is open."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    for _ in range(100):  # one that forks meanwhile has the mark, too
+        if not sum(_killed(pid) for pid in _marked(mark)):
+            break
+        time.sleep(0.001)
     for descriptor in descriptors.values():
         os.close(descriptor)
     descriptors.clear()
+
+
+def _marked(mark: str) -> Iterator[int]:
+    """The processes with that mark in their environment; none where the system does not tell."""
+    entry = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if entry in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
+
+
+def _killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -95,10 +95,14 @@ def test_several_jobs_have_a_process_each(process):
     assert {r["verdict"] for r in json.loads(found.stdout)["results"]} == {"crash"}
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_the_process_does_not_outlive_the_run(environment, sent, code):
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)]
+)
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_process_does_not_outlive_the_run(environment, sent, code, jobs):
     command = [sys.executable, "-m", "gradcheck", "run", "--suite", "gradcheck_cases:SUITE"]
-    command += ["--op", "relu", "--sample", "typical", "--impl", "deadly:LOOPS"]
+    command += ["--op", "relu", "--sample", "typical", "--impl", "deadly:LOOPS", "-j", jobs]
+    command += ["--timeout", "1000"]
     here = {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{Path.cwd()}"}
     with subprocess.Popen(command, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as one:
         while not Path("pid").exists():

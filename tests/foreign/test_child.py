@@ -260,3 +260,21 @@ def test_without_word_of_its_death_it_is_looked_at(child, monkeypatch):
     one = child("if not os.fork(): time.sleep(1000)\nos.write(1, b'k')")
     assert one.exactly(1) == b"k"
     assert "status 0" in ended(lambda: one.exactly(1)).reason
+
+
+def test_what_leaves_the_group_goes_with_its_parent(child):
+    one = child(
+        "if not os.fork():\n"
+        "    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    os.write(2, b'%d\\n' % os.getpid())\n"
+        "    for fd in range(3): os.close(fd)\n"
+        "    time.sleep(1000)\n"
+        "time.sleep(1000)"
+    )
+    printed = ""
+    while not printed.endswith("\n"):
+        time.sleep(0.01)
+        printed += one.printed()
+    one.kill()
+    assert gone(int(printed))

@@ -56,8 +56,11 @@ def crash(library):
         ("null_pointer", f"SIGSEGV in null_pointer: {WILD}"),
         ("writes_far", f"SIGSEGV in writes_far: {WILD}"),
         ("recurses", f"SIGSEGV in recurses: {WILD}"),
-        ("divides_by_zero", "SIGFPE in divides_by_zero: an integer division by zero, "
-         "or a floating-point trap that it has enabled"),
+        (
+            "divides_by_zero",
+            "SIGFPE in divides_by_zero: an integer division by zero, "
+            "or a floating-point trap that it has enabled",
+        ),
         (
             "aborts",
             "SIGABRT in aborts: it called abort(), or its runtime did; see what it printed",
