@@ -181,6 +181,8 @@ class Line:
             same = False
         if not same:
             os._exit(LOST)
+        for descriptor in self._mine:
+            os.set_blocking(descriptor, True)
 
     def restore(self) -> None:
         """What is printed goes to the capture, even if the code before has closed it."""

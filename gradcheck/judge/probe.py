@@ -18,6 +18,8 @@ from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 
+VAST: Final = 1 << 20
+"""Elements beyond those of its primal that a gradient of a wrong shape may have to be looked at."""
 LEAD: Final = {"jvp": "us", "double_vjp": "ggs"}
 """What messages call the first argument of a role, where it is not the cotangent `ct`."""
 
@@ -122,8 +124,18 @@ class _Called:
     ) -> tuple[Any, ...]:
         out = guarded_call(self.role, self.function, lead, self.primals, self.names, self.attrs)
         parts = returned.gradients(out, list(like), role=self.role, gives=gives, of=of)
+        for name, gradient in zip(like, parts, strict=True):
+            self._refuse_vast(gradient, like[name], name, gives)
         # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
         return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in parts)
+
+    def _refuse_vast(self, gradient: Any, pattern: Array, name: str, gives: str) -> None:
+        """A broadcast view may be larger than all memory: it is not copied to be refused."""
+        array = returned.as_array(gradient)
+        if array is not None and array.size > pattern.size + VAST:
+            fault = returned.fault(gradient, pattern, name, role=self.role, gives=gives)
+            if fault is not None:
+                raise Broken(fault)
 
 
 def ask_forward(

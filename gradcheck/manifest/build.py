@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError
+from gradcheck.foreign.ending import in_words
 from gradcheck.manifest.schema import Command, File
 
 TAIL: Final = 4_000
@@ -79,7 +80,7 @@ def _run(cmd: str | list[str], folder: Path, timeout: float, what: str) -> str:
         printed = output.read().decode(errors="replace").strip()
     if status != 0:
         raise LoadError(
-            f"{what} `{shown}` failed with exit status {status}"
+            f"{what} `{shown}` failed with {in_words(status)}"
             f"{f'; it printed:{chr(10)}{printed}' if printed else ' and printed nothing'}"
         )
     return printed

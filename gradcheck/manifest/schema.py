@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 import sys
@@ -204,7 +205,7 @@ def parse_text(raw: bytes, path: Path) -> File:
         ManifestError: it is no TOML, has an unknown key, or a value of the wrong type.
     """
     try:
-        content = tomllib.loads(raw.decode())
+        content = tomllib.loads(raw.removeprefix(codecs.BOM_UTF8).decode())
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: byte {error.start} is no UTF-8; save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:

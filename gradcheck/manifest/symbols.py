@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,8 @@ def check_symbols(library: NativeLibrary) -> None:
             try:
                 present = worker.inspect(str(path), dict.fromkeys(symbol for _, symbol in here))
             except Refused as error:
-                raise LoadError(f"{library.path}: {path} cannot be loaded: {error}") from None
+                why = f"{error}{_foreign(path)}"
+                raise LoadError(f"{library.path}: {path} cannot be loaded: {why}") from None
             except Ended as end:
                 raise LoadError(f"{library.path}: {end.ending.reason}") from None
             for operation, symbol in here:
@@ -39,6 +41,18 @@ def check_symbols(library: NativeLibrary) -> None:
                         f"{operation.where}: symbol `{symbol}` is not in {path}"
                         f"{_hint(symbol, path)}"
                     )
+
+
+def _foreign(path: Path) -> str:
+    """What the loader does not say: the library is for another machine than this Python."""
+    try:
+        with elf(path) as theirs, elf(Path(sys.executable)) as ours:
+            machines = [file.get_machine_arch() for file in (theirs, ours)]
+    except LoadError:  # no ELF file: the loader's own words are the best
+        return ""
+    if machines[0] == machines[1]:
+        return ""
+    return f" (it is built for {machines[0]}, this Python for {machines[1]}; build it for that)"
 
 
 def exported(path: Path) -> list[str]:

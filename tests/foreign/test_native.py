@@ -95,7 +95,7 @@ def ended(call):
 
 @pytest.mark.parametrize("guard", ["end", "start", "off"])
 @pytest.mark.parametrize(
-    "symbol", ["right", "forks", "closes_stdout", "leaves_a_thread", "moves_away"]
+    "symbol", ["right", "forks", "closes_stdout", "leaves_a_thread", "moves_away", "unblocks_all"]
 )
 def test_a_call_that_returns_gives_its_numbers(worker, ask, symbol, guard):
     for _ in range(2):

@@ -144,6 +144,15 @@ def test_one_gradient_of_a_bad_form_does_not_spoil_the_other(dw, verdict, reason
     np.testing.assert_array_equal(found["x"], asked(right)["x"])
 
 
+def test_a_gradient_of_a_shape_that_no_memory_holds_is_refused_uncopied():
+    vast = np.broadcast_to(1.0, (10**6, 10**6))
+    with pytest.raises(Broken) as caught:
+        asked(lambda ct, x, w, index: (x, vast, None))
+    finding = caught.value.finding
+    assert (finding.name, finding.verdict) == ("w", Verdict.FAIL)
+    assert "has shape (1000000, 1000000), w has (5,)" in finding.reason
+
+
 def test_a_gradient_that_is_bad_under_one_cotangent_only_is_bad():
     calls = iter((0.0, None, 0.0, 0.0))
     found = asked(lambda ct, w: None if next(calls) is None else ct, [(W,)] * 3, (W,), ("w",))

@@ -23,7 +23,7 @@ def prepared(folder, build="", version="version = '1'"):
          "exit status 3; it printed:\nnothing to be done"),
         ("cmd = 'exit 4'", "failed with exit status 4 and printed nothing"),
         ("cmd = 'echo on stderr >&2; false'", "it printed:\non stderr"),
-        ("cmd = 'kill -9 $$'", "exit status -9"),
+        ("cmd = 'kill -9 $$'", "failed with SIGKILL"),
         ("cmd = 'no-such-program-here'", "exit status 127"),
         ("cmd = ['no-such-program-here', 'x']", "`no-such-program-here x` cannot be started"),
         ("cmd = []", "cannot be started"),

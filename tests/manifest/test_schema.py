@@ -72,6 +72,10 @@ def test_a_file_that_is_not_there_is_a_load_error(tmp_path):
         parse(tmp_path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    assert parsed(tmp_path, b"\xef\xbb\xbf" + OP.encode()).top.op == parsed(tmp_path, OP).top.op
+
+
 def test_a_file_that_is_far_too_large_is_not_read(tmp_path):
     path = tmp_path / "gradcheck.toml"
     with path.open("wb") as sparse:

@@ -137,3 +137,13 @@ def test_a_library_that_ends_whatever_loads_it(build, library, body, message):
     )
     with pytest.raises(LoadError, match=message):
         check_symbols(library(path, "f"))
+
+
+def test_a_library_for_another_machine_is_said_to_be(build, library):
+    path = build(SOURCE)
+    content = bytearray(path.read_bytes())
+    other, name = (0xF3, "RISC-V") if content[18] != 0xF3 else (0x3E, "x64")
+    content[18:20] = other.to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(LoadError, match=rf"cannot be loaded: .*\(it is built for {name}, this "):
+        check_symbols(library(path, "rmsnorm_backward"))
