@@ -158,14 +158,14 @@ class Process:
             found = self.session.run(request)
         except Failed as error:
             printed = f"{error.trace}\n{self.session.printed()}" if error.trace else ""
-            reason = f"{ask}: the program answered with an error: {error}"
+            reason = f"the program answered with an error: {error}"
             raise _broken(ask, Verdict.ERROR, reason, printed) from None
         except (Violation, LoadError) as error:
             raise broken(ask, str(error)) from None
         except Ended as error:
             ending = error.ending
             self._budget.spend(request.op, ending.verdict)
-            raise _broken(ask, ending.verdict, f"{ask}: {ending.reason}", ending.printed) from None
+            raise _broken(ask, ending.verdict, ending.reason, ending.printed) from None
         return {name: array_of(block) for name, block in found.items()}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GUILTY: Final = 2
 """Stages that blame names and whose failures are shown in full all the same."""
 NAMED: Final = 8
-"""Others that are named."""
+"""Others, and operators that are left out, that are named."""
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
@@ -164,7 +164,9 @@ class _Page(Page):
         """What was not checked, one paragraph per reason."""
         lines = []
         for gap in outline.gaps(run):
-            ops = ", ".join(map(words.clean, gap.ops))
+            ops = ", ".join(map(words.clean, gap.ops[:NAMED]))
+            if len(gap.ops) > NAMED:
+                ops += f", … and {len(gap.ops) - NAMED:,} more"
             text = f"{words.plural(gap.count, 'result')} of {ops}"
             if gap.reason:
                 text += f": {words.clean(gap.reason)}"

@@ -167,6 +167,14 @@ def test_long_lists_are_cut_and_every_failure_is_counted(make):
     assert sum(int(n) for n, _ in tallied) == sum(more) + int(last[1])
 
 
+def test_of_many_operators_that_are_left_out_few_are_named(make):
+    names = [f"op{i}" for i in range(100)]
+    gaps = [make.result(name, verdict=Verdict.UNBOUND) for name in names]
+    text = terminal.render(make.run(make.result(), *gaps), width=100)
+    assert "100 results of op0, op1, op2, op3, op4, op5, op6, op7, … and 92 more:" in text
+    assert "op8," not in text
+
+
 def test_gaps_are_one_line_per_reason(failing):
     text = render(failing)
     assert "UNSUPPORTED 2 results of sort: no axis but the last\n" in text
