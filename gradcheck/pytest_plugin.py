@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The flags of `gradcheck run`, as far as they select."""
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
     for flag, what in (
-        ("impl", "judge this implementation: reference, torch, pkg.module:NAME (repeat)"),
+        ("impl", "judge this implementation: reference, torch, jax, pkg.module:NAME (repeat)"),
         ("op", "operators that match (repeat); default: all, unless another kind is named"),
         ("model", "models that match (repeat)"),
         ("rule", "update rules that match (repeat)"),

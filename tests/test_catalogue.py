@@ -109,7 +109,8 @@ def test_the_unsolved_case_is_solved(monkeypatch, dtype, factor, verdict):
         return factor * case.spec.vjp(FLOATS[dtype], ct, x, **case.attrs)
 
     monkeypatch.setitem(sys.modules, "user", SimpleNamespace(IMPL={"rms_norm/plain": {"vjp": vjp}}))
-    plan = Plan(suite=SUITE, cases=[case], implementations=["user:IMPL"], dtypes=[dtype], seed=0)
+    plan = Plan(suite=SUITE, cases=[case], implementations=["user:IMPL"], dtypes=[dtype], seed=0,
+                contract=False)  # fmt: skip
     (result,) = execute(plan).results
     assert (result.output, result.verdict) == ("x", verdict)
     assert result.top.error_bar < 1e-8 * abs(result.top.want)

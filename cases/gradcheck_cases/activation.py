@@ -867,8 +867,8 @@ hardswish = OpSpec(
             accept=(-0.5, 0.0),
             source="the one-sided slopes are 0 and -1/2",
             conventions=(
-                Convention(name="0", systems=("PyTorch",), slope=0.0),
-                Convention(name="-1/4", systems=("JAX",), slope=-0.25),
+                Convention(name="0", systems=("PyTorch", "JAX"), slope=0.0),
+                Convention(name="-1/4", systems=("JAX (minimum of maximum)",), slope=-0.25),
             ),
         ),
         Kink(
@@ -877,8 +877,8 @@ hardswish = OpSpec(
             accept=(1.0, 1.5),
             source="the one-sided slopes are 3/2 and 1",
             conventions=(
-                Convention(name="1", systems=("PyTorch",), slope=1.0),
-                Convention(name="5/4", systems=("JAX",), slope=1.25),
+                Convention(name="1", systems=("PyTorch", "JAX"), slope=1.0),
+                Convention(name="5/4", systems=("JAX (minimum of maximum)",), slope=1.25),
             ),
         ),
     ),
@@ -897,8 +897,8 @@ def hardsigmoid_vjp(xp, ct, x):
 
 
 AT_END = (
-    Convention(name="0", systems=("PyTorch",), slope=0.0),
-    Convention(name="1/12", systems=("JAX",), slope=1 / 12),
+    Convention(name="0", systems=("PyTorch", "JAX"), slope=0.0),
+    Convention(name="1/12", systems=("JAX (minimum of maximum)",), slope=1 / 12),
 )
 
 hardsigmoid = OpSpec(

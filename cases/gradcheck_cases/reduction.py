@@ -671,6 +671,11 @@ def sort_vjp(xp, ct, x, *, descending=False):
     return xp.add_along(ct, _order(xp, x, descending), x, axis=-1)
 
 
+def _sort_flipped_vjp(xp, ct, x, *, descending=False):
+    """Descending order as the reverse of the ascending one, its ties too."""
+    return sort_vjp(xp, xp.flip(ct, -1) if descending else ct, x)
+
+
 def _order(xp: Any, x: Any, descending: bool) -> Any:
     return xp.argsort(-x if descending else x, axis=-1)
 
@@ -715,7 +720,10 @@ sort = OpSpec(
             name="tie",
             gap=_sort_gap,
             source="Equal elements may take their places in any order, and so their cotangents",
-            conventions=(Convention(name="in order", systems=("PyTorch", "JAX"), vjp=sort_vjp),),
+            conventions=(
+                Convention(name="in order", systems=("PyTorch",), vjp=sort_vjp),
+                Convention(name="flipped", systems=("JAX",), vjp=_sort_flipped_vjp),
+            ),
         ),
     ),
     samples=(

@@ -36,8 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "all, unless another kind is named")
     parser.add_argument(
         "--impl", action="append", default=[], metavar="WHOSE",
-        help="whose code: reference (default), torch, pkg.module:NAME, or a manifest, FILE.toml "
-        "(repeat)",
+        help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
+        "FILE.toml (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--no-build", dest="build", action="store_false",

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
+from gradcheck.arithmetic import F64, dtype_limits
 from gradcheck.contract.asking import Asking, Cotangent, Gradients, Unasked, Unfit, bare, quiet
 from gradcheck.contract.differing import difference, finite, place, told
 from gradcheck.contract.resize import resized
@@ -186,6 +186,8 @@ class Subject(Asking):
         """
         ct = self.cts[0]
         want = self.want(ct)  # first: where the spec has none, nothing is owed
+        if self.truth.low and not self._holds([*self.truth.outputs, *want.values()]):
+            raise Unfit(f"{self.dtype} does not hold the results there")
         try:
             got = self.ask(ct, when)
         except Broken:
@@ -195,6 +197,16 @@ class Subject(Asking):
         if not close and difference(got, want, self.allowed(ct, got, want)):
             return self._on_appeal()
         return ""
+
+    def _holds(self, values: Sequence[Array]) -> bool:
+        """Whether a dtype of low precision holds every number there as a normal one.
+
+        Samples are chosen so that it does; in another size, products of many factors leave it.
+        """
+        limits = dtype_limits(self.dtype)
+        low, high = float(limits.smallest_normal), float(limits.max)
+        sizes = [np.abs(v[np.isfinite(v) & (v != 0)]) for v in map(np.asarray, values)]
+        return all(bool(np.all((s >= low) & (s <= high))) for s in sizes)
 
     def _require_forward(self) -> None:
         """A size that the code's own forward refuses too is none that it supports.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gradcheck.record import Cell, Kind, Part, Record, Row, rows
 from gradcheck.report.words import CONTRACT, Rejected, missing, plural
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gradcheck.record import Run
 
 T = TypeVar("T")
+
+NAMED: Final = 8
+"""Operators that are named where all of them lack the same."""
 
 CALL = "vjp"
 """What a result is called that is about the whole call, and no gradient."""
@@ -231,10 +234,11 @@ def _unasked(found: Mapping[str, Sequence[Record]]) -> Gap:
     results = [result for of_one in found.values() for result in of_one]
     reasons = (f"{reason} ({', '.join(_unique(r.output for r in of_one))})"
                for reason, of_one in found.items())  # fmt: skip
+    ops = _unique(r.op for r in results)
     return Gap(
         verdict=Verdict.SKIP,
         reason=f"properties that cannot be asked: {'; '.join(reasons)}",
-        ops=_unique(r.op for r in results),
+        ops=ops if len(ops) <= NAMED else (*ops[:NAMED], f"{len(ops) - NAMED} more"),
         count=len(results),
     )
 

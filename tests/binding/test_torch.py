@@ -151,3 +151,17 @@ def test_later_tables_add_to_earlier_ones(monkeypatch):
         module.T = table
         monkeypatch.setitem(sys.modules, name, module)
     assert Torch(["first:T", "second:T"]).table == {"a": abs, "b": max}
+
+
+ON_KINKS = [
+    case
+    for case in SUITE.cases()
+    if case.sample.at_kink
+    and any("PyTorch" in c.systems for kink in case.spec.kinks for c in kink.conventions)
+]
+
+
+@pytest.mark.parametrize("case", ON_KINKS, ids=lambda case: case.name)
+def test_on_kinks_pytorch_does_what_the_suite_says_it_does(case):
+    found = judge_case(CaseTruth(case, "PyTorch"), Torch(PEERS), "float64")
+    assert {(f.verdict.value, f.reason) for f in found} == {("pass", "")}

@@ -57,14 +57,16 @@ def test_an_internal_error_is_no_failed_gate(run, monkeypatch):
 
 
 def test_an_interrupted_run_reports_what_it_has(run):
-    found = run(*BOTH, "--impl", "kernels:STOPS", "-o", "part.json")
+    found = run(*BOTH, "--impl", "kernels:STOPS", "-o", "part.json", "--no-contract")
     assert found.code == 130
     assert "incomplete: the run stopped early" in found.out
     assert "FAIL relu/default/typical/float64 · dx" in found.out
     part = json.loads(Path("part.json").read_text())
     assert part["footer"]["complete"] is False
     assert part["footer"]["passed"] is False
-    assert [(r["op"], r["verdict"]) for r in part["results"]] == [("relu", "fail")]
+    assert {r["op"] for r in part["results"]} == {"relu"}
+    found = [r["verdict"] for r in part["results"] if r["part"] == "gradient"]
+    assert found == ["fail"]
 
 
 def test_an_interruption_before_the_run_ends_quietly(run, monkeypatch):

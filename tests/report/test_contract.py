@@ -52,6 +52,15 @@ def test_what_cannot_be_asked_is_one_line(kept):
     ) in text
 
 
+def test_of_many_operators_a_few_are_named(make):
+    results = [
+        make.result(f"op_{i}", "bounds", Verdict.SKIP, part=Part.CONTRACT, reason="there is none")
+        for i in range(20)
+    ]
+    text = " ".join(render(make.run(make.result(), *results), "terminal", width=120).split())
+    assert "SKIP 20 results of op_0, op_1, op_2, op_3, op_4, op_5, op_6, op_7, 12 more:" in text
+
+
 def test_what_is_broken_is_shown_below_with_what_is_owed(kept):
     bad = [kept.prop("zero", Verdict.FAIL, "float32", reason=SEEN)]
     text = render(kept(*bad), "terminal", width=120)
