@@ -57,6 +57,7 @@ def export(arguments: argparse.Namespace) -> int:
         raise UsageError("operators are exported; leave --model and --rule out")
     dtypes = dtypes_of(arguments.dtype)
     from gradcheck import export as exporting
+    from gradcheck.report.words import plural
 
     suite = suite_of(arguments.suite)
     cases = choice(arguments).cases(suite).operators
@@ -67,7 +68,8 @@ def export(arguments: argparse.Namespace) -> int:
     progress.clear()
     skipped = f" ({found.skipped} do not fit their dtype)" if found.skipped else ""
     text = (
-        f"{found.requests:,} requests of {found.cases:,} cases in {arguments.folder}{skipped}\n"
+        f"{plural(found.requests, 'request')} of {plural(found.cases, 'case')} "
+        f"in {arguments.folder}{skipped}\n"
         f"{exporting.README} there says what to write; then: gradcheck judge {arguments.folder}\n"
     )
     if not console.show(text):

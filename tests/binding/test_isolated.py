@@ -12,8 +12,8 @@ from gradcheck_cases.mutants.contract import MUTANTS
 from gradcheck.binding.isolated import Isolated, Isolation
 from gradcheck.binding.load import load
 from gradcheck.contract import battery
-from gradcheck.contract.returned import Broken
 from gradcheck.contract.asking import Unasked, Unfit
+from gradcheck.contract.returned import Broken
 from gradcheck.contract.subject import Subject
 from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.finding import Part

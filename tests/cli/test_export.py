@@ -529,3 +529,8 @@ def test_a_wrong_judge_says_how_to_write_it(export, run, words, said):
     found = run(*words, command="judge")
     assert found.code == 2
     assert said in found.err
+
+
+def test_one_case_is_no_cases(run):
+    words = ("--op", "rms_norm", "--dialect", "weight", "--sample", "typical", "--format", "bin")
+    assert " of 1 case in there\n" in run("there", *words, command="export").out
