@@ -7,7 +7,6 @@ writes into arguments, dicts that were changed in place.
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import sys
@@ -18,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gradcheck import errors
 from gradcheck.binding import Bound, BoundModel, BoundRule, Into
-from gradcheck.binding.wire import Cargo, Packer, Unpacker, put_back, span
+from gradcheck.binding.handle import MALFORMED, Handle, Raised, exception_of
+from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
-from gradcheck.finding import Finding, Part
+from gradcheck.finding import Finding
 from gradcheck.foreign import frames
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.child import SINGLE, TAIL, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
-from gradcheck.model import ModelCase, Stage, StageVjp
+from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Slack
 from gradcheck.suite import Case
@@ -48,7 +47,6 @@ RATE: Final = 5e7
 """Bytes per second that travel at the least: large arguments get more time."""
 REPEATED: Final = 3
 """Crashes of one operator that are looked into: each takes two processes more."""
-MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +226,7 @@ class Isolated:
                 put_back(*span(array), frame.blocks[block])
         unpacker.returned.clear()
         found = (
-            _Raised(_exception(said))
+            Raised(exception_of(said))
             if said["kind"] == "raised"
             else unpacker.unpack(said["value"], frame.blocks)
         )
@@ -268,7 +266,7 @@ class Isolated:
         if frame.header["kind"] == "raised":
             child.end()
             self._gone()
-            raise _exception(frame.header)
+            raise exception_of(frame.header)
         return child
 
     def _gone(self) -> None:
@@ -284,14 +282,14 @@ class Isolated:
             shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
             sys.stderr.write("".join(shown))
 
-    def _bound(self, case: Case | ModelCase | RuleCase, dtype: str) -> _Handle | None:
+    def _bound(self, case: Case | ModelCase | RuleCase, dtype: str) -> Handle | None:
         point = case.size if isinstance(case, ModelCase) else case.sample
         asked = {
             "kind": "bind",
             "names": [case.spec.name, case.dialect.name, point.name, case.seed],
             "dtype": dtype,
         }
-        handle = _Handle(
+        handle = Handle(
             self, case.spec.name, asked, dict(point.attrs) if isinstance(case, Case) else {}
         )
         return handle if handle.bound() else None
@@ -300,178 +298,6 @@ class Isolated:
         why = self._budget.exhausted(op)
         if why is not None:
             raise broken("vjp", why, Verdict.NOTRUN)
-
-
-class _Handle:
-    """Something bound in the process; it is bound again where that has been started anew."""
-
-    def __init__(
-        self, owner: Isolated, op: str, asked: Mapping[str, Any], attrs: dict[str, Any]
-    ) -> None:
-        self.owner, self.op = owner, op
-        self._asked, self._point_attrs = asked, attrs
-        self._generation, self._number = -1, 0
-        self.facts: Mapping[str, Any] = {}
-        self.attrs: dict[str, Any] = {}
-
-    def __del__(self) -> None:
-        self.owner.drop(self._generation, self._number)
-
-    def bound(self) -> bool:
-        """Bind it; False: the implementation says nothing about it.
-
-        Raises:
-            Broken: the process died of it.
-            Whatever binding raises there.
-        """
-        packer = Packer(Cargo(), adds=True)
-        asked = {**self._asked, "attrs": packer.pack(self._point_attrs)}
-        try:
-            return self._take(self.owner.exchange(asked, packer.blocks))
-        except Ended as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
-
-    def role(self, name: str) -> Callable[..., Any]:
-        """One of its functions."""
-        return lambda *args, **options: self.call(name, args, options)
-
-    def role_if_any(self, name: str) -> Callable[..., Any] | None:
-        """One of its functions, or None where it has no such."""
-        return self.role(name) if name in self.facts["roles"] else None
-
-    def stage(self, stage: Stage) -> StageVjp | None:
-        """A model's implementation of one stage's VJP."""
-        asked = {"kind": "stage", "number": self._live(), "name": stage.name}
-        handle = _StageHandle(self, asked)
-        return handle.vjp if handle.bound() else None
-
-    def call(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """Call it there.
-
-        Raises:
-            Broken: the process died or hung.
-            Whatever the function raises there.
-        """
-        try:
-            return self._once(role, args, options)
-        except Ended as end:
-            ending = end.ending
-        why = self.owner.crashed(self.op, role, ending)
-        if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
-            text = f"{why.finding.reason}; not in a process of its own, so it depends on the calls "
-            why = broken(role, f"{text}before: look for memory that is kept, or freed twice",
-                         Verdict.CRASH)  # fmt: skip
-        raise why from None
-
-    def _dies_again(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        try:
-            self._once(role, args, options)
-        except Ended:
-            return True
-        except Exception:  # noqa: BLE001  whatever it raises, it lives
-            return False
-        return False
-
-    def _once(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        cargo = Cargo()
-        packer = Packer(cargo, adds=True)
-        asked = {
-            "kind": "call",
-            "number": self._live(),
-            "role": role,
-            "call": self.owner.calls,
-            "args": packer.pack(tuple(args)),
-            "options": packer.pack(dict(options)),
-        }
-
-        def give(name: str) -> tuple[Mapping[str, Any], Sequence[Any]]:
-            (values,) = (a for a in args if isinstance(a, Mapping) and not isinstance(a, dict))
-            try:
-                value = values[name]
-            except KeyError as error:
-                return {"kind": "lacking", "text": str(error.args[0])}, ()
-            more = Packer(cargo, adds=True)
-            return {"kind": "value", "value": more.pack(value)}, more.blocks
-
-        frame = self.owner.exchange(asked, packer.blocks, give)
-        try:
-            found = self.owner.answered(frame, cargo)
-        except MALFORMED as error:
-            self.owner.close()
-            raise Ended(_nonsense(error)) from None
-        if isinstance(found, _Raised):
-            raise found.error
-        return found
-
-    def _live(self) -> int:
-        """Its number in the process that runs now."""
-        if self._generation != self.owner.generation:
-            self.bound()
-        return self._number
-
-    def _take(self, frame: frames.Frame) -> bool:
-        said = frame.header
-        if said["kind"] == "raised":
-            raise _exception(said)
-        if said["kind"] == "none":
-            return False
-        self._generation, self._number = self.owner.generation, int(said["number"])
-        self.facts = said
-        if "attrs" in said:
-            self.attrs = Unpacker(Cargo(), adds=False).unpack(said["attrs"], frame.blocks)
-        return True
-
-
-class _StageHandle(_Handle):
-    """A stage of a model that is bound there."""
-
-    def __init__(self, model: _Handle, asked: Mapping[str, Any]) -> None:
-        super().__init__(model.owner, model.op, asked, {})
-        self.model = model
-
-    def bound(self) -> bool:
-        asked = {**self._asked, "number": self.model._live()}
-        try:
-            return self._take(self.owner.exchange(asked))
-        except Ended as end:
-            raise self.owner.crashed(self.op, "vjp", end.ending) from None
-
-    def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
-        """The stage's VJP; values travel when it looks at them."""
-        return self.call("stage", (cts, values), {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    """The function raised, after it may have written into its arguments."""
-
-    error: BaseException
-
-
-def _exception(said: Mapping[str, Any]) -> BaseException:
-    """The exception of the other process, with its name and text, to be caught as what it was."""
-    text = str(said["text"])
-    if "finding" in said and Verdict(said["finding"]["verdict"]) is not Verdict.PASS:
-        told = said["finding"]
-        return Broken(
-            Finding(
-                name=told["name"],
-                verdict=Verdict(told["verdict"]),
-                reason=told["reason"],
-                part=Part(told["part"]),
-                printed=told["printed"],
-            )
-        )
-    if said["ours"]:
-        ours = getattr(errors, said["ours"])
-        found: BaseException = ours.__new__(ours, text)
-        return found
-    base = getattr(builtins, said["builtin"])
-    if issubclass(base, BaseExceptionGroup):  # it cannot be made without its parts
-        base = Exception
-    kind = type(str(said["name"]), (base,), {"__str__": lambda _: text})
-    made: BaseException = base.__new__(kind)
-    return made
 
 
 def _read(child: Child) -> frames.Frame:
@@ -488,14 +314,7 @@ def _read(child: Child) -> frames.Frame:
     return frame
 
 
-def _nonsense(error: Exception) -> Ending:
-    return Ending(
-        verdict=Verdict.CRASH,
-        reason=f"the code wrote into the channel of its own process ({error})",
-    )
-
-
-def _into(handle: _Handle, said: Mapping[str, Any]) -> Into:
+def _into(handle: Handle, said: Mapping[str, Any]) -> Into:
     return Into(
         call=handle.role("into"),
         accumulates=frozenset(said["accumulates"]),
