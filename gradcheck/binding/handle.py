@@ -138,7 +138,7 @@ class Handle:
             "options": packer.pack(dict(options)),
         }
 
-        def give(name: str) -> tuple[Mapping[str, Any], Sequence[Any]]:
+        def give(name: str) -> Given:
             (values,) = (a for a in args if isinstance(a, Mapping) and not isinstance(a, dict))
             try:
                 value = values[name]

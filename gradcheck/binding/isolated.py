@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule, Into
-from gradcheck.binding.handle import MALFORMED, Handle, Raised, exception_of
+from gradcheck.binding.handle import MALFORMED, Given, Handle, Raised, exception_of
 from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
@@ -159,7 +159,7 @@ class Isolated:
         self,
         asked: Mapping[str, Any],
         blocks: Sequence[Any] = (),
-        give: Callable[[str], tuple[Mapping[str, Any], Sequence[Any]]] | None = None,
+        give: Callable[[str], Given] | None = None,
         seconds: float | None = None,
     ) -> frames.Frame:
         """Ask, and hear the answer; `give` finds the values that the other side asks for.
