@@ -9,6 +9,7 @@ CODES = {
     "UsageError": 2,
     "UnknownNameError": 2,
     "SpecError": 2,
+    "ManifestError": 2,
     "LoadError": 3,
     "Unsupported": 5,  # never meant to reach the command line: a verdict, not an exit code
 }

@@ -129,7 +129,7 @@ def _soundness(page: _Page, run: Run) -> None:
 
 def _gaps(page: _Page, run: Run) -> None:
     for i, gap in enumerate(outline.gaps(run)):
-        ops = ", ".join(map(code, gap.ops))
+        ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {escape(words.clean(gap.reason))}" if gap.reason else ""
         page.add(
             f"{'' if i else chr(10)}- {words.word(gap.verdict)}: "

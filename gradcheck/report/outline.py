@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NAMED: Final = 8
-"""Operators that are named where all of them lack the same."""
+"""Operators that are named, of those that were not checked for the same reason."""
 
 CALL = "vjp"
 """What a result is called that is about the whole call, and no gradient."""
@@ -64,6 +64,17 @@ class Gap:
     reason: str
     ops: tuple[str, ...]
     count: int
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The first of the operators."""
+        return self.ops[:NAMED]
+
+    @property
+    def others(self) -> str:
+        """How many are not named: ", … and 12 more", or nothing."""
+        more = len(self.ops) - NAMED
+        return f", … and {more:,} more" if more > 0 else ""
 
 
 def badness(result: Record) -> float:
@@ -234,11 +245,10 @@ def _unasked(found: Mapping[str, Sequence[Record]]) -> Gap:
     results = [result for of_one in found.values() for result in of_one]
     reasons = (f"{reason} ({', '.join(_unique(r.output for r in of_one))})"
                for reason, of_one in found.items())  # fmt: skip
-    ops = _unique(r.op for r in results)
     return Gap(
         verdict=Verdict.SKIP,
         reason=f"properties that cannot be asked: {'; '.join(reasons)}",
-        ops=ops if len(ops) <= NAMED else (*ops[:NAMED], f"{len(ops) - NAMED} more"),
+        ops=_unique(r.op for r in results),
         count=len(results),
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 GUILTY: Final = 2
 """Stages that blame names and whose failures are shown in full all the same."""
 NAMED: Final = 8
-"""Others, and operators that are left out, that are named."""
+"""Others that are named."""
 GROUPS: Final = 12
 """Gradients whose failures are shown in full."""
 SAMPLES: Final = 3
@@ -164,10 +164,8 @@ class _Page(Page):
         """What was not checked, one paragraph per reason."""
         lines = []
         for gap in outline.gaps(run):
-            ops = ", ".join(map(words.clean, gap.ops[:NAMED]))
-            if len(gap.ops) > NAMED:
-                ops += f", … and {len(gap.ops) - NAMED:,} more"
-            text = f"{words.plural(gap.count, 'result')} of {ops}"
+            ops = ", ".join(map(words.clean, gap.named))
+            text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
                 text += f": {words.clean(gap.reason)}"
             lines += self.judged(gap.verdict, text)

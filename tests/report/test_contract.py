@@ -58,7 +58,9 @@ def test_of_many_operators_a_few_are_named(make):
         for i in range(20)
     ]
     text = " ".join(render(make.run(make.result(), *results), "terminal", width=120).split())
-    assert "SKIP 20 results of op_0, op_1, op_2, op_3, op_4, op_5, op_6, op_7, 12 more:" in text
+    assert (
+        "SKIP 20 results of op_0, op_1, op_2, op_3, op_4, op_5, op_6, op_7, … and 12 more:" in text
+    )
 
 
 def test_what_is_broken_is_shown_below_with_what_is_owed(kept):
