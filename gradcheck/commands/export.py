@@ -80,7 +80,7 @@ def export(arguments: argparse.Namespace) -> int:
 def judge(arguments: argparse.Namespace) -> int:
     """Judge the answers; returns the exit code."""
     targets = targets_of(arguments.outputs)
-    from gradcheck.export import still_true
+    from gradcheck.export import README, still_true
     from gradcheck.protocol import index
     from gradcheck.run import Plan
 
@@ -98,7 +98,10 @@ def judge(arguments: argparse.Namespace) -> int:
         jobs=arguments.jobs,
         contract=False,
     )
-    return carry_out(plan, arguments, targets)
+    code = carry_out(plan, arguments, targets)
+    if code == NOTHING:
+        console.say(f"{arguments.folder} holds no answers yet; {README} there says what to write")
+    return code
 
 
 def _word(folder: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import difflib
 import re
+import stat
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -189,7 +190,10 @@ def parse(path: Path) -> File:
         ManifestError: it is no TOML, has an unknown key, or a value of the wrong type.
     """
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if stat.S_ISFIFO(found.st_mode):  # reading would wait for somebody to write
+            raise LoadError(f"{path}: it is a pipe; a manifest is a file")
+        size = found.st_size
         raw = path.read_bytes() if size <= LARGEST else b""
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None

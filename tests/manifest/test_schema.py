@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from gradcheck.errors import LoadError, ManifestError
@@ -104,3 +106,9 @@ def test_a_library_per_platform(tmp_path):
     assert on_this_platform(top.c.library, "here") == "here.so"
     with pytest.raises(ManifestError, match=f"`library` has no `{PLATFORM}`"):
         on_this_platform({"other": "there.so"}, "gradcheck.toml")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "gradcheck.toml")
+    with pytest.raises(LoadError, match="it is a pipe; a manifest is a file"):
+        parse(tmp_path / "gradcheck.toml")
