@@ -218,7 +218,8 @@ class Unpacker:
             return DOUBLE.unpack(bytes.fromhex(said))[0]
         if kind == "x":
             return Missing(said)
-        return {"r": self.cargo.arrays, "rd": self.cargo.dicts}[kind][said]  # type: ignore[index]
+        held: dict[str, Sequence[Any]] = {"r": self.cargo.arrays, "rd": self.cargo.dicts}
+        return held[kind][said]
 
     def _dict(self, entries: Any, blocks: Sequence[Block]) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
