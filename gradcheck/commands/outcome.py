@@ -84,3 +84,30 @@ def publish(
     written = [save(path, render(found, form)) for path, form in targets]
     written.append(console.show(render(found, "terminal", **options)))
     return all(written)
+
+
+def exit_code(
+    *,
+    complete: bool = True,
+    invalid: bool = False,
+    unloaded: bool = False,
+    written: bool = True,
+    checked: bool = True,
+    passed: bool,
+) -> int:
+    """One code, never ORed: the highest-precedence one wins.
+
+    `complete`: the run was not interrupted; `invalid`: a case of our own is at fault; `unloaded`:
+    an implementation could not be loaded; `written`: every report was; `checked`: something was.
+    """
+    if not complete:
+        return INTERRUPTED
+    if invalid:
+        return INTERNAL
+    if unloaded:
+        return LOAD
+    if not written:
+        return USAGE
+    if not checked:
+        return NOTHING
+    return OK if passed else GATE

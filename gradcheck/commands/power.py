@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradcheck import console
 from gradcheck.commands.flags import add_jobs, add_suite, suite_of
-from gradcheck.commands.outcome import (
-    GATE,
-    INTERNAL,
-    INTERRUPTED,
-    NOTHING,
-    OK,
-    USAGE,
-    publish,
-    refuse_formats,
-    targets_of,
-)
+from gradcheck.commands.outcome import exit_code, publish, refuse_formats, targets_of
 from gradcheck.errors import UsageError
 from gradcheck.selection import DTYPES, LOW, dtypes_of
 
@@ -108,15 +98,13 @@ def _operators(arguments: argparse.Namespace) -> int:
         found = attack(plan, progress)
     progress.clear()
     written = publish(found, targets, pages.render, width=console.width(sys.stdout), short=True)
-    if not found.complete:
-        return INTERRUPTED
-    if any(score.troubles or score.useless for score in found.scores):
-        return INTERNAL
-    if not written:
-        return USAGE
-    if not any(score.trials or score.alarms for score in found.scores):
-        return NOTHING
-    return OK if found.sound else GATE
+    return exit_code(
+        complete=found.complete,
+        invalid=any(score.troubles or score.useless for score in found.scores),
+        written=written,
+        checked=any(score.trials or score.alarms for score in found.scores),
+        passed=found.sound,
+    )
 
 
 def _models(arguments: argparse.Namespace) -> int:
@@ -144,15 +132,13 @@ def _models(arguments: argparse.Namespace) -> int:
         harvest = sow(plan, progress)
     progress.clear()
     written = publish(harvest, targets, pages.render, width=console.width(sys.stdout), short=True)
-    if not harvest.complete:
-        return INTERRUPTED
-    if any(score.troubles for score in harvest.scores):
-        return INTERNAL
-    if not written:
-        return USAGE
-    if not harvest.sown:
-        return NOTHING
-    return OK if harvest.sound else GATE
+    return exit_code(
+        complete=harvest.complete,
+        invalid=any(score.troubles for score in harvest.scores),
+        written=written,
+        checked=bool(harvest.sown),
+        passed=harvest.sound,
+    )
 
 
 def _rules(arguments: argparse.Namespace) -> int:
@@ -167,11 +153,8 @@ def _rules(arguments: argparse.Namespace) -> int:
     suite = suite_of(arguments.suite)
     cases = suite.rule_cases(arguments.rule, seed=arguments.seed)
     found = attack_rules(suite, cases, arguments.seed)
-    if not publish(found, targets, pages.render):
-        return USAGE
-    if not found.kills:
-        return NOTHING
-    return OK if found.sound else GATE
+    written = publish(found, targets, pages.render)
+    return exit_code(written=written, checked=bool(found.kills), passed=found.sound)
 
 
 def _contracts(arguments: argparse.Namespace) -> int:
@@ -184,11 +167,8 @@ def _contracts(arguments: argparse.Namespace) -> int:
 
     refuse_formats(targets, pages.FORMATS, "power")
     found = attack_contracts(suite_of(arguments.suite), arguments.seed)
-    if not publish(found, targets, pages.render):
-        return USAGE
-    if not found.killed:
-        return NOTHING
-    return OK if found.sound else GATE
+    written = publish(found, targets, pages.render)
+    return exit_code(written=written, checked=bool(found.killed), passed=found.sound)
 
 
 def _part(text: str) -> Part:

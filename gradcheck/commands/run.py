@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradcheck import console
 from gradcheck.commands.flags import add_jobs, add_selection, choice, suite_of
-from gradcheck.commands.outcome import (
-    GATE,
-    INTERNAL,
-    INTERRUPTED,
-    LOAD,
-    NOTHING,
-    OK,
-    USAGE,
-    Target,
-    save,
-    targets_of,
-)
+from gradcheck.commands.outcome import Target, exit_code, save, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.selection import all_dtypes_of
 
@@ -160,7 +149,7 @@ def carry_out(plan: Plan, arguments: argparse.Namespace, targets: Sequence[Targe
         for trouble in found.troubles:
             console.say(trouble)
     written.append(console.show(text))
-    return exit_code(found, written=all(written))
+    return _code(found, written=all(written))
 
 
 def _seconds(word: str) -> float:
@@ -170,22 +159,17 @@ def _seconds(word: str) -> float:
     return seconds
 
 
-def exit_code(run: Run, *, written: bool) -> int:
-    """One code, never ORed: the highest-precedence one wins."""
+def _code(run: Run, *, written: bool) -> int:
     from gradcheck.verdict import Verdict
 
-    footer = run.footer
-    if not run.complete:
-        return INTERRUPTED
-    if footer.counts[Verdict.INVALID]:
-        return INTERNAL
-    if run.troubles:
-        return LOAD
-    if not written:
-        return USAGE
-    if not footer.checked:
-        return NOTHING
-    return OK if run.passed else GATE
+    return exit_code(
+        complete=run.complete,
+        invalid=bool(run.footer.counts[Verdict.INVALID]),
+        unloaded=bool(run.troubles),
+        written=written,
+        checked=bool(run.footer.checked),
+        passed=run.passed,
+    )
 
 
 def _check_format(word: str) -> None:
