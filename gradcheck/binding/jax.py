@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.jax_op import JaxOp, imported_jax
-from gradcheck.binding.keywords import entry_of
+from gradcheck.binding.keywords import entry_of, peers
 from gradcheck.errors import LoadError
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
-from gradcheck.suite import Case, resolve
+from gradcheck.suite import Case
 
 QUICKLY: Final = {
     "xla_cpu_use_fusion_emitters": False,
@@ -39,11 +39,7 @@ class Jax:
             self.options = _quickly(imported_jax())
         except ImportError as error:
             raise LoadError("--impl jax: JAX is not installed; run `pip install jax`") from error
-        if not references:
-            raise LoadError("--impl jax: the suite has no JAX counterparts")
-        self.table: dict[str, Callable[..., Any]] = {}
-        for reference in references:
-            self.table.update(resolve(reference))
+        self.table = peers("jax", "JAX", references)
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The counterpart of `op/dialect`, else of `op`."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import is_float
 from gradcheck.binding import Bound
+from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.keywords import accepted
 from gradcheck.contract.returned import broken
 from gradcheck.errors import LoadError, Unsupported
@@ -61,7 +62,7 @@ def imported_jax() -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JaxOp:
+class JaxOp(Differentiated):
     """A JAX function, called with arrays.
 
     `options` are XLA's for compiling. With `fused`, value and gradients come from one compiled
@@ -104,17 +105,6 @@ class JaxOp:
                 out = self._made(("forward", attrs), lambda: self._value(attrs))(*placed)
             values = tuple(np.asarray(o) for o in self._outputs(jax, "forward", out, primals))
         return values if isinstance(out, (tuple, list)) else values[0]
-
-    def vjp(self, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        """The gradients for the cotangent `ct`, a tuple where the function returns one.
-
-        Raises:
-            Broken: as for `forward`.
-            Unsupported: its device is not here.
-        """
-        needs = tuple(is_float(p.dtype) for p in primals)
-        found = self.asked(needs, ct, *primals, **attrs)
-        return found if len(found) > 1 else found[0]
 
     def asked(
         self, needs: tuple[bool, ...], ct: Any, *primals: Any, **attrs: Any

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradcheck.errors import Unsupported
+from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase, Program
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
-from gradcheck.suite import Case
+from gradcheck.suite import Case, resolve
 
 
 def entry_of(table: Mapping[str, Any], case: Case | ModelCase | RuleCase) -> tuple[Any, Attrs]:
@@ -24,6 +24,20 @@ def entry_of(table: Mapping[str, Any], case: Case | ModelCase | RuleCase) -> tup
     if exact is None:
         return table.get(name), defaults
     return exact, {**defaults, **case.dialect.attrs}
+
+
+def peers(word: str, framework: str, references: Sequence[str]) -> dict[str, Any]:
+    """The tables at "module:NAME" that a suite has for `--impl word`, as one.
+
+    Raises:
+        LoadError: there are none, or one cannot be imported.
+    """
+    if not references:
+        raise LoadError(f"--impl {word}: the suite has no {framework} counterparts")
+    table: dict[str, Any] = {}
+    for reference in references:
+        table.update(resolve(reference))
+    return table
 
 
 def method(entry: Any, name: str) -> Callable[..., Any] | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound, BoundModel, BoundRule
-from gradcheck.binding.keywords import dimensions, entry_of
+from gradcheck.binding.keywords import dimensions, entry_of, peers
 from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
 from gradcheck.binding.torch_op import counterpart
 from gradcheck.contract.returned import broken
@@ -19,7 +19,7 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase, Values
 from gradcheck.rule import RuleCase, State, Tensors
 from gradcheck.spec import Attrs
-from gradcheck.suite import Case, resolve
+from gradcheck.suite import Case
 
 
 class Torch:
@@ -40,11 +40,7 @@ class Torch:
                 "--impl torch: PyTorch is not installed; run `pip install torch` "
                 "(CPU only: add --index-url https://download.pytorch.org/whl/cpu)"
             ) from error
-        if not references:
-            raise LoadError("--impl torch: the suite has no PyTorch counterparts")
-        self.table: dict[str, Callable[..., Any]] = {}
-        for reference in references:
-            self.table.update(resolve(reference))
+        self.table = peers("torch", "PyTorch", references)
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The counterpart of `op/dialect`, else of `op`."""

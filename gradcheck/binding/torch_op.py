@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradcheck.arithmetic import is_float
 from gradcheck.binding import Bound
+from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.keywords import accepted
 from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
 from gradcheck.contract.returned import Missing, broken
@@ -187,7 +187,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TorchOp:
+class TorchOp(Differentiated):
     """A function of tensors, called with arrays.
 
     Where autograd gives no gradient for an input, it is missing; with `unused_is_zero` it is zero.
@@ -227,17 +227,6 @@ class TorchOp:
         values = tuple(array_of(o) for o in self._outputs("forward", out))
         self._refuse_writes("forward", primals, tensors)
         return values if isinstance(out, (tuple, list)) else values[0]
-
-    def vjp(self, ct: Any, *primals: Any, **attrs: Any) -> Any:
-        """The gradients for the cotangent `ct`, a tuple where the function returns one.
-
-        Raises:
-            Broken: as for `forward`.
-            Unsupported: its device is not here.
-        """
-        needs = tuple(is_float(p.dtype) for p in primals)
-        found = self.asked(needs, ct, *primals, **attrs)
-        return found if len(found) > 1 else found[0]
 
     def asked(
         self, needs: tuple[bool, ...], ct: Any, *primals: Any, **attrs: Any
