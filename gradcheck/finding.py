@@ -111,6 +111,21 @@ class Blame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Why a gradient is wrong, as far as can be told from outside.
+
+    `label` is the code of a class of defects (see `gradcheck.label`), empty where no known pattern
+    fits; `says` is one sentence in the user's terms, `evidence` what it rests on, one sentence
+    each; `rule` names the rule that found it.
+    """
+
+    label: str
+    says: str
+    rule: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """The judgement of one gradient output, or of forward's value.
 
@@ -124,7 +139,7 @@ class Finding:
     have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
     are there for those that ask for them, and for models that fail. `printed` is the tail of what
     the code printed while it was judged, hostile as it may be. `slack` says why a wider bound than
-    anybody else's was needed.
+    anybody else's was needed; `diagnosis` why a gradient is wrong.
     """
 
     name: str
@@ -145,6 +160,7 @@ class Finding:
     blames: tuple[Blame, ...] = ()
     printed: str = ""
     slack: str = ""
+    diagnosis: Diagnosis | None = None
 
     @property
     def top(self) -> Miss | None:

@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from gradcheck.finding import Blame, Certificate, Miss, Part, Taylor
+from gradcheck.finding import Blame, Certificate, Diagnosis, Miss, Part, Taylor
 from gradcheck.verdict import Verdict, worst
 
 __all__ = [
     "Blame",
     "Cell",
     "Certificate",
+    "Diagnosis",
     "Footer",
     "Header",
     "Kind",
@@ -76,7 +77,8 @@ class Record:
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
     line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
     model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
-    which. `evaluations`, `taylor`, `blames`, `printed` and `slack` are the finding's.
+    which. `evaluations`, `taylor`, `blames`, `printed`, `slack` and `diagnosis`
+    are the finding's; `source` is the file and line of the code judged, where it is known.
     """
 
     name: str
@@ -108,6 +110,8 @@ class Record:
     blames: tuple[Blame, ...] = ()
     printed: str = ""
     slack: str = ""
+    diagnosis: Diagnosis | None = None
+    source: str = ""
 
     @property
     def expectation(self) -> str:

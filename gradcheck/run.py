@@ -409,6 +409,7 @@ def _record(
         blames=finding.blames,
         printed=finding.printed,
         slack=finding.slack,
+        diagnosis=finding.diagnosis,
     )
 
 

@@ -4,40 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
+from gradcheck.label import LABELS
 from gradcheck.spec import NAME, Array, Attrs
-
-LABELS: Final = {
-    "S": "sign",
-    "F": "constant or attribute factor missing or extra",
-    "R": "reduction scaling: mean against sum",
-    "T": "missing, extra or mis-weighted term",
-    "D": "wrong local derivative or formula",
-    "B": "missing or wrong reduction of a broadcast or a repetition",
-    "A": "overwritten instead of accumulated, or a buffer not initialised",
-    "DI": "duplicate indices",
-    "I": "index, offset, axis or window",
-    "L": "layout, stride, transposition, adjoint direction",
-    "X": "aliasing, mutation of arguments or saved values",
-    "V": "wrong saved value",
-    "E": "eps wrong, omitted or in the wrong place",
-    "P": "argument or attribute ignored or defaulted",
-    "G": "gradient missing, in the wrong slot, swapped arguments",
-    "U": "upstream cotangent ignored or treated as a scalar",
-    "K": "kink or tie",
-    "N": "NaN or infinity at a point",
-    "O": "overflow, underflow, cancellation, low-precision accumulation",
-    "W": "only at particular shapes",
-    "C": "race, uninitialised read, non-determinism",
-    "M": "random mask mismatch",
-    "DD": "double backward",
-    "NL": "not linear in the cotangent",
-}
-"""The classes of defects: one code per mutant, written before anything that should name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +19,8 @@ class Mutant:
 
     `vjp` takes what the spec's takes. Where the defect needs a memory between calls, `make()`
     returns a fresh one instead. `says` is the defect in one sentence, `label` its class (see
-    `LABELS`), `killer` the sample that must catch it. `modelled_on` names the real bug;
+    `LABELS`), `also` others that name the same defect as well, seen from outside; `killer` the
+    sample that must catch it. `modelled_on` names the real bug;
     `dialects` limits it to those where the defect exists (empty: all), `dtype` to the one where
     it shows (empty: all).
 
@@ -63,6 +37,7 @@ class Mutant:
     says: str
     label: str
     killer: str
+    also: tuple[str, ...] = ()
     vjp: Callable[..., Any] | None = None
     make: Callable[[], Callable[..., Any]] | None = None
     modelled_on: str = ""
@@ -75,8 +50,11 @@ class Mutant:
         me = f"mutant {self.op}/{self.name}"
         if not NAME.fullmatch(self.name):
             raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
-        if self.label not in LABELS:
-            raise SpecError(f"{me}: no class {self.label!r}; known: {', '.join(LABELS)}")
+        for label in self.labels:
+            if label not in LABELS:
+                raise SpecError(f"{me}: no class {label!r}; known: {', '.join(LABELS)}")
+        if len(set(self.labels)) != len(self.labels):
+            raise SpecError(f"{me}: a class stands twice in {self.labels}; name each once")
         if not self.says.strip():
             raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
         if (self.vjp is None) == (self.make is None):
@@ -97,6 +75,11 @@ class Mutant:
                 f"{me}: name the sample that must catch it in `killer`, or prove in "
                 "`equivalent` that none can"
             )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All classes that name the defect, its own first."""
+        return (self.label, *self.also)
 
     @property
     def full_name(self) -> str:

@@ -12,7 +12,7 @@ from gradcheck.draw import Draw
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import Target
 from gradcheck.power.equivalence import difference
-from gradcheck.power.mutant import LABELS
+from gradcheck.label import LABELS
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import Part
 from gradcheck.suite import Case

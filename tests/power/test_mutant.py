@@ -3,7 +3,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from gradcheck.errors import SpecError
-from gradcheck.power.mutant import LABELS
+from gradcheck.label import LABELS
 
 
 def vjp(xp, ct, x):
@@ -24,6 +24,8 @@ def inputs(draw):
         ({"label": "Z"}, "no class 'Z'; known: S, F, R, "),
         ({"label": ""}, "no class ''; known: "),
         ({"label": "f"}, "no class 'f'; known: "),
+        ({"label": "F", "also": ("Q",)}, "no class 'Q'; known: "),
+        ({"label": "F", "also": ("F",)}, "a class stands twice"),
         ({"says": ""}, "say in `says`, in one sentence, what is wrong with it"),
         ({"says": " \n"}, "say in `says`, in one sentence, what is wrong with it"),
         ({"vjp": None}, "give it a `vjp`, or a `make` that returns a fresh one"),
@@ -80,5 +82,10 @@ def test_an_equivalent_one_carries_its_proof_and_names_no_killer(make):
 
 
 def test_no_two_classes_of_defects_say_the_same():
-    assert len(set(LABELS.values())) == len(LABELS)
-    assert all(LABELS.values())
+    assert len({label.says for label in LABELS.values()}) == len(LABELS)
+    assert len({label.word for label in LABELS.values()}) == len(LABELS)
+    assert all(label.says and label.word for label in LABELS.values())
+
+
+def test_its_own_class_comes_first_among_those_that_name_its_defect():
+    assert make.mutant(vjp, killer="typical", label="F", also=("R",)).labels == ("F", "R")
