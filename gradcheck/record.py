@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gradcheck.finding import Blame, Certificate, Diagnosis, Miss, Part, Taylor
+from gradcheck.label import LABELS
 from gradcheck.verdict import Verdict, worst
 
 __all__ = [
@@ -268,11 +269,19 @@ def result_dict(result: Record) -> dict[str, Any]:
         worst_index=list(top.index) if top else None,
         got=top.got if top else None,
         want=top.want if top else None,
-        diagnosis=result.reason or None,
+        reason=result.reason or None,
+        diagnosis=_diagnosis(result.diagnosis),
         certificate=_certificate(result.certificate),
     )
-    del plain["reason"]
     return plain
+
+
+def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
+    """Why a gradient is wrong, with the word for its class beside the code."""
+    if found is None:
+        return None
+    word = LABELS[found.label].word if found.label in LABELS else None
+    return {**asdict(found), "class": word}
 
 
 def _certificate(found: Certificate | None) -> dict[str, Any] | None:

@@ -137,10 +137,9 @@ def test_a_result_as_plain_data_says_what_the_record_says():
     assert {key: plain[key] for key in numbers} == numbers
     assert plain["worst_index"] == [1, 2]
     assert (plain["verdict"], plain["expectation"]) == ("fail", "unexpected")
-    assert (plain["diagnosis"], plain["hunts"], plain["certificate"]) == ("2 of 10", "a sign", None)
-    assert "reason" not in plain
+    assert (plain["reason"], plain["hunts"], plain["certificate"]) == ("2 of 10", "a sign", None)
     for field in dataclasses.fields(Record):
-        if field.name not in ("reason", "verdict", "worst"):
+        if field.name not in ("verdict", "worst"):
             assert plain[field.name] == getattr(result, field.name)
     assert len(plain["worst"]) == 2
 
@@ -150,7 +149,7 @@ def test_a_result_without_a_worst_element_has_no_numbers():
     for key in ("error", "bound", "error_bar", "ulp", "got", "want", "worst_index"):
         assert plain[key] is None
     (plain,) = run_dict(run("pass"))["results"]
-    assert plain["diagnosis"] is None
+    assert plain["reason"] is None
 
 
 def test_a_run_as_plain_data_survives_json():

@@ -10,9 +10,9 @@ import pytest
 from gradcheck.arithmetic import FLOATS
 from gradcheck.draw import Draw
 from gradcheck.judge.operator import CaseTruth
+from gradcheck.label import LABELS
 from gradcheck.power.attack import Target
 from gradcheck.power.equivalence import difference
-from gradcheck.label import LABELS
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import Part
 from gradcheck.suite import Case

@@ -69,7 +69,7 @@ def models(judged, folder):
         others = {r["verdict"] for (op, _), r in rows.items() if op == "linear_regression"}
         assert others == {"pass"}
         lines = {o: r for (op, o), r in rows.items() if op == "quadratic"}
-        assert not [r for r in lines.values() if "\n" in (r["diagnosis"] or "")]
+        assert not [r for r in lines.values() if "\n" in (r["reason"] or "")]
         return found.code, lines
 
     return call
@@ -102,14 +102,14 @@ def test_a_mistake_is_one_line_and_what_is_right_passes(models, name, verdicts, 
     code, lines = models(name)
     assert code == 1
     assert said(lines) == verdicts
-    assert reason in lines[next(iter(verdicts))]["diagnosis"]
+    assert reason in lines[next(iter(verdicts))]["reason"]
 
 
 def test_a_tied_weight_bound_once_names_the_buffer_that_is_left_over(models):
     code, lines = models("ONCE")
     assert code == 1
     assert said(lines) == {"x": "fail", "x_right": "error"}
-    assert lines["x_right"]["diagnosis"].endswith(
+    assert lines["x_right"]["reason"].endswith(
         "is it a buffer of a tied weight (x)? Bind all of its buffers"
     )
 

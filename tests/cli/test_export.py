@@ -296,7 +296,7 @@ def outcome(judge, place, name):
     odd = [r for r in found.results if r["verdict"] != "pass"]
     assert [r["name"] for r in odd] == [name] * len(odd)
     assert len(odd) == 1
-    return odd[0]["verdict"], odd[0]["diagnosis"]
+    return odd[0]["verdict"], odd[0]["reason"]
 
 
 def spoilt(place):

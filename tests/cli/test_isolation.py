@@ -73,7 +73,7 @@ def test_a_crash_is_a_verdict_and_the_rest_is_judged(isolated):
     assert found.code == 1
     relu, *others = found.results
     assert (relu["op"], relu["verdict"]) == ("relu", "crash")
-    assert relu["diagnosis"] == "SIGABRT in vjp"
+    assert relu["reason"] == "SIGABRT in vjp"
     assert ("tanh", "x", "pass") in {(r["op"], r["output"], r["verdict"]) for r in others}
     assert {r["op"] for r in others} == {"tanh"}
     assert found.footer["complete"] is True
@@ -84,7 +84,7 @@ def test_a_loop_is_cut_off_and_the_repro_says_when(isolated):
     found = isolated(*words, "--impl", "deadly:LOOPS")
     (result,) = found.results
     assert (found.code, result["verdict"]) == (1, "timeout")
-    assert result["diagnosis"] == "vjp did not return within 0.3 s"
+    assert result["reason"] == "vjp did not return within 0.3 s"
     assert "--timeout 0.3" in result["repro"]
 
 

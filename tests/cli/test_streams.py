@@ -65,7 +65,7 @@ def test_json_has_the_fields_that_the_interface_promises(judged):
     promised = (
         "name hash implementation op dialect sample dtype output verdict expectation error bound "
         "error_bar ulp worst_index got want compared unresolved smallest_visible_error oracle "
-        "seed diagnosis repro certificate"
+        "seed reason diagnosis repro certificate"
     )
     header = "version suite suite_version cases implementations dtypes seed python numpy platform"
     footer = "complete checked elements unresolved counts passed"
@@ -80,7 +80,7 @@ def test_json_has_the_fields_that_the_interface_promises(judged):
     for result in failed:
         assert result["expectation"] == "unexpected"
         assert result["error"] == abs(result["got"] - result["want"]) > result["bound"]
-        assert result["diagnosis"]
+        assert result["reason"]
 
 
 def test_the_last_line_counts_what_the_results_hold(run):

@@ -61,7 +61,7 @@ def disagreement(row, results):
         return f"{row.entry}: not run to the end"
     if row.verdict == "pass" and len({r["sample"] for r in judged}) < FEWEST:
         return f"{row.entry}: only {len({r['sample'] for r in judged})} samples checked"
-    said = [f"{r['diagnosis']} {r['printed']}" for r in judged if r["verdict"] == row.verdict]
+    said = [f"{r['reason']} {r['printed']}" for r in judged if r["verdict"] == row.verdict]
     if not any(row.says in text for text in said):
         return f"{row.entry}: nothing says {row.says!r}, but: {sorted(set(said))[:5]}"
     return ""
@@ -131,7 +131,7 @@ def test_sources_name_their_functions():
 
 def result(verdict, sample="typical", **changes):
     return {"op": "exp", "dialect": "default", "sample": sample, "verdict": verdict, "output": "x",
-            "part": "gradient", "diagnosis": None, "printed": ""} | changes  # fmt: skip
+            "part": "gradient", "reason": None, "printed": ""} | changes  # fmt: skip
 
 
 GOOD = [result("pass", sample) for sample in ("a", "b", "c")]
@@ -154,14 +154,14 @@ GOOD = [result("pass", sample) for sample in ("a", "b", "c")]
         (Row("exp/other", "pass", ""), GOOD, False),
         (Row("exp", "pass", "DEBUG"), GOOD, False),
         (Row("exp", "pass", "DEBUG"), [*GOOD, result("pass", printed="DEBUG 1")], True),
-        (Row("exp", "fail", "outside"), [result("fail", diagnosis="9 are outside")], True),
-        (Row("exp", "fail", "outside"), [result("fail", diagnosis="NaN")], False),
+        (Row("exp", "fail", "outside"), [result("fail", reason="9 are outside")], True),
+        (Row("exp", "fail", "outside"), [result("fail", reason="NaN")], False),
         (Row("exp", "fail", "outside"), GOOD, False),
-        (Row("exp", "crash", "SIGSEGV"), [result("crash", diagnosis="SIGSEGV in f")], True),
-        (Row("exp", "crash", "SIGSEGV"), [result("crash", diagnosis="SIGABRT in f")], False),
-        (Row("exp", "crash", "S"), [result("crash", diagnosis="S"), result("fail")], False),
-        (Row("exp", "crash", "S"), [result("crash", diagnosis="S"), result("notrun")], True),
-        (Row("exp", "crash", "S"), [result("notrun", diagnosis="S")], False),
+        (Row("exp", "crash", "SIGSEGV"), [result("crash", reason="SIGSEGV in f")], True),
+        (Row("exp", "crash", "SIGSEGV"), [result("crash", reason="SIGABRT in f")], False),
+        (Row("exp", "crash", "S"), [result("crash", reason="S"), result("fail")], False),
+        (Row("exp", "crash", "S"), [result("crash", reason="S"), result("notrun")], True),
+        (Row("exp", "crash", "S"), [result("notrun", reason="S")], False),
     ],
 )
 def test_a_table_that_is_wrong_is_found_out(row, results, ok):

@@ -87,5 +87,5 @@ def test_no_two_classes_of_defects_say_the_same():
     assert all(label.says and label.word for label in LABELS.values())
 
 
-def test_its_own_class_comes_first_among_those_that_name_its_defect():
+def test_its_own_class_comes_first_among_those_that_name_its_defect(make):
     assert make.mutant(vjp, killer="typical", label="F", also=("R",)).labels == ("F", "R")

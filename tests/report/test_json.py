@@ -60,7 +60,7 @@ def test_numbers_keep_every_bit(make):
 def test_foreign_text_survives(hostile, make):
     text = render(hostile)
     assert text.isascii()
-    assert load(text)["results"][0]["diagnosis"] == make.hostile
+    assert load(text)["results"][0]["reason"] == make.hostile
 
 
 def test_numpy_scalars_are_numbers(make):

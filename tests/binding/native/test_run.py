@@ -34,7 +34,7 @@ def results(tmp_path, capsys):
         report.unlink(missing_ok=True)
         if isinstance(told, str):
             return code, told
-        return code, [(r["name"], r["output"], r["verdict"], r["diagnosis"]) for r in told]
+        return code, [(r["name"], r["output"], r["verdict"], r["reason"]) for r in told]
 
     return found
 
