@@ -22,6 +22,7 @@ from gradcheck.binding.isolated import TIMEOUT, Isolation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.why import Why
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.contract import contract_cases, judge_contract
 from gradcheck.judge.model import judge_model
@@ -159,7 +160,7 @@ def _executed(
 
 def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own."""
-    return list(_judge(plan, case, [binding]))
+    return list(_judge(plan, case, [binding], Why()))
 
 
 def _dtypes(plan: Plan) -> list[str]:
@@ -171,8 +172,9 @@ def _dtypes(plan: Plan) -> list[str]:
 def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterable[Record]]:
     """The records of each case, in order; from other processes, if several jobs are asked for."""
     if plan.jobs == 1:
+        why = Why()
         for case in plan.everything:
-            yield _judge(plan, case, bindings)  # lazy: what is known is kept on Ctrl-C
+            yield _judge(plan, case, bindings, why)  # lazy: what is known is kept on Ctrl-C
         return
     remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), build=False)
     names = [(c.spec.name, c.dialect.name, _point(c).name, c.seed) for c in plan.everything]
@@ -181,16 +183,18 @@ def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterabl
 
 _PLAN: Plan
 _BINDINGS: Sequence[Implementation]
+_WHY: Why
 
 
 def _begin_there(plan: Plan) -> None:
-    global _PLAN, _BINDINGS  # noqa: PLW0603  what a worker process keeps
+    global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
+    _WHY = Why()
     _PLAN = replace(plan, suite=load_suite(plan.suites))
     _BINDINGS, _ = _load_all(_PLAN)
 
 
 def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
-    return list(_judge(_PLAN, _case(*names), _BINDINGS))
+    return list(_judge(_PLAN, _case(*names), _BINDINGS, _WHY))
 
 
 def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
@@ -252,12 +256,14 @@ def _close(bindings: Sequence[Implementation]) -> None:
             binding.close()
 
 
-def _judge(plan: Plan, case: AnyCase, bindings: Sequence[Implementation]) -> Iterator[Record]:
+def _judge(
+    plan: Plan, case: AnyCase, bindings: Sequence[Implementation], why: Why
+) -> Iterator[Record]:
     fingerprint = ""
     ask: Ask
     try:
         fingerprint = case.fingerprint
-        ask = _asking(plan, case)
+        ask = _asking(plan, case, why)
     except FAULTS as error:  # a case at fault is a verdict
         ask = _invalid(error)
     dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
@@ -271,10 +277,10 @@ def _judge(plan: Plan, case: AnyCase, bindings: Sequence[Implementation]) -> Ite
                 yield _record(plan, case, fingerprint, binding.name, dtype, finding)
 
 
-def _asking(plan: Plan, case: AnyCase) -> Ask:
+def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
     if isinstance(case, ModelCase):
         return _model(plan, case)
-    return _rule(case) if isinstance(case, RuleCase) else _operator(plan, case)
+    return _rule(case) if isinstance(case, RuleCase) else _operator(plan, case, why)
 
 
 def _invalid(error: BaseException) -> Ask:
@@ -315,7 +321,7 @@ def _rule(case: RuleCase) -> Ask:
     return ask
 
 
-def _operator(plan: Plan, case: Case) -> Ask:
+def _operator(plan: Plan, case: Case, why: Why) -> Ask:
     truths = _truths(plan, case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
@@ -323,6 +329,7 @@ def _operator(plan: Plan, case: Case) -> Ask:
         if isinstance(truth, Finding):
             return [truth]
         found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
+        found = why.explained(case, binding, dtype, found)
         ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
         if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
             found += judge_contract(truth, binding, dtype)

@@ -59,6 +59,9 @@ LAYERS = (
     "power.score power.run power.rule power.contract",
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
     "explain.pattern explain.naming explain.reproduce explain.guilt",
+    "explain.probe explain.suspicion explain.rules explain.rules.slots explain.rules.table",
+    "explain.diagnose explain.interrogate explain.why",
+    "power.diagnosis",  # asks whether a mutant is named as it should be
     "power.model",  # asks whether blame falls on what was planted
     "record run export",
     "report",  # finds its renderers by name, so that each is loaded alone

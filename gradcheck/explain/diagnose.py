@@ -1,0 +1,91 @@
+"""Why a gradient is wrong: the first suspicion, in the order of the rules, that holds everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Probe
+from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.suspicion import Rule, Scene, Suspicion
+from gradcheck.finding import Diagnosis
+
+TELLING: Final = 3
+"""Wrong elements, over all probes, below which a coincidence is too likely to name anything."""
+NOTED: Final = 3
+"""Attributes and samples that the evidence spells out."""
+
+
+def diagnose(
+    output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
+) -> Diagnosis | None:
+    """What is wrong with the gradient of the primal `output`; None where no probe shows it wrong.
+
+    `probes` are the most telling first. A suspicion is formed at the first that fails, and kept
+    only if it holds in every other one. Where none does, the diagnosis has no label, and shows
+    what is left over.
+    """
+    failing = [probe for probe in probes if probe.fails(output)]
+    if not failing:
+        return None
+    passing = [probe for probe in probes if not probe.fails(output)]
+    scene = Scene(output, failing, passing)
+    if sum(int(probe.wrong(output).sum()) for probe in failing) >= TELLING or passing:
+        for rule in rules:
+            for suspicion in rule.suspect(scene):
+                if _holds(suspicion, scene):
+                    return Diagnosis(
+                        label=suspicion.label,
+                        says=suspicion.says,
+                        rule=rule.name,
+                        evidence=(*suspicion.evidence, _where(scene)),
+                    )
+    return Diagnosis(
+        label="",
+        says=f"{scene.gradient}: no known pattern",
+        evidence=(residual(scene), _where(scene)),
+    )
+
+
+def _holds(suspicion: Suspicion, scene: Scene) -> bool:
+    with np.errstate(all="ignore"):
+        return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
+
+
+def _where(scene: Scene) -> str:
+    """Where it was asked: how many probes, of which samples, seeds and attributes."""
+    failing, all_of = scene.failing, len(scene.failing) + len(scene.passing)
+    count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
+    seeds = {probe.seed for probe in failing}
+    samples = list(dict.fromkeys(probe.where for probe in failing))
+    named = ", ".join(samples[:NOTED]) + (", …" if len(samples) > NOTED else "")
+    attrs = sorted({key for p in failing for key in p.attrs
+                    if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
+    varied = f", other {', '.join(attrs[:NOTED])}" if attrs else ""
+    plural = "s" if all_of > 1 else ""
+    return (
+        f"wrong in {count} probe{plural} (samples {named}; "
+        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}{varied})"
+    )
+
+
+def residual(scene: Scene) -> str:
+    """What is left over: the size of got − want beside the gradient's, and where it is."""
+    probe = scene.first
+    if scene.output not in probe.got:
+        return "no gradient of the right shape came back"
+    got, right = probe.got[scene.output], probe.right[scene.output]
+    wrong = probe.wrong(scene.output)
+    strange = int((~np.isfinite(got)).sum())
+    if strange:
+        return f"{strange} of {got.size} elements are not finite at {probe.where}"
+    with np.errstate(all="ignore"):
+        rest = float(np.linalg.norm((got - right).ravel()))
+        size = float(np.linalg.norm(np.nan_to_num(right).ravel()))
+    share = f"{rest / size:.3g} of the gradient's norm" if size > 0 else f"{rest:.3g}"
+    return (
+        f"the residual got − want is {share}, in {int(wrong.sum())} of {wrong.size} elements, "
+        f"at {probe.where}"
+    )

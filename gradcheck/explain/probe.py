@@ -1,0 +1,178 @@
+"""One point at which code was asked for its gradients: what it gave, and what would be right.
+
+A rule looks at probes alone. It may evaluate the true VJP there with other cotangents, primals or
+attributes, and ask the code itself again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.explain.same import SAME, near
+from gradcheck.spec import Attrs
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Gradients = Mapping[str, Float]
+Cotangent = tuple[Float, ...]
+
+RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+"""What a right function may raise where it is not defined."""
+CLOSER: Final = 0.01
+"""A prediction must be so many times nearer to what was returned than the right gradient is."""
+SAFETY: Final = 4.0
+"""Factor on what rounding is estimated to cost before it explains a difference."""
+
+
+class Truth(Protocol):
+    """The right function behind a gradient, in float64, wherever it is defined.
+
+    `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
+    primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
+    u (None: not known).
+    """
+
+    def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]: ...
+
+    def vjp(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]: ...
+
+    def cost(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Code asked at one point, under one cotangent.
+
+    `primals` are float64 or int64, `ct` has one part per output of forward; `got` holds what came
+    back by the names of primals, in float64 (a name is absent where nothing or nothing fitting
+    came); `raw` is what came in its place, of whatever shape (None: nothing). `ask(ct)` asks the same code again, at the same point. `where` names the point,
+    `seed` what it was drawn from; `u` is the unit roundoff of the code's `dtype`. `kinked` marks
+    elements of primals that sit on a declared kink.
+    """
+
+    where: str
+    seed: int
+    names: tuple[str, ...]
+    primals: tuple[Array, ...]
+    attrs: Attrs
+    ct: Cotangent
+    got: Gradients
+    truth: Truth
+    ask: Callable[[Cotangent], Gradients]
+    dtype: str = "float64"
+    u: float = 2.0**-53
+    kinked: Mapping[str, Mask] = field(default_factory=dict)
+    raw: Mapping[str, Array | None] = field(default_factory=dict)
+
+    # ── what is right ────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def right(self) -> Gradients:
+        """The true gradients, by name."""
+        found = self.vjp()
+        assert found is not None  # a probe is only made where they are defined
+        return found
+
+    @cached_property
+    def outputs(self) -> tuple[Float, ...]:
+        """Forward's outputs."""
+        with np.errstate(all="ignore"):
+            return self.truth.forward(self.primals, self.attrs)
+
+    def primal(self, name: str) -> Array:
+        """One primal."""
+        return self.primals[self.names.index(name)]
+
+    def vjp(
+        self,
+        ct: Cotangent | None = None,
+        primals: Mapping[str, Array] | None = None,
+        attrs: Attrs | None = None,
+    ) -> Gradients | None:
+        """The true gradients with another cotangent, other primals (by name), other attributes.
+
+        None where the true VJP is not defined there.
+        """
+        values = [(primals or {}).get(n, p) for n, p in zip(self.names, self.primals, strict=True)]
+        try:
+            with np.errstate(all="ignore"):
+                found = self.truth.vjp(
+                    self.ct if ct is None else ct, values, {**self.attrs, **(attrs or {})}
+                )
+        except RAISES:
+            return None
+        if len(found) != len(self.names):
+            return None
+        pairs = zip(self.names, found, strict=True)
+        return {name: np.asarray(g, dtype=np.float64) for name, g in pairs if g is not None}
+
+    # ── what differs ─────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _blur(self) -> Gradients:
+        """How far rounding alone may take each element from the true gradient."""
+        with np.errstate(all="ignore"):
+            cost = self.truth.cost(self.ct, self.primals, self.attrs)
+        out = {}
+        for name, of in zip(self.names, cost, strict=True):
+            if name in self.right:
+                right = np.where(np.isfinite(self.right[name]), self.right[name], 0.0)
+                size = float(np.max(np.abs(right), initial=0.0))
+                extra = 0.0 if of is None else SAFETY * self.u * np.nan_to_num(of, posinf=0.0)
+                out[name] = np.broadcast_to(SAME[self.dtype] * size + extra, right.shape)
+        return out
+
+    def wrong(self, name: str) -> Mask:
+        """Which elements of a gradient are wrong beyond rounding; all, where none came."""
+        right = self.right[name]
+        if name not in self.got:
+            return np.ones(right.shape, dtype=bool)
+        return ~self._within(self.got[name], right, name)
+
+    def fails(self, name: str) -> bool:
+        """Whether any is."""
+        return bool(self.wrong(name).any()) or name not in self.got
+
+    def reproduces(self, prediction: Any, name: str) -> bool:
+        """Whether a prediction is what was returned, to rounding, and the right one is not.
+
+        Where the gradient is right, a prediction must be right, too.
+        """
+        if prediction is None or name not in self.got:
+            return False
+        guess = np.asarray(prediction, dtype=np.float64)
+        got, right = self.got[name], self.right[name]
+        if guess.shape != got.shape:
+            return False
+        if not self.fails(name):
+            return bool(self._within(guess, right, name).all())
+        if not self._same(guess, got, name):
+            return False
+        with np.errstate(all="ignore"):
+            mine, its = np.abs(guess - got), np.abs(right - got)
+        mine, its = (np.where(np.isfinite(d), d, 0.0) for d in (mine, its))
+        shapely = np.array_equal(np.isfinite(guess), np.isfinite(got))
+        strange = not np.isfinite(got).all()
+        nearer = np.max(mine, initial=0.0) <= CLOSER * np.max(its, initial=0.0)
+        return bool(nearer or (strange and shapely))
+
+    def _within(self, a: Float, right: Float, name: str) -> Mask:
+        with np.errstate(all="ignore"):
+            return np.asarray((np.abs(a - right) <= self._blur[name]) | (a == right))
+
+    def _same(self, guess: Float, got: Float, name: str) -> bool:
+        """Whether two answers agree to rounding; NaN agrees with NaN."""
+        both = np.isnan(guess) & np.isnan(got)
+        a, b = np.where(both, 0.0, guess), np.where(both, 0.0, got)
+        return bool((self._within(a, b, name) | (a == b)).all()) or near(a, b, self.dtype)

@@ -1,0 +1,1 @@
+"""The rules by which a wrong gradient is named, one per module."""
