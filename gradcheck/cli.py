@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gradcheck import console
-from gradcheck.commands import export, init, listing, power, probe, run
+from gradcheck.commands import export, init, listing, power, probe, repro, run
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -24,6 +24,12 @@ examples:
   gradcheck run --impl gradcheck.toml            a C library, or a program in any language
   gradcheck run --model gpt2                     a whole model: parameters, then stages
   gradcheck run --rule 'adam*'                   update rules, step by step
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
+  gradcheck repro CASE --export repro.py         one case, in full and as a script
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
   gradcheck power --op rms_norm                  that the check rejects wrong answers
@@ -90,6 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run.add(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
     power.add(commands.add_parser("power", help="prove that every check can fail"))
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))
     listing.add_explain(commands.add_parser("explain", help="what one check consists of"))

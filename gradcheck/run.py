@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -112,22 +112,39 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
         LoadError: none of the implementations can be loaded.
         ManifestError: a manifest that yields nonsense for one of the cases.
     """
+    with loaded(plan) as ready:
+        return executed(ready, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A plan whose implementations are loaded; `troubles` names those that could not be."""
+
+    plan: Plan
+    bindings: Sequence[Implementation]
+    troubles: Sequence[str]
+
+
+@contextmanager
+def loaded(plan: Plan) -> Iterator[Ready]:
+    """The plan with its implementations, whose processes end with the block.
+
+    Raises:
+        UnknownNameError, LoadError, ManifestError: as `execute` does.
+    """
     bindings, troubles = _load_all(plan)
     if any(plan.owes_contract(binding.name) for binding in bindings):
         plan = replace(plan, contract_at=contract_cases(plan.cases))
     try:
         _smoke(plan, bindings)
-        return _executed(plan, bindings, troubles, progress)
+        yield Ready(plan, bindings, troubles)
     finally:
         _close(bindings)
 
 
-def _executed(
-    plan: Plan,
-    bindings: Sequence[Implementation],
-    troubles: list[str],
-    progress: Progress | None,
-) -> Run:
+def executed(ready: Ready, progress: Progress | None = None) -> Run:
+    """Judge everything in a plan that is loaded."""
+    plan, bindings, troubles = ready.plan, ready.bindings, [*ready.troubles]
     results: list[Record] = []
     complete = True
     digest = hashlib.blake2b(digest_size=4)
@@ -367,25 +384,7 @@ def _record(
     dtype: str,
     finding: Finding,
 ) -> Record:
-    words = ["gradcheck", "run"]
-    for reference in plan.suites:
-        words += _flag("--suite", reference)
-    point = _point(case)
-    kind = _kind(case)
-    words += [FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
-    words += ["--sample", point.name, "--dtype", dtype]
-    if implementation != "reference":
-        words += _flag("--impl", implementation)
-    if kind is Kind.MODEL:
-        words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
-    if finding.part is Part.CONTRACT and plan.contract:
-        words.append("--contract")
-    if plan.timeout != TIMEOUT:
-        words += ["--timeout", f"{plan.timeout:g}"]
-    if plan.convention:
-        words += _flag("--convention", plan.convention)
-    if plan.seed:
-        words += ["--seed", str(plan.seed)]
+    point, kind = _point(case), _kind(case)
     return Record(
         name=f"{case.name}/{dtype}",
         hash=fingerprint,
@@ -397,7 +396,7 @@ def _record(
         output=finding.name,
         verdict=finding.verdict,
         seed=plan.seed,
-        repro=shlex.join(words),
+        repro=_again(plan, case, implementation, dtype, finding),
         hunts="" if finding.part is Part.CONTRACT else point.hunts,
         reason=finding.reason,
         compared=finding.compared,
@@ -418,6 +417,36 @@ def _record(
         slack=finding.slack,
         diagnosis=finding.diagnosis,
     )
+
+
+def _again(
+    plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding
+) -> str:
+    """The command that judges one case again, alone."""
+    kind = _kind(case)
+    alone = kind is Kind.OPERATOR and finding.part is Part.GRADIENT
+    words = ["gradcheck"]
+    if alone:
+        one = isinstance(case, Case) and finding.name in case.primal_names
+        words += ["repro", f"{case.name}/{dtype}" + f":{finding.name}" * one]
+    else:
+        words += ["run", FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
+        words += ["--sample", _point(case).name, "--dtype", dtype]
+    for reference in plan.suites:
+        words += _flag("--suite", reference)
+    if implementation != "reference":
+        words += _flag("--impl", implementation)
+    if kind is Kind.MODEL:
+        words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
+    if finding.part is Part.CONTRACT and plan.contract:
+        words.append("--contract")
+    if plan.timeout != TIMEOUT:
+        words += ["--timeout", f"{plan.timeout:g}"]
+    if plan.convention:
+        words += _flag("--convention", plan.convention)
+    if plan.seed:
+        words += ["--seed", str(plan.seed)]
+    return shlex.join(words)
 
 
 def _kind(case: AnyCase) -> Kind:

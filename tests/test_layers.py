@@ -39,7 +39,7 @@ LAYERS = (
     "binding.wire",
     "binding.handle binding.isolated",
     "binding.differentiated binding.jax_op binding.jax binding.torch_op binding.torch",
-    "binding.model binding.frameworks binding.python binding.load binding.host",
+    "binding.model binding.frameworks binding.recipe binding.python binding.load binding.host",
     "judge judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.value",
     "judge.operator",
@@ -60,7 +60,7 @@ LAYERS = (
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
     "explain.pattern explain.naming explain.reproduce explain.guilt",
     "explain.probe explain.suspicion explain.rules explain.rules.slots explain.rules.table",
-    "explain.diagnose explain.interrogate explain.why",
+    "explain.diagnose explain.interrogate explain.why explain.shrink",
     "power.diagnosis",  # asks whether a mutant is named as it should be
     "power.model",  # asks whether blame falls on what was planted
     "record run export",
@@ -73,10 +73,12 @@ LAYERS = (
     "report.rule_power report.contract_power",
     "report.fault",
     "report.probe",
+    "repro repro.name repro.literal repro.point repro.python repro.c repro.export",
+    "report.repro",
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.run commands.power",
     "commands.listing",
-    "commands.init commands.probe commands.export",
+    "commands.init commands.probe commands.export commands.repro",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
@@ -84,7 +86,7 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
-              "run", "library", "library_model"),
+              "run", "repro", "library", "library_model"),
     "msgspec": ("manifest.schema", "protocol"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),

@@ -31,6 +31,27 @@ class Into:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How a script of its own calls the code of a Python table: the entry at `key`.
+
+    `style` says what the entry is: "vjp" (it has one), "pullback" (its forward returns (y,
+    pullback)), "into" (it has a vjp_into alone); "apply" (a `torch.autograd.Function`), "module"
+    (PyTorch's), "torch" or "jax" (a function that they differentiate). The functions of a `mapping`
+    are its items, otherwise attributes. `attrs` go to the function that gives gradients, `forward`
+    to its forward (None: it has none), and `behind` stands behind the primals of an "apply". `ours`
+    says that the entry was made by a function of ours, so that importing it needs us.
+    """
+
+    key: str
+    style: str
+    attrs: Attrs
+    forward: Attrs | None
+    mapping: bool = False
+    behind: tuple[Any, ...] = ()
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """An implementation of one case.
 
@@ -42,7 +63,8 @@ class Bound:
     bools, has True, and None for the others; `strided` says that arrays of any memory layout
     reach the code as they are. `slack` widens the bound, with a sentence why; `source` is the file
     and line of the code; `printed()` gives, and forgets, what it has printed since it was last
-    asked. `missing` names primals whose gradient the code lacks, with the reason.
+    asked. `missing` names primals whose gradient the code lacks, with the reason; `recipe` says how
+    a script calls it, where one can.
     """
 
     vjp: Callable[..., Any]
@@ -55,6 +77,7 @@ class Bound:
     source: str = ""
     printed: Callable[[], str] = lambda: ""
     missing: Mapping[str, str] = field(default_factory=dict)
+    recipe: Recipe | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

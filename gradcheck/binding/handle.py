@@ -67,6 +67,7 @@ class Handle:
         self._generation, self._number = -1, 0
         self.facts: Mapping[str, Any] = {}
         self.attrs: dict[str, Any] = {}
+        self.recipe: dict[str, Any] | None = None
 
     def __del__(self) -> None:
         self.owner.drop(self._generation, self._number)
@@ -173,6 +174,8 @@ class Handle:
         self.facts = said
         if "attrs" in said:
             self.attrs = Unpacker(Cargo(), adds=False).unpack(said["attrs"], frame.blocks)
+        if "recipe" in said:
+            self.recipe = Unpacker(Cargo(), adds=False).unpack(said["recipe"], frame.blocks)
         return True
 
 

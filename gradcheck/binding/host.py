@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -177,6 +177,9 @@ class Host:
             }
         if bound.slack is not None:
             facts["slack"] = {"ulp": float(bound.slack.ulp), "because": bound.slack.because}
+        if bound.recipe is not None:
+            recipe = asdict(bound.recipe)
+            facts["recipe"] = packer.pack(recipe)
         return {**self._kept(roles), **facts, "attrs": packer.pack(dict(bound.attrs))}
 
     def _model(self, case: ModelCase, bound: BoundModel) -> dict[str, Any]:

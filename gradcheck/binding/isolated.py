@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gradcheck.binding import Bound, BoundModel, BoundRule, Into
+from gradcheck.binding import Bound, BoundModel, BoundRule, Into, Recipe
 from gradcheck.binding.handle import MALFORMED, Given, Handle, Raised, exception_of
 from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
@@ -106,6 +106,7 @@ class Isolated:
             source=str(facts["source"]),
             printed=self.printed,
             missing={str(name): str(why) for name, why in facts["missing"].items()},
+            recipe=None if handle.recipe is None else Recipe(**handle.recipe),
         )
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:

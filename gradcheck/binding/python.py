@@ -15,6 +15,7 @@ It maps names of models, or `model/dialect`, to what `gradcheck.binding.model` d
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
@@ -22,6 +23,7 @@ from gradcheck.binding.frameworks import differentiated
 from gradcheck.binding.into import into_of, vjp_from
 from gradcheck.binding.keywords import accepted, entry_of, method, takes
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
+from gradcheck.binding.recipe import recipe_of
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
@@ -69,14 +71,19 @@ class Python:
                     "wrap a function of tensors as gradcheck.torch_op(function), one of JAX's "
                     "arrays as gradcheck.jax_op(function)"
                 )
-        self.table = entries
+        self.table, self._given = entries, table
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
         """The entry for `op/dialect`, else for `op`."""
         entry, fixed = entry_of(self.table, case)
         if entry is None:
             return None
-        return bound_operator(entry, case.attrs, fixed, case.primal_names)
+        attrs, names = case.attrs, case.primal_names
+        bound = bound_operator(entry, attrs, fixed, names)
+        exact = f"{case.spec.name}/{case.dialect.name}"
+        key = exact if self.table.get(exact) is not None else case.spec.name
+        recipe = recipe_of(key, self._given[key], entry, bound, attrs, fixed, names)
+        return replace(bound, recipe=recipe)
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """The entry for `model/dialect`, else for `model`."""

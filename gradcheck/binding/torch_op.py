@@ -153,9 +153,10 @@ class _Applied:
         Positional: `apply` takes keywords only in newer versions.
         """
         self.raw = ()
-        return self.function.apply(*tensors, *self._behind(len(tensors), attrs))
+        return self.function.apply(*tensors, *self.behind(len(tensors), attrs))
 
-    def _behind(self, primals: int, attrs: Attrs) -> list[Any]:
+    def behind(self, primals: int, attrs: Attrs) -> list[Any]:
+        """The values of forward's parameters behind the primals: attributes, or their defaults."""
         plain = self.original.setup_context is self.torch.autograd.Function.setup_context
         parameters = list(inspect.signature(self.original.forward).parameters.values())
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -35,12 +35,47 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_implementation(parser: argparse.ArgumentParser) -> None:
+    """Whose code is judged, how it is run, and by which convention."""
+    parser.add_argument(
+        "--impl", action="append", default=[], metavar="WHOSE",
+        help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
+        "FILE.toml (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-build", dest="build", action="store_false",
+        help="run none of the commands in a manifest",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-isolate", dest="isolate", action="store_false",
+        help="run Python implementations in this process: for a debugger; a crash ends the run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="S",
+        help="seconds that one call of a Python implementation may take; default 30 (a manifest "
+        "says it for itself)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--convention", default="", metavar="SYSTEM",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
+        "default: any subgradient",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+
+
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """How many processes."""
     parser.add_argument(
         "-j", "--jobs", type=_jobs, default=1, metavar="N",
         help="processes to use; auto: one per core; default 1",
     )  # fmt: skip
+
+
+def _seconds(word: str) -> float:
+    seconds = float(word)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
+    return seconds
 
 
 def _jobs(word: str) -> int:

@@ -35,8 +35,8 @@ def targets_of(outputs: Sequence[str]) -> list[Target]:
     return targets
 
 
-def check_writable(paths: Sequence[Path]) -> None:
-    """Refuse before the run what could not be written after it.
+def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
+    """Refuse before the run what could not be written after it; `flag` named it.
 
     Raises:
         UsageError: a path cannot be written.
@@ -45,23 +45,23 @@ def check_writable(paths: Sequence[Path]) -> None:
         folder = path.parent
         try:
             if paths.count(path) > 1:
-                raise UsageError(f"-o {path}: named twice; give each report its own file")
+                raise UsageError(f"{flag} {path}: named twice; give each report its own file")
             if path.is_dir():
-                raise UsageError(f"-o {path}: it is a folder; name a file in it")
+                raise UsageError(f"{flag} {path}: it is a folder; name a file in it")
             if not folder.is_dir():
-                raise UsageError(f"-o {path}: there is no folder {folder}; create it first")
+                raise UsageError(f"{flag} {path}: there is no folder {folder}; create it first")
             if not os.access(path if path.exists() else folder, os.W_OK):
-                raise UsageError(f"-o {path}: no permission to write there")
+                raise UsageError(f"{flag} {path}: no permission to write there")
         except OSError as error:  # a name that is too long, a folder that may not be searched
-            raise UsageError(f"-o {path}: {error.strerror}") from error
+            raise UsageError(f"{flag} {path}: {error.strerror}") from error
 
 
-def save(path: Path, text: str) -> bool:
+def save(path: Path, text: str, flag: str = "-o") -> bool:
     """Write a report; False, and a line on stderr, where it cannot be."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        console.say(f"-o {path}: {error.strerror}; the results are on stdout")
+        console.say(f"{flag} {path}: {error.strerror}; the results are on stdout")
         return False
     return True
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from gradcheck import console
-from gradcheck.commands.flags import add_jobs, add_selection, choice, suite_of
+from gradcheck.commands.flags import (
+    add_implementation,
+    add_jobs,
+    add_selection,
+    choice,
+    suite_of,
+)
 from gradcheck.commands.outcome import Target, exit_code, save, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.selection import all_dtypes_of
@@ -23,35 +29,12 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     add_selection(parser, "all, unless another kind is named")
-    parser.add_argument(
-        "--impl", action="append", default=[], metavar="WHOSE",
-        help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
-        "FILE.toml (repeat)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-build", dest="build", action="store_false",
-        help="run none of the commands in a manifest",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-isolate", dest="isolate", action="store_false",
-        help="run Python implementations in this process: for a debugger; a crash ends the run",
-    )  # fmt: skip
-    parser.add_argument(
-        "--timeout", type=_seconds, default=30.0, metavar="S",
-        help="seconds that one call of a Python implementation may take; default 30 (a manifest "
-        "says it for itself)",
-    )  # fmt: skip
+    add_implementation(parser)
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
         "default: float64 and float32, and mp50 for the suite's own models",
     )  # fmt: skip
-    parser.add_argument(
-        "--convention", default="", metavar="SYSTEM",
-        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
-        "default: any subgradient",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
     parser.add_argument(
         "--train", action="store_true",
         help="models: train each at its smallest size; does every step's loss fall as predicted?",
@@ -92,7 +75,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Judge what the flags select; returns the exit code."""
     targets = targets_of(arguments.outputs)
-    _check_format(arguments.format)
+    check_format(arguments.format)
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
@@ -133,46 +116,53 @@ def carry_out(plan: Plan, arguments: argparse.Namespace, targets: Sequence[Targe
     from gradcheck import report
     from gradcheck.run import execute
 
-    _check_format(arguments.format)
+    check_format(arguments.format)
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
         found = execute(plan, progress)
     progress.clear()
+    return publish_run(found, arguments, targets)
+
+
+def publish_run(
+    found: Run,
+    arguments: argparse.Namespace,
+    targets: Sequence[Target],
+    terminal: Callable[..., str] | None = None,
+) -> int:
+    """Report a run as the flags of `add_output` say; returns the exit code.
+
+    `terminal` renders what a terminal shows, if that is not the report of a run.
+    """
+    from gradcheck import report
+    from gradcheck.verdict import Verdict
+
     written = [save(path, report.render(found, form)) for path, form in targets]
-    text = report.render(
-        found,
-        arguments.format,
-        color=console.colored(arguments.color),
-        width=console.width(sys.stdout),
-    )
+    how = {"color": console.colored(arguments.color), "width": console.width(sys.stdout)}
+    if arguments.format == "terminal" and terminal is not None:
+        text = terminal(**how)
+    else:
+        text = report.render(found, arguments.format, **how)
     if arguments.format != "terminal":  # the terminal report shows them itself
         for trouble in found.troubles:
             console.say(trouble)
     written.append(console.show(text))
-    return _code(found, written=all(written))
-
-
-def _seconds(word: str) -> float:
-    seconds = float(word)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
-    return seconds
-
-
-def _code(run: Run, *, written: bool) -> int:
-    from gradcheck.verdict import Verdict
-
     return exit_code(
-        complete=run.complete,
-        invalid=bool(run.footer.counts[Verdict.INVALID]),
-        unloaded=bool(run.troubles),
-        written=written,
-        checked=bool(run.footer.checked),
-        passed=run.passed,
+        complete=found.complete,
+        invalid=bool(found.footer.counts[Verdict.INVALID]),
+        unloaded=bool(found.troubles),
+        written=all(written),
+        checked=bool(found.footer.checked),
+        passed=found.passed,
     )
 
 
-def _check_format(word: str) -> None:
+def check_format(word: str) -> None:
+    """Refuse a format that there is not.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
     from gradcheck import report
 
     if word not in report.FORMATS:

@@ -32,3 +32,4 @@ class Shrunk:
     got: Array
     want: Array
     bar: Array
+def shrink(*a): return None

@@ -50,8 +50,14 @@ class CaseTruth:
         SpecError: the case contradicts its spec (a smooth sample near a kink, say).
     """
 
-    def __init__(self, case: Case, convention: str = "", low: str = "") -> None:
-        """Evaluate forward and draw the cotangents.
+    def __init__(
+        self,
+        case: Case,
+        convention: str = "",
+        low: str = "",
+        cotangents: Cotangents | None = None,
+    ) -> None:
+        """Evaluate forward and draw the cotangents, where none are given.
 
         `convention` names a system whose choice on kinks is the only one allowed (empty: any);
         `low` a dtype of low precision, to which primals and cotangents are rounded first.
@@ -64,8 +70,9 @@ class CaseTruth:
         with np.errstate(all="ignore"):
             self.outputs = self._forward(*self.primals)
         self._check_outputs()
-        shapes = [o.shape for o in self.outputs]
-        cotangents = draw_cotangents(case.draw("cotangents"), shapes)
+        if cotangents is None:
+            shapes = [o.shape for o in self.outputs]
+            cotangents = draw_cotangents(case.draw("cotangents"), shapes)
         self.cotangents: Cotangents = cotangents.rounded(low) if low else cotangents
         distance = DISTANCE / 2 if low else DISTANCE  # what rounding may take of it
         self.declared = Declared(case, self.primals, convention, distance)
@@ -100,6 +107,12 @@ class CaseTruth:
                     self._settle(index, which)
         return self._truths[index]
 
+    def certain(self, index: int) -> Truth:
+        """The same, by 50 digits wherever they settle it."""
+        truth = self.truth(index)
+        self._settle(index, np.ones(truth.differences.estimate.value.shape, dtype=bool))
+        return truth
+
     def judge_forward(
         self, outputs: Sequence[Array], dtype: str, slack: Slack | None = None
     ) -> Finding:
@@ -124,7 +137,9 @@ class CaseTruth:
         return Impersonated(truths, self.cotangents)
 
     @classmethod
-    def in_low(cls, case: Case, convention: str, low: str) -> CaseTruth:
+    def in_low(
+        cls, case: Case, convention: str, low: str, cotangents: Cotangents | None = None
+    ) -> CaseTruth:
         """The case with its primals and cotangents rounded to a dtype of low precision.
 
         Raises:
@@ -135,7 +150,7 @@ class CaseTruth:
         if lost(case.primals, tuple(rounded(p, low) for p in case.primals)):
             raise Unsuitable(f"{low} does not hold the primals of some samples")
         try:
-            truth = cls(case, convention, low)
+            truth = cls(case, convention, low, cotangents)
             values = [flatten(truth.outputs), *(g for g in truth._certain or () if g is not None)]
         except (SpecError, ArithmeticError) as error:
             if isinstance(error, SpecError):

@@ -1,0 +1,179 @@
+"""`gradcheck repro`: one case in full, or as a script that stands alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck import console
+from gradcheck.commands.flags import add_implementation, add_suite, suite_of
+from gradcheck.commands.outcome import USAGE, check_writable, save, targets_of
+from gradcheck.commands.run import add_output, check_format, convention_of, publish_run
+from gradcheck.errors import Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from gradcheck.binding import Implementation
+    from gradcheck.explain.shrink import Shrunk
+    from gradcheck.record import Record, Run
+    from gradcheck.repro.name import Named
+    from gradcheck.run import Ready
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.description = (
+        "Judge one case of an operator alone: what is wrong and why, the worst elements, and the "
+        "smallest input that shows it; or write that as a script that needs no gradcheck."
+    )
+    parser.add_argument(
+        "name", metavar="CASE",
+        help="operator/dialect/sample/dtype, as reports print it; :x behind it means dx alone",
+    )  # fmt: skip
+    add_implementation(parser)
+    add_suite(parser)
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false",
+        help="look for no smaller input that fails as well",
+    )  # fmt: skip
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE",
+        help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
+    )  # fmt: skip
+    add_output(parser)
+    parser.set_defaults(command=repro)
+
+
+def repro(arguments: argparse.Namespace) -> int:
+    """Judge the case, show it, export it; returns the exit code."""
+    targets = targets_of(arguments.outputs)
+    check_format(arguments.format)
+    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    path: Path | None = arguments.export
+    if path is not None:
+        from gradcheck.repro.export import check_form
+
+        check_form(path, implementations)
+        check_writable([path], "--export")
+
+    from gradcheck.repro.name import named
+    from gradcheck.run import Plan, executed, loaded
+
+    suite = suite_of(arguments.suite)
+    meant = named(arguments.name, suite, arguments.seed)
+    plan = Plan(
+        suite=suite,
+        cases=[meant.case],
+        implementations=implementations,
+        dtypes=[meant.dtype],
+        seed=arguments.seed,
+        suites=arguments.suite,
+        convention=convention_of(arguments.convention, suite),
+        build=arguments.build,
+        contract=False,
+        isolate=arguments.isolate,
+        timeout=arguments.timeout,
+    )
+    with redirect_stdout(sys.stderr), loaded(plan) as ready:
+        found = _narrowed(executed(ready), meant)
+        smallest = _smallest(ready, found, meant) if arguments.shrink else {}
+        text = "" if path is None else _exported(ready, found, meant, smallest, path)
+    kept = path is None or save(path, text, "--export")
+
+    def terminal(**how: Any) -> str:
+        from gradcheck.report.repro import Shown, render
+
+        shown = Shown(run=found, case=meant.case, dtype=meant.dtype, smallest=smallest)
+        return render(shown, **how)
+
+    code = publish_run(found, arguments, targets, terminal)
+    return code if kept else USAGE
+
+
+def _narrowed(run: Run, meant: Named) -> Run:
+    """The results that are about the gradient that is meant, or about the call as a whole."""
+    others = {*meant.case.primal_names, "forward"} - {meant.output}
+    if not meant.output:
+        return run
+    return replace(run, results=tuple(r for r in run.results if r.output not in others))
+
+
+def _wrong(run: Run, meant: Named) -> list[Record]:
+    """The results that say of a gradient that it is wrong."""
+    from gradcheck.explain.why import WRONG
+
+    names = meant.case.primal_names
+    return [r for r in run.results if r.output in names and r.verdict in WRONG]
+
+
+def _smallest(ready: Ready, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
+    """The smallest input found that shows each wrong gradient."""
+    from gradcheck.explain.shrink import shrink
+
+    found = {}
+    for result in _wrong(run, meant):
+        binding = _binding(ready, result.implementation)
+        small = shrink(meant.case, binding, meant.dtype, result.output)
+        if small is not None:
+            found[result.implementation, result.output] = small
+    return found
+
+
+def _binding(ready: Ready, name: str) -> Implementation:
+    return next(binding for binding in ready.bindings if binding.name == name)
+
+
+def _exported(
+    ready: Ready,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    path: Path,
+) -> str:
+    """The script that shows the first gradient that is wrong, or else the first one.
+
+    Raises:
+        UsageError: there is nothing that a script could show.
+    """
+    from gradcheck.contract.returned import Broken
+    from gradcheck.finding import Finding
+    from gradcheck.judge.operator import Unsuitable
+    from gradcheck.repro.export import written
+    from gradcheck.repro.point import accepted, whole
+
+    (binding,) = ready.bindings
+    case, dtype = meant.case, meant.dtype
+    result = next(iter([*_wrong(run, meant), *run.results]))
+    floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
+                if p.dtype.kind == "f"]  # fmt: skip
+    output = result.output if result.output in floating else meant.output
+    output = output if output in floating else floating[0]
+    try:
+        bound = binding.bind(case, dtype)
+        if bound is None or not result.verdict.checked:
+            raise UsageError(f"--export: {result.reason}: there is nothing to show")
+        small = smallest.get((binding.name, output))
+        if small is None:
+            finding = Finding(name=output, verdict=result.verdict, worst=result.worst)
+            small = whole(case, binding, dtype, finding, ready.plan.convention)
+        passes = accepted(small, ready.plan.convention, bound.slack)
+    except (Unsupported, Broken, Unsuitable) as error:
+        raise UsageError(f"--export: {error}") from None
+    return written(small, passes, binding, bound, path, _said(result, small))
+
+
+def _said(result: Record, small: Shrunk) -> list[str]:
+    """What is wrong, in the lines that a script begins with."""
+    from gradcheck.report import words
+
+    gradient = words.gradient(small.output)
+    lines = [f"{words.word(result.verdict)} {small.case.name}/{small.dtype}: {gradient}"]
+    lines[0] += f": {result.reason}" if result.reason else ""
+    told = result.diagnosis
+    if told is not None:
+        lines += [told.says, *told.evidence]
+    return [*lines, f"Repeat: {result.repro}"]

@@ -1,0 +1,152 @@
+"""One case in full, as text: its input, each gradient's worst elements, the smallest input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.report import printed, words
+from gradcheck.report.page import Page, grid
+
+if TYPE_CHECKING:
+    from gradcheck.explain.shrink import Shrunk
+    from gradcheck.record import Record, Run
+    from gradcheck.suite import Case
+
+MOST: Final = 64
+"""Elements of an array that are printed."""
+LINES: Final = 20
+"""Lines that are shown of what the code printed."""
+NARROWEST: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What there is to show of one case: `smallest` by implementation and gradient."""
+
+    run: Run
+    case: Case
+    dtype: str
+    smallest: Mapping[tuple[str, str], Shrunk]
+
+
+def render(shown: Shown, *, color: bool = False, width: int = 100) -> str:
+    """The case as plain text; its last line is the run's summary."""
+    page = _Page(color=color, width=max(width, NARROWEST))
+    sections = [page.header(shown.run), page.point(shown)]
+    sections += [page.result(shown, result) for result in shown.run.results]
+    sections += [page.wrap(words.clean(t), "problem: ", "  ") for t in shown.run.troubles]
+    sections.append([shown.run.summary])
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+class _Page(Page):
+    """The sections of the text."""
+
+    def header(self, run: Run) -> list[str]:
+        """What was run, on what."""
+        facts = words.versions(run)
+        column = 2 + max(len(label) for label, _ in facts)
+        return [
+            line
+            for label, text in facts
+            for line in self.wrap(text, label.ljust(column), " " * column)
+        ]
+
+    def point(self, shown: Shown) -> list[str]:
+        """The case: what it is there to find, attributes, primals."""
+        case = shown.case
+        lines = [words.clean(f"{case.name}/{shown.dtype}#{case.fingerprint}")]
+        if case.sample.hunts:
+            lines += self.wrap(words.clean(case.sample.hunts), "  hunts: ", "    ")
+        if case.attrs:
+            lines += self.wrap(attributes(case.attrs), "  attributes: ", "    ")
+        for name, primal in zip(case.primal_names, case.primals, strict=True):
+            lines += self.array(words.clean(name), primal)
+        return lines
+
+    def array(self, name: str, values: Any) -> list[str]:
+        """An array by its name, whole where it is small."""
+        size, shape = int(values.size), words.position(values.shape)
+        if size > MOST:
+            return self.wrap(f"{name}{shape}: {size:,} elements", "  ", "    ")
+        return self.wrap(numbers(values), f"  {name}{shape} = ", "    ")
+
+    def result(self, shown: Shown, result: Record) -> list[str]:
+        """One result: the verdict, why, the worst elements, the smallest input that shows it."""
+        several = len(shown.run.header.implementations) > 1
+        whose = f"{words.clean(result.implementation)} · " if several else ""
+        subject = words.subject(result.output, result.part)
+        reason = words.clean(result.reason) or words.cell(result)
+        lines = self.judged(result.verdict, f"{whose}{subject}: {reason}".rstrip(": "))
+        if result.verdict.expected:
+            return lines
+        lines += self.why(result)
+        lines += [f"  {line}" for line in elements(result)]
+        if result.failed > len(result.worst):
+            lines.append(f"  … and {result.failed - len(result.worst):,} more")
+        lines += printed.marked(result.printed, "  ", LINES)
+        found = shown.smallest.get((result.implementation, result.output))
+        return lines if found is None else [*lines, *self.smallest(found)]
+
+    def why(self, result: Record) -> list[str]:
+        """The diagnosis, and what it rests on."""
+        told = result.diagnosis
+        if told is None:
+            return []
+        lines = self.wrap(words.clean(told.says), "  why: ", "    ")
+        for line in told.evidence:
+            lines += self.wrap(words.clean(line), "  evidence: ", "    ")
+        return lines
+
+    def smallest(self, found: Shrunk) -> list[str]:
+        """The smallest input that shows a failure, and what it gives."""
+        case = found.case
+        count = sum(int(primal.size) for primal in case.primals)
+        lines = [f"  smallest input that shows it: {words.plural(count, 'element')}"]
+        if case.attrs:
+            lines += self.wrap(attributes(case.attrs), "    attributes: ", "      ")
+        arrays = dict(zip(case.primal_names, case.primals, strict=True))
+        several = len(found.cotangent) > 1
+        for i, part in enumerate(found.cotangent):
+            arrays[f"cotangent {i}" if several else "cotangent"] = part
+        arrays |= {"got": found.got, "want": found.want}
+        for name, values in arrays.items():
+            lines += [f"  {line}" for line in self.array(name, values)]
+        bar = words.number(float(found.bar.max(initial=0.0)), 2)
+        lines[-1] += f" ± {bar}"
+        return lines
+
+
+def attributes(attrs: Mapping[str, Any]) -> str:
+    """Attributes and their values."""
+    return ", ".join(words.clean(f"{name} = {value!r}") for name, value in attrs.items())
+
+
+def numbers(values: Any) -> str:
+    """An array's numbers in nested brackets."""
+    return _nested(values.tolist())
+
+
+def _nested(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(_nested(value) for value in values)}]"
+    return words.number(values, 7) if isinstance(values, float) else str(values)
+
+
+def elements(result: Record) -> list[str]:
+    """The worst elements as a table."""
+    if not result.worst:
+        return []
+    heads = ["element", "got", "want", "± bar", "error", "bound", "ulp", "cotangent"]
+    body: list[Sequence[str]] = []
+    for miss in result.worst:
+        got, want = words.values(miss)
+        ulp = "" if miss.ulp is None else words.number(miss.ulp)
+        sizes = (miss.error_bar, miss.error, miss.bound)
+        body.append([
+            words.place(result, miss), got, want, *(words.number(s, 2) for s in sizes), ulp,
+            words.clean(miss.cotangent),
+        ])  # fmt: skip
+    return grid(heads, body, 0)

@@ -1,0 +1,186 @@
+"""One gradient at one point, under one cotangent: what came, what is true, what is accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import FLOATS, dtype_named
+from gradcheck.binding import Binding
+from gradcheck.contract.returned import Broken, as_array, gradients
+from gradcheck.errors import Unsupported
+from gradcheck.explain.shrink import Shrunk
+from gradcheck.finding import Finding
+from gradcheck.judge.compare import compare, rules_of
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.operator import CaseTruth
+from gradcheck.judge.probe import guarded_call
+from gradcheck.selection import LOW
+from gradcheck.spec import Slack, as_tuple
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Cotangent = tuple[Array, ...]
+
+STEP: Final = 1e-6
+"""Of a central difference, where none can be tried out."""
+SILENT: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
+"""Verdicts after which the code is not asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What passes for a right gradient; arrays in its shape, in its units.
+
+    An element g is right if it lies within rtol·max(|g|, |d|) + `room` of d, the value of
+    [`low`, `high`] that is nearest to it: off kinks, one number. The room holds two error bars.
+    """
+
+    low: Float
+    high: Float
+    room: Float
+    rtol: float
+
+    @property
+    def kinked(self) -> bool:
+        """Whether more than one value is right somewhere."""
+        return not np.array_equal(self.low, self.high)
+
+    def nearest(self, values: Float) -> Float:
+        """The right values that are nearest."""
+        return np.asarray(np.clip(values, self.low, self.high))
+
+
+def whole(
+    case: Case, binding: Binding, dtype: str, finding: Finding, convention: str = ""
+) -> Shrunk:
+    """The case as it is, in the form of one made small: under the cotangent of the worst element.
+
+    `finding` is the judgement of the gradient of a primal of the case.
+
+    Raises:
+        Unsuitable: the dtype does not hold the case.
+    """
+    truth, index = _truth(case, dtype, convention), case.primal_names.index(finding.name)
+    names = truth.cotangents.names
+    row = names.index(finding.top.cotangent) if finding.top is not None else 0
+    of, shape = truth.certain(index), truth.primals[index].shape
+    ct = truth.cotangents.values[row]
+    got = np.full(shape, np.nan)
+    if finding.verdict not in SILENT:
+        got = _asked(truth, binding, dtype, index, ct)
+    return Shrunk(
+        case=case,
+        cotangent=ct,
+        output=finding.name,
+        dtype=dtype,
+        finding=finding,
+        got=got,
+        want=of.settled()[row].reshape(shape),
+        bar=of.differences.estimate.bar[row].reshape(shape),
+    )
+
+
+def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -> Accepted:
+    """What passes for the gradient that a shrunk case is about; `slack` is the code's own.
+
+    Raises:
+        Unsuitable: the dtype does not hold the case.
+    """
+    case, dtype = shrunk.case, shrunk.dtype
+    cotangents = Cotangents(("given",), (shrunk.cotangent,))
+    truth = _truth(case, dtype, convention, cotangents)
+    of = truth.certain(case.primal_names.index(shrunk.output))
+    rules = replace(rules_of(dtype), slack=0.0 if slack is None else slack.ulp)
+    want, kinks = of.settled(), [] if of.kinks is None else [of.kinks.interval]
+    found = compare(
+        want, of.differences.estimate, rules, kinks=kinks, extra=of.allowance(rules)
+    )
+    with np.errstate(invalid="ignore"):
+        room = found.bound - rules.rtol * np.abs(want) + found.uncertainty
+    low, high = want, want
+    for kink in kinks:
+        low = np.where(kink.which, kink.low, low)
+        high = np.where(kink.which, kink.high, high)
+    room = np.where(np.isfinite(room), room, 0.0)  # beside an infinite slope: that alone is right
+    low, high, room = (a.reshape(shrunk.want.shape) for a in (low, high, room))
+    return Accepted(low=low, high=high, room=room, rtol=rules.rtol)
+
+
+def primals_of(shrunk: Shrunk) -> dict[str, Array]:
+    """The primals by name, as the code gets them: in the dtype, indices as int64."""
+    kind = dtype_named(shrunk.dtype)
+    pairs = zip(shrunk.case.primal_names, shrunk.case.primals, strict=True)
+    return {name: p.astype(kind) if p.dtype.kind == "f" else p for name, p in pairs}
+
+
+def cotangent_of(shrunk: Shrunk) -> Cotangent:
+    """The cotangent as the code gets it."""
+    return tuple(part.astype(dtype_named(shrunk.dtype)) for part in shrunk.cotangent)
+
+
+def _truth(
+    case: Case, dtype: str, convention: str, cotangents: Cotangents | None = None
+) -> CaseTruth:
+    if dtype in LOW:
+        return CaseTruth.in_low(case, convention, dtype, cotangents)
+    return CaseTruth(case, convention, cotangents=cotangents)
+
+
+def _asked(
+    truth: CaseTruth, binding: Binding, dtype: str, index: int, ct: Cotangent
+) -> Float:
+    """What the code gives for one gradient; NaN where nothing of its shape comes."""
+    kind, names = dtype_named(dtype), truth.names
+    primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
+    nothing = np.full(truth.primals[index].shape, np.nan)
+    typed = tuple(part.astype(kind) for part in ct)
+    try:
+        bound = binding.bind(truth.case, dtype)
+        if bound is None:
+            return nothing
+        out = guarded_call("vjp", bound.vjp, typed, primals, names, bound.attrs)
+        found = as_array(gradients(out, names)[index])
+    except (Broken, Unsupported):
+        return nothing
+    fits = found is not None and found.shape == nothing.shape
+    return np.array(found, dtype=np.float64) if fits else nothing
+
+
+def worst_of(shrunk: Shrunk) -> tuple[int, ...]:
+    """Where what came is furthest from what is right."""
+    with np.errstate(invalid="ignore"):
+        off = np.abs(shrunk.got - shrunk.want)
+    flat = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
+    return tuple(int(i) for i in np.unravel_index(flat, off.shape))
+
+
+def step_of(shrunk: Shrunk, index: tuple[int, ...], computes: str = "float64") -> float:
+    """The step, a power of ten, at which a central difference of a forward tells most.
+
+    It is the one at which the spec's own forward, which `computes` in float64 or float32, comes
+    nearest to the true gradient at `index`.
+    """
+    case, xp = shrunk.case, FLOATS[computes]
+    position = case.primal_names.index(shrunk.output)
+    best, nearest = STEP, np.inf
+    for power in range(1, 13):
+        step, ends = 10.0**-power, []
+        for sign in (1, -1):
+            moved = [xp.asarray(p) if p.dtype.kind == "f" else p.copy() for p in case.primals]
+            moved[position] = moved[position].copy()
+            moved[position][index] += sign * step
+            with np.errstate(all="ignore"):
+                outputs = as_tuple(case.spec.forward(xp, *moved, **case.attrs))
+                pairs = zip(shrunk.cotangent, outputs, strict=True)
+                ends.append(float(sum(np.sum(ct * np.asarray(out)) for ct, out in pairs)))
+        with np.errstate(all="ignore"):
+            off = abs((ends[0] - ends[1]) / (2 * step) - float(shrunk.want[index]))
+        if off < nearest:
+            best, nearest = step, off
+    return best
