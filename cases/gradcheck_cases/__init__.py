@@ -14,11 +14,13 @@ from gradcheck_cases import (
     loss,
     moe,
     norm,
+    optimizer,
     position,
     recurrent,
     reduction,
     shape,
 )
+from gradcheck_cases.models import MODELS
 
 FAMILIES = (
     indexing,
@@ -42,7 +44,16 @@ SUITE = Suite(
     "builtin",
     "2026.11",
     [spec for family in FAMILIES for spec in family.OPERATORS],
-    peers={"torch": "gradcheck_cases.peers.torch:OPERATORS"},
+    peers={
+        "torch": "gradcheck_cases.peers.torch:COUNTERPARTS",
+        "jax": "gradcheck_cases.peers.jax:OPERATORS",
+    },
+    mutants="gradcheck_cases.mutants:MUTANTS",
+    models=MODELS,
+    faults="gradcheck_cases.faults:FAULTS",
+    contract_mutants="gradcheck_cases.mutants.contract:MUTANTS",
+    rules=optimizer.RULES,
+    rule_mutants="gradcheck_cases.mutants.optimizer:RULE_MUTANTS",
 )
 
 __all__ = ["SUITE"]
