@@ -139,7 +139,8 @@ class Finding:
     have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
     are there for those that ask for them, and for models that fail. `printed` is the tail of what
     the code printed while it was judged, hostile as it may be. `slack` says why a wider bound than
-    anybody else's was needed; `diagnosis` why a gradient is wrong.
+    anybody else's was needed; `diagnosis` why a gradient is wrong; `source` is the file and line of
+    the code judged ("src/rms.c:120"), where it is known.
     """
 
     name: str
@@ -161,6 +162,7 @@ class Finding:
     printed: str = ""
     slack: str = ""
     diagnosis: Diagnosis | None = None
+    source: str = ""
 
     @property
     def top(self) -> Miss | None:

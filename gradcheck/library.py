@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import noise_lines, noise_stairs
+from gradcheck.difference.truth import Estimate, noise_lines, noise_stairs
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
@@ -117,38 +117,66 @@ def check(
     def result(findings: Sequence[Finding]) -> Result:
         return Result(findings=tuple(findings), dtype=dtype, subject=subject)
 
-    try:
-        outputs = ask_forward(forward, arrays, names, attrs)
-        strange = sum(int((~np.isfinite(o)).sum()) for o in outputs)
-        if strange:
-            reason = f"{strange} of forward's values are not finite here: it has no derivative"
-            return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
-        shapes = [o.shape for o in outputs]
-        cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
-        typed = [
-            tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
-            for ct in cotangents.values
-        ]
-        answer = ask_vjp(vjp, typed, arrays, names, attrs)
-    except Broken as error:
-        return result([error.finding])
-
     def function(*values: Array) -> tuple[Array, ...]:
         return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
 
+    try:
+        outputs = ask_forward(forward, arrays, names, attrs)
+    except Broken as error:
+        return result([error.finding])
+    strange = sum(int((~np.isfinite(o)).sum()) for o in outputs)
+    if strange:
+        reason = f"{strange} of forward's values are not finite here: it has no derivative"
+        return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
+    shapes = [o.shape for o in outputs]
+    cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
+    typed = [
+        tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
+        for ct in cotangents.values
+    ]
+    ended: list[Finding] = []
+    try:
+        answer = ask_vjp(vjp, typed, arrays, names, attrs)
+    except Broken as error:
+        ended = [error.finding]
     rules = RULES[dtype]
-    point = promoted(Point(function, arrays), outputs)
+    point = promoted(Point(function, arrays), outputs)  # after vjp: a forward may save for it
+    estimates: dict[str, Estimate] = {}
+
+    def explained(findings: Sequence[Finding]) -> list[Finding]:
+        if all(finding.verdict.expected for finding in findings):
+            return [*findings]
+        from gradcheck.explain import black_box  # deferred: a check that passes needs none of it
+
+        checked = black_box.Checked(
+            forward=forward,
+            vjp=vjp,
+            primals=arrays,
+            names=names,
+            attrs=attrs,
+            dtype=dtype,
+            point=point,
+            kinds=tuple(o.dtype for o in outputs),
+            cotangents=cotangents,
+            estimates=estimates,
+        )
+        return black_box.explained(checked, findings)
+
+    if ended:
+        return result(explained(ended))
     lines, stairs = noise_lines(point), noise_stairs(point)
     asked = asking(vjp, cotangents, attrs)
     conditioning = Conditioning(asked, point, rules)
-    findings = []
+    findings: list[Finding] = []
     for i in point.differentiable:
         got = answer.gradients[names[i]]
         if isinstance(got, Finding):
             findings.append(got)
             continue
-        black_box = BlackBox(point, i, names[i], cotangents, lines, stairs, conditioning)
-        findings.append(black_box.judge(got))
+        primal = BlackBox(point, i, names[i], cotangents, lines, stairs, conditioning)
+        findings.append(primal.judge(got))
+        estimates[names[i]] = primal.estimate
+    findings = explained(findings)
     floating = [names[i] for i in point.differentiable]
     gradients = rows_of(answer, floating, len(typed))
 

@@ -171,7 +171,7 @@ class GradcheckItem(pytest.Item):
 
     def runtest(self) -> None:
         """Judge the case."""
-        from gradcheck.report import printed, words
+        from gradcheck.report import diagnosed, printed, words
         from gradcheck.run import judge
 
         records = judge(self.check.plan, self.check.case, self.check.binding)
@@ -180,7 +180,7 @@ class GradcheckItem(pytest.Item):
             pytest.skip(f"{words.word(unchecked[0].verdict)}: {words.clean(unchecked[0].reason)}")
         failed = [r for r in records if not r.verdict.expected]
         if failed or not records:
-            text = "\n\n".join(words.paragraph(r) for r in failed) or "nothing compared"
+            text = "\n\n".join(diagnosed.paragraph(r) for r in failed) or "nothing compared"
             noise = printed.marked(records[0].printed, "  ") if records else []
             raise Failure("\n".join([text, *noise]))
 

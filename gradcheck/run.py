@@ -177,7 +177,11 @@ def executed(ready: Ready, progress: Progress | None = None) -> Run:
 
 def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own."""
-    return list(_judge(plan, case, [binding], Why()))
+    return list(_judge(plan, case, [binding], _why(plan)))
+
+
+def _why(plan: Plan) -> Why:
+    return Why(lambda: mutants_of(plan.suite))
 
 
 def _dtypes(plan: Plan) -> list[str]:
@@ -189,7 +193,7 @@ def _dtypes(plan: Plan) -> list[str]:
 def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterable[Record]]:
     """The records of each case, in order; from other processes, if several jobs are asked for."""
     if plan.jobs == 1:
-        why = Why()
+        why = _why(plan)
         for case in plan.everything:
             yield _judge(plan, case, bindings, why)  # lazy: what is known is kept on Ctrl-C
         return
@@ -205,8 +209,8 @@ _WHY: Why
 
 def _begin_there(plan: Plan) -> None:
     global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
-    _WHY = Why()
     _PLAN = replace(plan, suite=load_suite(plan.suites))
+    _WHY = _why(_PLAN)
     _BINDINGS, _ = _load_all(_PLAN)
 
 
@@ -349,7 +353,9 @@ def _operator(plan: Plan, case: Case, why: Why) -> Ask:
         found = why.explained(case, binding, dtype, found)
         ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
         if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
-            found += judge_contract(truth, binding, dtype)
+            source = next((f.source for f in found if f.source), "")
+            owed = [replace(f, source=source) for f in judge_contract(truth, binding, dtype)]
+            found += why.explained(case, binding, dtype, owed)
         return found
 
     return ask
@@ -416,6 +422,7 @@ def _record(
         printed=finding.printed,
         slack=finding.slack,
         diagnosis=finding.diagnosis,
+        source=finding.source,
     )
 
 

@@ -125,7 +125,8 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
         next(x for x in re.split(r"\n_{3,} ", found.stdout) if x.startswith(f"gradcheck {name}"))
         for name in ("kernels:MIXED::relu", "kernels:MIXED::silu")
     )
-    assert "\nFAIL relu/default/typical/float64 · dx: 39 of 63 elements are outside" in fail
+    assert "\nFAIL relu/default/typical/float64 · dx: sign: dx " in fail
+    assert "\n  reason: 39 of 63 elements are outside their bound\n  evidence: " in fail
     assert "\n  run: gradcheck run " in fail
     assert "\nERROR silu/default/typical/float64 · vjp: vjp raised RuntimeError: boom" in error
     assert "Traceback" not in found.stdout
@@ -140,8 +141,9 @@ def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     assert found.returncode == 1
     assert "1 failed" in found.stdout
     assert (
-        "FAIL relu/default/typical/float32 · contract: scaling: A cotangent times" in found.stdout
+        "FAIL relu/default/typical/float32 · contract: scaling: nonlinear: " in found.stdout
     )
+    assert "\n  reason: A cotangent times" in found.stdout
 
 
 def test_junit_names_the_implementation_and_the_case(pytest_, folder):

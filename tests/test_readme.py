@@ -1,4 +1,7 @@
-"""The README's examples are real: its commands print what it says they print."""
+"""The README's examples are real: its commands print what it says they print.
+
+`python tests/test_readme.py`, from the root, writes down what they print now.
+"""
 
 from __future__ import annotations
 
@@ -86,3 +89,18 @@ def test_the_readme_counts_the_models_and_their_planted_faults() -> None:
     assert len(SUITE.models) == 11
     assert "all eleven" in README
     assert f"{len(FAULTS)} planted faults" in README
+
+
+def rewritten() -> str:
+    """The README with what its commands print now."""
+    text = README
+    for block in SHOWN:
+        command = block.partition("\n")[0]
+        text = text.replace(
+            f"```console\n{block}```", f"```console\n{command}\n{run(command[2:])}```"
+        )
+    return text
+
+
+if __name__ == "__main__":
+    (ROOT / "README.md").write_text(rewritten(), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from gradcheck.arithmetic import is_float
@@ -12,6 +13,11 @@ class Differentiated(ABC):
     """A table entry's VJP, from `asked`."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def code(self) -> Callable[..., Any]:
+        """The user's function that is judged: his backward, where he wrote one."""
 
     @abstractmethod
     def asked(

@@ -77,6 +77,12 @@ class JaxOp(Differentiated):
     fused: bool = False
     made: dict[Any, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The backward of a `jax.custom_vjp`; else the function."""
+        bwd = getattr(self.function, "bwd", None)
+        return bwd if callable(bwd) else self.function
+
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.
 

@@ -24,6 +24,7 @@ from gradcheck.binding.into import into_of, vjp_from
 from gradcheck.binding.keywords import accepted, entry_of, method, takes
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
 from gradcheck.binding.recipe import recipe_of
+from gradcheck.binding.source import source_of
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
@@ -117,9 +118,10 @@ def bound_operator(entry: Any, attrs: Attrs, fixed: Attrs, names: Sequence[str] 
     """
     framework = differentiated(entry)  # a stage's, say, which no table holds by its name
     if framework is not None:
-        return framework.bound(attrs, fixed)
+        return replace(framework.bound(attrs, fixed), source=source_of(framework.code))
     forward, vjp = method(entry, "forward"), method(entry, "vjp")
     into = into_of(entry, attrs, fixed)
+    own = method(entry, "vjp_into") if vjp is None else vjp
     if vjp is None and into is not None:
         if not names:
             raise Unsupported("a stage is judged by its `vjp`; there is a `vjp_into` alone")
@@ -132,6 +134,7 @@ def bound_operator(entry: Any, attrs: Attrs, fixed: Attrs, names: Sequence[str] 
             forward=lambda *primals, **attrs: pair(*primals, **attrs)[0],
             attrs=accepted(forward, "forward", attrs, fixed),
             strided=True,
+            source=source_of(forward),
         )
     return Bound(
         vjp=vjp,
@@ -140,6 +143,7 @@ def bound_operator(entry: Any, attrs: Attrs, fixed: Attrs, names: Sequence[str] 
         into=into,
         asked=_asked(vjp) if "needs" in (takes(vjp) or ()) else None,
         strided=True,
+        source="" if own is None else source_of(own),
     )
 
 

@@ -12,7 +12,7 @@ from gradcheck.binding import Bound
 from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.keywords import accepted
 from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
-from gradcheck.contract.returned import Missing, broken
+from gradcheck.contract.returned import Missing, broken, overwrites
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.spec import Attrs
 
@@ -77,6 +77,10 @@ class _Plain:
     def signature(self) -> Callable[..., Any]:
         return self.function
 
+    @property
+    def code(self) -> Callable[..., Any]:
+        return self.function
+
     def __call__(self, tensors: Sequence[Any], attrs: Attrs) -> Any:
         return self.function(*tensors, **attrs)
 
@@ -96,6 +100,10 @@ class _Module:
     def signature(self) -> Callable[..., Any]:
         found: Callable[..., Any] = self.module.forward
         return found
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        return self.signature
 
     def __call__(self, tensors: Sequence[Any], attrs: Attrs) -> Any:
         like = next((t for t in tensors if t.is_floating_point()), None)
@@ -124,6 +132,7 @@ class _Applied:
         base = torch.autograd.Function
         which = "backward" if function.vjp is base.vjp else "vjp"
         backward = getattr(function, which)
+        self.code: Callable[..., Any] = backward
 
         def watched(ctx: Any, *cts: Any) -> Any:
             before = [None if c is None else c.clone() for c in cts]
@@ -131,7 +140,7 @@ class _Applied:
             for k, (old, new) in enumerate(zip(before, cts, strict=True)):
                 if old is not None and not _same(old, new):
                     what = "grad_output" if len(cts) == 1 else f"grad_outputs[{k}]"
-                    raise broken(
+                    raise overwrites(
                         "vjp",
                         f"{function.__name__}.{which} writes into {what}, which other nodes of "
                         "the graph may read; clone it first",
@@ -198,6 +207,12 @@ class TorchOp(Differentiated):
     call: Any
     device: str | None = None
     unused_is_zero: bool = False
+
+    @property
+    def code(self) -> Callable[..., Any]:
+        """The Function's own backward; else the function, or forward of the module."""
+        found: Callable[..., Any] = self.call.code
+        return found
 
     def bound(self, attrs: Attrs, fixed: Attrs) -> Bound:
         """The operator for `attrs`; `fixed` are the values that its code may have fixed.
@@ -306,7 +321,8 @@ class TorchOp(Differentiated):
         for i, (array, tensor) in enumerate(zip(primals, tensors, strict=True)):
             if array_of(tensor).tobytes() != array.tobytes():
                 name = self._name(i)
-                raise broken(role, f"{self.name} writes into its argument {name}; clone it first")
+                why = f"{self.name} writes into its argument {name}; clone it first"
+                raise overwrites(role, why)
 
     def _name(self, index: int) -> str:
         try:

@@ -41,6 +41,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="instead: put copies of a right backward that behave wrongly to every property of a "
         "contract",
     )  # fmt: skip
+    parser.add_argument(
+        "--diagnosis", action="store_true",
+        help="instead: diagnose every mutant of the operators, and hold what is said to be wrong "
+        "with it against the class that is written beside it",
+    )  # fmt: skip
     add_suite(parser)
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
@@ -64,6 +69,8 @@ def power(arguments: argparse.Namespace) -> int:
     """Attack operators, models, update rules or contracts; returns the exit code."""
     if arguments.contract and (arguments.model or arguments.rule):
         raise UsageError("--contract attacks contracts alone; leave --model and --rule out")
+    if arguments.diagnosis:
+        return _diagnoses(arguments)
     if arguments.model:
         return _models(arguments)
     if arguments.rule:
@@ -169,6 +176,41 @@ def _contracts(arguments: argparse.Namespace) -> int:
     found = attack_contracts(suite_of(arguments.suite), arguments.seed)
     written = publish(found, targets, pages.render)
     return exit_code(written=written, checked=bool(found.killed), passed=found.sound)
+
+
+def _diagnoses(arguments: argparse.Namespace) -> int:
+    if arguments.model or arguments.rule or arguments.contract or arguments.dtype:
+        raise UsageError(
+            "--diagnosis diagnoses mutants of operators in their own dtype; leave --model, "
+            "--rule, --contract and --dtype out"
+        )
+    targets = targets_of(arguments.outputs)
+    part = _part(arguments.part)
+
+    from gradcheck.power.diagnosis import Naming
+    from gradcheck.power.tally import diagnose_mutants
+    from gradcheck.report import diagnosis_power as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    plan = Naming(
+        suites=tuple(arguments.suite),
+        ops=tuple(spec.name for spec in suite_of(arguments.suite).select(arguments.op)),
+        seed=arguments.seed,
+        part=part,
+        jobs=arguments.jobs,
+    )
+    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    with redirect_stdout(sys.stderr):
+        found = diagnose_mutants(plan, progress)
+    progress.clear()
+    written = publish(found, targets, pages.render, width=console.width(sys.stdout))
+    return exit_code(
+        complete=found.complete,
+        invalid=bool(found.troubles),
+        written=written,
+        checked=bool(found.named),
+        passed=found.sound,
+    )
 
 
 def _part(text: str) -> Part:

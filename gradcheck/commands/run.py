@@ -62,11 +62,12 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the report of a run goes."""
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .html .json .xml .txt (repeat)",
+        help="write a report: .md .html .json .xml .txt, or FILE:github (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, html, json, junit",
+        help="what stdout carries: terminal (default), markdown, html, json, junit, "
+        "github",
     )  # fmt: skip
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import is_float
-from gradcheck.finding import Finding
+from gradcheck.finding import Diagnosis, Finding
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
+
+CALL: Final = "call"
+"""The rule of a diagnosis that what a call did tells by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,22 @@ class Broken(Exception):  # noqa: N818  a contract is broken
         self.finding = finding
 
 
-def broken(name: str, reason: str, verdict: Verdict = Verdict.ERROR) -> Broken:
-    """An exception that carries a finding about `name` ("vjp", "forward", or a primal)."""
-    return Broken(Finding(name=name, verdict=verdict, reason=reason))
+def broken(
+    name: str, reason: str, verdict: Verdict = Verdict.ERROR, *, label: str = "", says: str = ""
+) -> Broken:
+    """An exception that carries a finding about `name` ("vjp", "forward", or a primal).
+
+    Where the breach itself tells the class of the defect, `label` is its code, and `says` the
+    diagnosis in a sentence.
+    """
+    diagnosis = Diagnosis(label=label, says=says, rule=CALL) if label else None
+    return Broken(Finding(name=name, verdict=verdict, reason=reason, diagnosis=diagnosis))
+
+
+def overwrites(name: str, reason: str) -> Broken:
+    """An exception for a call that writes into an argument; `reason` says into which."""
+    says = f"{name} writes over an argument that others may still read"
+    return broken(name, reason, label="X", says=says)
 
 
 def gradients(

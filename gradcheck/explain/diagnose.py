@@ -1,4 +1,4 @@
-"""Why a gradient is wrong: the first suspicion, in the order of the rules, that holds everywhere."""
+"""Why a gradient is wrong: the first suspicion, in the rules' order, that holds everywhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Probe
+from gradcheck.explain.probe import RAISES, Probe
 from gradcheck.explain.rules.table import RULES
 from gradcheck.explain.suspicion import Rule, Scene, Suspicion
 from gradcheck.finding import Diagnosis
@@ -27,34 +27,58 @@ def diagnose(
     only if it holds in every other one. Where none does, the diagnosis has no label, and shows
     what is left over.
     """
-    failing = [probe for probe in probes if probe.fails(output)]
-    if not failing:
+    scene = _scene(output, probes)
+    if scene is None:
         return None
-    passing = [probe for probe in probes if not probe.fails(output)]
-    scene = Scene(output, failing, passing)
-    if sum(int(probe.wrong(output).sum()) for probe in failing) >= TELLING or passing:
-        for rule in rules:
-            for suspicion in rule.suspect(scene):
-                if _holds(suspicion, scene):
-                    return Diagnosis(
-                        label=suspicion.label,
-                        says=suspicion.says,
-                        rule=rule.name,
-                        evidence=(*suspicion.evidence, _where(scene)),
-                    )
+    found = _found(scene, rules)
+    if found is None:
+        return Diagnosis(
+            label="",
+            says=f"{scene.gradient}: no known pattern",
+            evidence=(residual(scene), where(scene)),
+        )
+    rule, suspicion = found
     return Diagnosis(
-        label="",
-        says=f"{scene.gradient}: no known pattern",
-        evidence=(residual(scene), _where(scene)),
+        label=suspicion.label,
+        says=suspicion.says,
+        rule=rule.name,
+        evidence=(*suspicion.evidence, where(scene)),
     )
 
 
+def suspected(
+    output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
+) -> Suspicion | None:
+    """The suspicion behind a diagnosis, to be put to further probes; None where there is none."""
+    scene = _scene(output, probes)
+    found = None if scene is None else _found(scene, rules)
+    return None if found is None else found[1]
+
+
+def _scene(output: str, probes: Sequence[Probe]) -> Scene | None:
+    failing = [probe for probe in probes if probe.fails(output)]
+    if not failing:
+        return None
+    return Scene(output, failing, [probe for probe in probes if not probe.fails(output)])
+
+
+def _found(scene: Scene, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None:
+    wrong = sum(int(probe.wrong(scene.output).sum()) for probe in scene.failing)
+    if wrong < TELLING and not scene.passing:
+        return None
+    suspicions = ((rule, suspicion) for rule in rules for suspicion in rule.suspect(scene))
+    return next((pair for pair in suspicions if _holds(pair[1], scene)), None)
+
+
 def _holds(suspicion: Suspicion, scene: Scene) -> bool:
-    with np.errstate(all="ignore"):
-        return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
+    try:
+        with np.errstate(all="ignore"):
+            return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
+    except RAISES:  # what it computes is not defined at every point: it predicts nothing there
+        return False
 
 
-def _where(scene: Scene) -> str:
+def where(scene: Scene) -> str:
     """Where it was asked: how many probes, of which samples, seeds and attributes."""
     failing, all_of = scene.failing, len(scene.failing) + len(scene.passing)
     count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"

@@ -17,6 +17,7 @@ from gradcheck.explain import naming
 from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.reach import Derivatives
 from gradcheck.explain.reproduce import contributions, reproduce
+from gradcheck.explain.stage import by_rules
 from gradcheck.finding import Blame, Finding, Part
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
@@ -73,13 +74,14 @@ class Guilt:
         known, vjp = self._truth.stage(stage), bound.stage(stage)
         assert vjp is not None
         mutants = self._mutants.get(stage.op.name, ())
+        rest = by_rules(known, vjp, dtype)
         for ct, typed in zip(known.cts, known.typed(dtype), strict=True):
             try:
                 found = ask_stage(vjp, stage, typed, known.values(dtype))
             except Broken as error:
                 return replace(blame, names=(error.finding.reason,))
             got = [None if g is None or isinstance(g, Finding) else _wide(g) for g in found]
-            names = naming.name(stage, ct, got, known.values("float64"), mutants, dtype)
+            names = naming.name(stage, ct, got, known.values("float64"), mutants, dtype, rest)
             if names:
                 return replace(blame, names=names)
         return blame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64, dtype_named
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken, as_array
+from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Probe
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.probe import guarded_call
 from gradcheck.rounding import ROUNDING, allowance
@@ -39,6 +41,21 @@ class OfSpec:
     """The truth that a spec's own text tells."""
 
     spec: OpSpec
+
+    @property
+    def defaults(self) -> Attrs:
+        """The attributes' default values."""
+        return self.spec.defaults
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[Any]]:
+        """The values that each attribute takes in dialects and samples."""
+        found: dict[str, list[Any]] = {}
+        parts = [d.attrs for d in self.spec.dialects] + [s.attrs for s in self.spec.samples]
+        for part in parts:
+            for key, value in part.items():
+                found.setdefault(key, []).append(value)
+        return found
 
     def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]:
         """The spec's forward in float64."""
@@ -74,13 +91,14 @@ class Interrogation:
 
     def probes(self, case: Case) -> list[Probe]:
         """Probes at other samples of the case's dialect first, then at the case itself."""
-        found = [self._probe(other) for other in (*others(case), *_seeded(case, SEEDS + 1))]
+        wanted = (*others(case), *_seeded(case, SEEDS + 1))
+        unique = {(other.name, other.seed): other for other in wanted}
+        found = [self._probe(other) for other in unique.values()]
         return [probe for probe in found if probe is not None]
 
-    def own(self, case: Case) -> list[Probe]:
-        """Probes at the case itself alone, drawn from several seeds; its own first."""
-        found = [self._probe(other) for other in _seeded(case, SEEDS + 1)]
-        return [probe for probe in found if probe is not None]
+    def own(self, case: Case) -> Probe | None:
+        """The probe at the case itself."""
+        return self._probe(case)
 
     def _probe(self, case: Case) -> Probe | None:
         key = (case.name, case.seed)
@@ -88,34 +106,43 @@ class Interrogation:
             self._kept[key] = None if self._dead else self._asked(case)
         return self._kept[key]
 
-    def _asked(self, case: Case) -> Probe | None:
+    def _asked(self, case: Case, ct: Cotangent | None = None) -> Probe | None:
+        try:
+            return self.ask(case, ct)
+        except (*RAISES, SpecError, Broken, Unsupported):
+            return None
+
+    def ask(self, case: Case, ct: Cotangent | None = None) -> Probe | None:
+        """The code at any case, under `ct` in float64 (None: one drawn for the case).
+
+        None where it says nothing of the operator, or the true VJP is not defined there.
+
+        Raises:
+            Broken: the call as a whole broke its contract.
+            Unsupported: the code declares that it lacks this.
+            SpecError, or any of `RAISES`: the operator is not defined there.
+        """
         spec, dtype = case.spec, self.dtype
         truth = OfSpec(spec)
-        try:
-            primals = case.primals
-            if dtype in LOW:
-                primals = tuple(rounded(p, dtype) for p in primals)
-            with np.errstate(all="ignore"):
-                outputs = truth.forward(primals, case.attrs)
-            bound = self.binding.bind(case, dtype)
-            if bound is None:
-                return None
-            kinked = {
-                kink.primal or case.primal_names[0]: np.asarray(
-                    kink.gap(F64, *primals, **case.attrs)
-                )
-                == 0
-                for kink in spec.kinks
-            }
-        except (*RAISES, SpecError, Unsupported):
+        primals = case.primals
+        if dtype in LOW:
+            primals = tuple(rounded(p, dtype) for p in primals)
+        with np.errstate(all="ignore"):
+            outputs = truth.forward(primals, case.attrs)
+            kinked: dict[str, Mask] = {}
+            for kink in spec.kinks:
+                name = kink.primal or case.primal_names[0]
+                on = np.asarray(kink.gap(F64, *primals, **case.attrs)) == 0
+                kinked[name] = kinked.get(name, np.zeros((), dtype=bool)) | on
+        bound = self.binding.bind(case, dtype)
+        if bound is None:
             return None
-        draw = case.draw("diagnosis")
-        ct = tuple(_held(draw.away(0.0, *o.shape), dtype) for o in outputs)
+        if ct is None:
+            draw = case.draw("diagnosis")
+            ct = tuple(draw.away(0.0, *o.shape) for o in outputs)
+        ct = tuple(_held(part, dtype) for part in ct)
         call = self._calling(bound, case, primals)
-        try:
-            raw = call(ct)
-        except (Broken, Unsupported):
-            return None
+        raw = call(ct)
         probe = Probe(
             where=case.sample.name,
             seed=case.seed,
@@ -123,15 +150,27 @@ class Interrogation:
             primals=primals,
             attrs=case.attrs,
             ct=ct,
-            got=_fitting(raw, case.primal_names, primals),
+            got=fitting(raw, case.primal_names, primals),
             truth=truth,
-            ask=lambda ct: _fitting(call(ct), case.primal_names, primals),
+            ask=lambda ct: fitting(call(ct), case.primal_names, primals),
             dtype=dtype,
             u=UNITS[dtype],
             kinked=kinked,
             raw=raw,
+            at=partial(self._at, case),
         )
         return probe if probe.vjp() is not None else None
+
+    def _at(self, case: Case, primals: Sequence[Array], ct: Cotangent) -> Probe | None:
+        """The code at other primals of a case, rounded to what samples may hold: float32."""
+        if self._dead:
+            return None
+        held = dict(zip(case.primal_names, primals, strict=True))
+        held = {n: _held(p, "float32") if p.dtype.kind == "f" else p for n, p in held.items()}
+        drawn = case.sample.primals(case.draw("primals"))
+        values = [held.get(n, p) for n, p in zip(case.spec.primals, drawn, strict=True)]
+        sample = replace(case.sample, primals=_always(tuple(values)))
+        return self._asked(replace(case, sample=sample), ct)
 
     def _calling(
         self, bound: Bound, case: Case, primals: Sequence[Array]
@@ -153,7 +192,7 @@ class Interrogation:
         return call
 
 
-def _fitting(
+def fitting(
     raw: Mapping[str, Array | None], names: Sequence[str], primals: Sequence[Array]
 ) -> Gradients:
     """What came back in the shape of its primal, in float64 copies."""
@@ -181,26 +220,54 @@ def _seeded(case: Case, count: int) -> Iterator[Case]:
 
 
 def others(case: Case) -> list[Case]:
-    """Cases of the same dialect that tell most: ordinary values, other attributes, other shapes."""
-    ordinary: list[Case] = []
-    repeats: list[Case] = []
+    """Cases of the same dialect that tell most, each from several seeds.
+
+    The first sample, then those that bring other attributes, then those of other shapes: values
+    are ordinary there, and no element sits on a kink.
+    """
     attrs: set[str] = set()
     shapes: set[tuple[tuple[int, ...], ...]] = set()
+    ranked: list[tuple[int, Case]] = []
+    for other in _small(case):
+        key, shape = repr(sorted(other.attrs.items())), tuple(p.shape for p in other.primals)
+        rank = 0 if not ranked else 1 if key not in attrs else 2 if shape not in shapes else 3
+        attrs.add(key)
+        shapes.add(shape)
+        ranked.append((rank, other))
+    chosen = [other for _, other in sorted(ranked, key=lambda pair: pair[0])][:OTHERS]
+    varied = [other for first in chosen[:1] for other in _varied(first)]
+    return [seeded for other in (*chosen, *varied) for seeded in _seeded(other, SEEDS)]
+
+
+def _varied(case: Case) -> Iterator[Case]:
+    """A case with each number among its attributes elsewhere in turn: names become constants."""
+    attrs = {} if case.dialect.without else case.attrs  # a sample draws every primal
+    for key, value in attrs.items():
+        if isinstance(value, float) and np.isfinite(value):
+            sample, other = case.sample, 1.5 * value + 0.0625
+            name = f"{sample.name}.{key}"
+            new = replace(
+                sample,
+                name=name,
+                attrs={**sample.attrs, key: other},
+                primals=_always(case.primals),
+            )
+            yield replace(case, sample=new)
+
+
+def _always(primals: tuple[Array, ...]) -> Callable[[Draw], tuple[Array, ...]]:
+    """Draw these: the same values, though the name that seeds them changes."""
+    return lambda _: primals
+
+
+def _small(case: Case) -> Iterator[Case]:
     for sample in case.spec.samples:
         if sample.at_kink or (sample.dialects and case.dialect.name not in sample.dialects):
             continue
         other = replace(case, sample=sample)
         try:
-            size = sum(p.size for p in other.primals)
-            small = 1 < size <= LARGEST and all(p.size for p in other.primals)
+            primals = other.primals
         except Exception:  # noqa: BLE001  a suite's own; the ordinary judgement says so
             continue
-        if not small:
-            continue
-        key, shape = repr(sorted(other.attrs.items())), tuple(p.shape for p in other.primals)
-        new = key not in attrs or shape not in shapes
-        attrs.add(key)
-        shapes.add(shape)
-        (ordinary if new else repeats).append(other)
-    chosen = [*ordinary, *repeats][:OTHERS]
-    return [seeded for other in chosen for seeded in _seeded(other, SEEDS)]
+        if all(p.size for p in primals) and 1 < sum(p.size for p in primals) <= LARGEST:
+            yield other

@@ -6,7 +6,7 @@ A hypothesis is named only if it gives the same numbers to rounding and the righ
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -31,12 +31,14 @@ def name(
     values: Values,
     mutants: Sequence[Mutant] = (),
     dtype: str = "float64",
+    rest: Callable[[int], str] = lambda _: "",
 ) -> tuple[str, ...]:
     """What is wrong with one stage: sentences, () where nothing reproduces it.
 
     `cts` are the reference's cotangents of its outputs, `got` is what it returned for them, one
     per value read (None: nothing), `values` are the reference's, in float64, by name. `mutants`
-    are those of its operator; `dtype` is the one in which `got` was computed.
+    are those of its operator; `dtype` is the one in which `got` was computed. `rest(index)` says
+    what is wrong with a gradient that no hypothesis reproduces ("": it does not know).
     """
     right = stage.vjp(F64, tuple(cts), values)
     slots = {i for i, g in enumerate(right) if g is not None}
@@ -47,7 +49,9 @@ def name(
     for _, alike in itertools.groupby(ways, key=lambda h: h.rank == COMPOUND):
         if left:
             left -= _say(stage, list(alike), got, right, left, dtype, said)
-    said += [pattern(stage, i, array(got[i]), array(right[i]), dtype) for i in sorted(left)]
+    said += [
+        rest(i) or pattern(stage, i, array(got[i]), array(right[i]), dtype) for i in sorted(left)
+    ]
     return tuple(text for text in said if text)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.same import SAME, near
+from gradcheck.explain.same import SAME
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
@@ -36,8 +36,15 @@ class Truth(Protocol):
 
     `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
     primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
-    u (None: not known).
+    u (None: not known). `defaults` are the attributes' default values, `choices` the values that
+    each takes anywhere in the suite.
     """
+
+    @property
+    def defaults(self) -> Attrs: ...
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[Any]]: ...
 
     def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]: ...
 
@@ -54,11 +61,13 @@ class Truth(Protocol):
 class Probe:
     """Code asked at one point, under one cotangent.
 
-    `primals` are float64 or int64, `ct` has one part per output of forward; `got` holds what came
+    `primals` are float64 or int64, `ct` has one part per output of forward. `got` holds what came
     back by the names of primals, in float64 (a name is absent where nothing or nothing fitting
-    came); `raw` is what came in its place, of whatever shape (None: nothing). `ask(ct)` asks the same code again, at the same point. `where` names the point,
-    `seed` what it was drawn from; `u` is the unit roundoff of the code's `dtype`. `kinked` marks
-    elements of primals that sit on a declared kink.
+    came); `raw` is what came in its place, of whatever shape (None: nothing). `ask(ct)` asks the
+    same code again, at the same point; `at(primals, ct)` with the same attributes at another one
+    (None: it cannot be asked there). `where` names the point, `seed` what it was drawn from;
+    `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals that sit on
+    a declared kink.
     """
 
     where: str
@@ -74,6 +83,7 @@ class Probe:
     u: float = 2.0**-53
     kinked: Mapping[str, Mask] = field(default_factory=dict)
     raw: Mapping[str, Array | None] = field(default_factory=dict)
+    at: Callable[[Sequence[Array], Cotangent], Probe | None] = lambda primals, ct: None
 
     # ── what is right ────────────────────────────────────────────────────────────────────────
 
@@ -147,32 +157,44 @@ class Probe:
     def reproduces(self, prediction: Any, name: str) -> bool:
         """Whether a prediction is what was returned, to rounding, and the right one is not.
 
-        Where the gradient is right, a prediction must be right, too.
+        Where the gradient is right, a prediction must be right, too. What is not finite must stand
+        in the same places.
         """
-        if prediction is None or name not in self.got:
+        if prediction is None:
             return False
         guess = np.asarray(prediction, dtype=np.float64)
+        if name not in self.got:
+            return self._came(guess, name)
         got, right = self.got[name], self.right[name]
         if guess.shape != got.shape:
             return False
         if not self.fails(name):
             return bool(self._within(guess, right, name).all())
-        if not self._same(guess, got, name):
+        strange = ~np.isfinite(got)
+        if strange.all() or not np.array_equal(strange, ~np.isfinite(guess)):
+            return False  # NaN everywhere has too many explanations
+        if not np.array_equal(got[strange], guess[strange], equal_nan=True):
             return False
+        mine = np.abs(guess - got)[~strange]
+        its = np.abs(right - got)[~strange]
+        size = max(float(np.max(np.abs(got[~strange]), initial=0.0)), 0.0)
+        bound = np.maximum(self._blur[name][~strange], SAME[self.dtype] * size)
+        if not bool(np.all(mine <= bound)):
+            return False
+        if strange.any():
+            return True
+        return bool(np.max(mine, initial=0.0) <= CLOSER * np.max(its, initial=0.0))
+
+    def _came(self, guess: Float, name: str) -> bool:
+        """Whether a prediction of another shape than the primal's is what came in its place."""
+        raw = self.raw.get(name)
+        if raw is None or raw.shape != guess.shape or not raw.size:
+            return False
+        came = np.asarray(raw, dtype=np.float64)
         with np.errstate(all="ignore"):
-            mine, its = np.abs(guess - got), np.abs(right - got)
-        mine, its = (np.where(np.isfinite(d), d, 0.0) for d in (mine, its))
-        shapely = np.array_equal(np.isfinite(guess), np.isfinite(got))
-        strange = not np.isfinite(got).all()
-        nearer = np.max(mine, initial=0.0) <= CLOSER * np.max(its, initial=0.0)
-        return bool(nearer or (strange and shapely))
+            bound = SAME[self.dtype] * float(np.max(np.abs(guess), initial=0.0))
+            return bool(bound > 0 and np.all(np.abs(came - guess) <= bound))
 
     def _within(self, a: Float, right: Float, name: str) -> Mask:
         with np.errstate(all="ignore"):
             return np.asarray((np.abs(a - right) <= self._blur[name]) | (a == right))
-
-    def _same(self, guess: Float, got: Float, name: str) -> bool:
-        """Whether two answers agree to rounding; NaN agrees with NaN."""
-        both = np.isnan(guess) & np.isnan(got)
-        a, b = np.where(both, 0.0, guess), np.where(both, 0.0, got)
-        return bool((self._within(a, b, name) | (a == b)).all()) or near(a, b, self.dtype)

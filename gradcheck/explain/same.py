@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 Float = NDArray[np.float64]
 
-SAME: Final = {"mp50": 1e-13, "float64": 1e-10, "float32": 3e-5}
+SAME: Final = {
+    "mp50": 1e-13,
+    "float64": 1e-10,
+    "float32": 3e-5,
+    "bfloat16": 6e-2,
+    "float16": 8e-3,
+}
 """Distance, relative to the largest element, that rounding alone explains."""
 CLOSER: Final = 0.01
 """A hypothesis must be so many times nearer to what was returned than the right VJP is."""

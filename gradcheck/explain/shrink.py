@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.finding import Finding
+from gradcheck.arithmetic import dtype_named
+from gradcheck.binding import Binding
+from gradcheck.contract.returned import Broken
+from gradcheck.errors import Unsupported
+from gradcheck.explain.diagnose import diagnose, suspected
+from gradcheck.explain.form import malformed
+from gradcheck.explain.interrogate import ENDED, Interrogation
+from gradcheck.explain.probe import Probe
+from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.shrink_shapes import smaller
+from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Candidate, Trials, judged
+from gradcheck.explain.shrink_values import plainer, shorter, sparser
+from gradcheck.explain.suspicion import Rule
+from gradcheck.finding import Diagnosis, Finding
+from gradcheck.judge.cotangents import KINDS
+from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.probe import ask_vjp
+from gradcheck.selection import LOW
 from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+BUDGET: Final = 500
+"""Points at which the code is asked, at most; each costs it up to three calls."""
+FADED: Final = 2.0**-7
+"""What may be left of the true gradient's size after one step; a few of them lead to 1e-5."""
+WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+NOTHING: Final = (Verdict.UNBOUND, Verdict.UNSUPPORTED, Verdict.SKIP, Verdict.NOTRUN)
+"""Verdicts that say nothing of the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +50,9 @@ class Shrunk:
     `case` has a sample of its own, named after the original's, that returns the reduced primals
     and holds the reduced attributes; `cotangent` has one part per output of forward, in float64.
     `finding` is the judgement of the gradient `output` there. `got`, `want` (the true gradient)
-    and `bar` (how uncertain `want` is) are float64, in the shape of the primal `output`; `got` is
-    NaN where nothing of that shape came back.
+    and `bar` (how uncertain `want` is) are float64, in the shape of the primal `output` (of the
+    first floating one, where the call as a whole fails); `got` is NaN where nothing of that shape
+    came back.
     """
 
     case: Case
@@ -32,4 +63,186 @@ class Shrunk:
     got: Array
     want: Array
     bar: Array
-def shrink(*a): return None
+
+
+def shrink(
+    case: Case,
+    binding: Binding,
+    dtype: str,
+    output: str,
+    rules: Sequence[Rule] = RULES,
+    budget: int = BUDGET,
+) -> Shrunk | None:
+    """The failure of one gradient in fewer elements and shorter numbers; None: it does not fail.
+
+    `output` is a primal's name, or "vjp" for the call as a whole. What stays is the verdict, the
+    manner (numbers, NaN, shape, absence) and, where one of `rules` names the failure, what that
+    suspects. A candidate outside the operator's domain is none; nor is one that two calls answer
+    differently. What it takes is counted, not timed: `budget` points. A call that dies is not
+    repeated in smaller: such a case comes back as it is.
+    """
+    if output not in (CALL, *case.primal_names):
+        return None
+    asked = Interrogation(binding, dtype)
+    trials = Trials(asked, output, budget)
+    start = _start(case, trials)
+    if start is None:
+        return as_it_is(case, binding, dtype, output)
+    diagnosis = _suspected(case, trials, rules)
+    if trials.fits is not None and not trials.begins(start):
+        trials.fits, diagnosis = None, None  # it does not hold here
+    found = _reduced(start, trials) or as_it_is(case, binding, dtype, output)
+    if found is None or diagnosis is None:
+        return found
+    return replace(found, finding=replace(found.finding, diagnosis=diagnosis))
+
+
+def _start(case: Case, trials: Trials) -> Candidate | None:
+    """The case as it is, under the first of the usual cotangents that shows the failure."""
+    primals = case.primals
+    if trials.asked.dtype in LOW:
+        primals = tuple(rounded(p, trials.asked.dtype) for p in primals)
+    for kind in KINDS:
+        candidate = Candidate(original=case, primals=primals, attrs=case.attrs, kind=kind)
+        if trials.left > 0 and trials.begins(candidate):
+            return candidate
+    return None
+
+
+def _suspected(case: Case, trials: Trials, rules: Sequence[Rule]) -> Diagnosis | None:
+    """Why it fails, as the rules see it; what they suspect must fit from now on."""
+    output, probes = trials.output, trials.asked.probes
+    if output == CALL:
+        return None
+    if trials.symptom is not None and trials.symptom.kind in FORMS:
+        formed = malformed(output, probes(case))
+
+        def same(probe: Probe) -> bool:
+            again = malformed(output, [probe])
+            return again is not None and formed is not None and again.label == formed.label
+
+        trials.fits = None if formed is None or not formed.label else same
+        return formed
+    suspicion = suspected(output, probes(case), rules)
+    trials.fits = None if suspicion is None else suspicion.fits
+    return diagnose(output, probes(case), rules)
+
+
+def _reduced(start: Candidate, trials: Trials) -> Shrunk | None:
+    """The smallest candidate that the whole judgement calls wrong, too; None: not even the first.
+
+    Steps that it does not follow are taken back: forward may have no derivative at a zero, say,
+    where the spec's VJP still gives a number.
+    """
+    candidate, found = start, None
+    for steps in ROUNDS:
+        less, shrunk = _stepped(candidate, steps, trials)
+        if shrunk is None and len(steps) > 1:
+            for step in steps:
+                one, alone = _stepped(candidate, (step,), trials)
+                if alone is not None:
+                    less, shrunk, candidate = one, alone, one
+        if shrunk is not None:
+            candidate, found = less, shrunk
+    return found or _confirmed(start, trials)
+
+
+def _stepped(
+    candidate: Candidate, steps: Sequence[Step], trials: Trials
+) -> tuple[Candidate, Shrunk | None]:
+    """The candidate after some steps, if that is another one, and it is confirmed."""
+    less, before = candidate, trials.last
+    for step in steps:
+        size = 0.0 if trials.last is None else trials.last.largest
+        trials.zero, trials.least = step is smaller or size == 0, size * FADED
+        less = step(less, trials)
+    shrunk = None if less is candidate else _confirmed(less, trials)
+    if shrunk is None:
+        trials.last = before
+    return less, shrunk
+
+
+def _away_from_zero(candidate: Candidate, trials: Trials) -> Candidate:
+    """The candidate in short numbers that are not zero, where zeros will not do."""
+    return shorter(candidate, trials, zeros=False)
+
+
+def _bare(candidate: Candidate, trials: Trials) -> Candidate:
+    """The candidate under a simpler cotangent."""
+    return sparser(candidate, trials.cotangent(candidate, candidate.case()), trials)
+
+
+Step = Callable[[Candidate, Trials], Candidate]
+ROUNDS: Final[tuple[tuple[Step, ...], ...]] = (
+    (smaller, plainer, smaller),
+    (shorter,),
+    (_away_from_zero,),
+    (smaller, _bare, shorter),
+)
+
+
+def _confirmed(candidate: Candidate, trials: Trials) -> Shrunk | None:
+    """The candidate as the whole judgement sees it; None where that does not call it wrong."""
+    try:
+        case = candidate.case()
+        ct = trials.cotangent(candidate, case)
+        truth, finding = judged(case, trials.asked, trials.output, ct)
+    except (Broken, *UNTOUCHED):
+        return None
+    if finding.name != trials.output or finding.verdict not in WRONG:
+        return None
+    return _shown(truth, finding, trials.asked, 0)
+
+
+def as_it_is(case: Case, binding: Binding, dtype: str, output: str) -> Shrunk | None:
+    """The failure at the case as it stands, under the worst cotangent; None: it does not fail."""
+    truth = CaseTruth(case, low=dtype if dtype in LOW else "")
+    findings = judge_case(truth, binding, dtype)
+    finding = next((f for f in findings if f.name == output), None)
+    if finding is None or finding.verdict in (Verdict.PASS, *NOTHING):
+        return None
+    names = truth.cotangents.names
+    row = names.index(finding.top.cotangent) if finding.top is not None else 0
+    return _shown(truth, finding, Interrogation(binding, dtype), row)
+
+
+def _shown(truth: CaseTruth, finding: Finding, asked: Interrogation, row: int) -> Shrunk:
+    """A finding with the numbers behind it, under one of the cotangents."""
+    case, names = truth.case, truth.names
+    index = names.index(finding.name) if finding.name in names else truth.floating[0]
+    estimate = truth.certain(index).differences.estimate
+    want, bar = estimate.value[row].copy(), estimate.bar[row].copy()
+    got = _got(truth, asked, names[index], row, ended=finding.verdict in ENDED)
+    kinks = truth.truth(index).kinks
+    if kinks is not None:
+        low, high, on = (a[row] for a in (kinks.interval.low, kinks.interval.high, kinks.on[None]))
+        want = np.where(on, np.clip(np.where(np.isnan(got), 0.0, got), low, high), want)
+        bar = np.where(on, 0.0, bar)
+    shape = truth.primals[index].shape
+    return Shrunk(
+        case=case,
+        cotangent=tuple(truth.cotangents.values[row]),
+        output=finding.name,
+        dtype=asked.dtype,
+        finding=finding,
+        got=got.reshape(shape),
+        want=want.reshape(shape),
+        bar=bar.reshape(shape),
+    )
+
+
+def _got(truth: CaseTruth, asked: Interrogation, name: str, row: int, *, ended: bool) -> Float:
+    """What the code gives for one primal, [n]; NaN where it gives nothing that fits."""
+    case, kind = truth.case, dtype_named(asked.dtype)
+    nothing = np.full(truth.primals[truth.names.index(name)].size, np.nan)
+    typed = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
+    try:
+        bound = None if ended else asked.binding.bind(case, asked.dtype)
+        if bound is None:
+            return nothing
+        cts = truth.cotangents.typed(asked.dtype)
+        answer = ask_vjp(bound.vjp, cts, typed, truth.names, bound.attrs)
+    except (Broken, Unsupported):
+        return nothing
+    rows = answer.gradients.get(name)
+    return nothing if rows is None or isinstance(rows, Finding) else rows[row]

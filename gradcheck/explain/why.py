@@ -1,21 +1,32 @@
-"""The findings of one case, each failing gradient with its diagnosis."""
+"""The findings of one case, each with its diagnosis where something is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from gradcheck.binding import Binding
+from gradcheck.errors import GradcheckError
 from gradcheck.explain.diagnose import diagnose
+from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import Interrogation
+from gradcheck.explain.owed import REMEMBERS, owed
 from gradcheck.explain.probe import Probe
+from gradcheck.explain.recall import recalled
+from gradcheck.explain.rules.nearest import nearest
+from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.suspicion import Rule
 from gradcheck.finding import Diagnosis, Finding, Part
+from gradcheck.power.mutant import Mutant
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
 WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 """Verdicts that say that a gradient is wrong, and not that nobody knows."""
+JUDGED: Final = (Part.GRADIENT, Part.CONTRACT)
+"""Parts of which there is a diagnosis."""
 
 
 @dataclass
@@ -23,8 +34,10 @@ class Why:
     """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
 
     They do not depend on the order in which cases are judged: what is asked is fixed by names.
+    `mutants()` are the suite's known defects by operator, asked for at the first failure.
     """
 
+    mutants: Callable[[], Mapping[str, Sequence[Mutant]]] = dict
     _asked: dict[tuple[str, str, str, str, int], Interrogation] = field(default_factory=dict)
 
     def explained(
@@ -38,20 +51,51 @@ class Why:
         return [self._with(finding, case, asked) for finding in findings]
 
     def _with(self, finding: Finding, case: Case, asked: Interrogation) -> Finding:
-        if not _guilty(finding) or finding.name not in case.primal_names:
+        if not _guilty(finding):
             return finding
-        found = _told(finding.name, asked.probes(case), asked.own(case))
+        if finding.part is Part.CONTRACT:
+            finding = owed(finding)
+        if unsteady(finding):
+            return remembering(finding, asked.own(case))
+        if finding.part is Part.CONTRACT or finding.name not in case.primal_names:
+            return finding
+        rules = (*RULES, nearest(self._known.get(case.spec.name, ())))
+        found = told(finding, asked.probes(case), rules)
         return finding if found is None else replace(finding, diagnosis=found)
+
+    @cached_property
+    def _known(self) -> Mapping[str, Sequence[Mutant]]:
+        try:
+            return self.mutants()
+        except GradcheckError:  # a table at fault must not hide what is wrong
+            return {}
+
+
+def told(finding: Finding, probes: Sequence[Probe], rules: Sequence[Rule]) -> Diagnosis | None:
+    """Why a gradient is wrong; where no numbers were compared, why its form is."""
+    formed = None if finding.compared else malformed(finding.name, probes)
+    return formed or diagnose(finding.name, probes, rules)
+
+
+def unsteady(finding: Finding) -> bool:
+    """Whether the same question was seen to get different answers."""
+    if finding.part is Part.CONTRACT:
+        return finding.name in REMEMBERS
+    before = finding.diagnosis
+    return finding.name == "vjp" and before is not None and before.label == "C"
+
+
+def remembering(finding: Finding, probe: Probe | None) -> Finding:
+    """The finding, with what the code, asked again, shows of its memory."""
+    before = finding.diagnosis
+    if probe is None or before is None:
+        return finding
+    found = recalled(probe, before.label)
+    if found is None:
+        return finding
+    evidence = (*before.evidence, *found.evidence)
+    return replace(finding, diagnosis=replace(found, evidence=evidence))
 
 
 def _guilty(finding: Finding) -> bool:
-    return finding.part is Part.GRADIENT and finding.verdict in WRONG
-
-
-def _told(output: str, every: Sequence[Probe], own: Sequence[Probe]) -> Diagnosis | None:
-    """What holds at all points; failing that, what holds at the case itself."""
-    found = diagnose(output, every)
-    if found is not None and found.label:
-        return found
-    alone = diagnose(output, own)
-    return alone if alone is not None and alone.label else found or alone
+    return finding.part in JUDGED and finding.verdict in WRONG

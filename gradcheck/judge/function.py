@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradcheck.difference import kinks
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
 from gradcheck.difference.noise import per_output
-from gradcheck.difference.truth import Differences
+from gradcheck.difference.truth import Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
 from gradcheck.judge.conditioning import Conditioning
@@ -77,6 +77,11 @@ class BlackBox:
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._notes: list[str] = []
+
+    @property
+    def estimate(self) -> Estimate:
+        """What is known of the gradient by now."""
+        return self._differences.estimate
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""

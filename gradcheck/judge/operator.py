@@ -15,7 +15,7 @@ from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
-from gradcheck.difference.truth import Differences, noise_lines
+from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
 from gradcheck.judge.certificate import Impersonated
@@ -108,9 +108,11 @@ class CaseTruth:
         return self._truths[index]
 
     def certain(self, index: int) -> Truth:
-        """The same, by 50 digits wherever they settle it."""
+        """The gradient of primal `index` once the oracle has been asked for all of it."""
         truth = self.truth(index)
-        self._settle(index, np.ones(truth.differences.estimate.value.shape, dtype=bool))
+        estimate = truth.differences.estimate
+        if not estimate.settled.all():
+            self._settle(index, ~estimate.settled)
         return truth
 
     def judge_forward(
@@ -311,13 +313,20 @@ def _ended(error: Unsupported | Broken) -> Finding:
 
 
 def _heard(findings: Sequence[Finding], bound: Bound) -> list[Finding]:
-    """The findings, with what the code printed at those that are no pass, else at the first."""
+    """The findings, with where the code stands, and what it printed.
+
+    The latter at those that are no pass, else at the first.
+    """
     printed = bound.printed()
     told = [f.verdict is not Verdict.PASS for f in findings]
     if not any(told):
         told = [i == 0 for i in range(len(findings))]
     return [
-        replace(finding, printed=finding.printed or printed) if tell else finding
+        replace(
+            finding,
+            source=bound.source,
+            printed=finding.printed or (printed if tell else ""),
+        )
         for finding, tell in zip(findings, told, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import is_float
 from gradcheck.contract import determinism, purity, returned
-from gradcheck.contract.returned import Broken, broken
+from gradcheck.contract.returned import Broken, broken, overwrites
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
@@ -102,6 +102,8 @@ class _Called:
                 self.role,
                 f"{self.role} is not deterministic: the same arguments gave other bits. "
                 "Look for a buffer or a random generator that lives from call to call",
+                label="C",
+                says=f"{self.role} gives other bits for the same arguments",
             )
         answers: dict[str, NDArray[np.float64] | Finding] = {}
         for i, (name, pattern) in enumerate(like.items()):
@@ -190,7 +192,7 @@ def guarded_call(
     lead = LEAD.get(role, "ct")
     changed = purity.mutated((*ct, *primals), (*cotangents, *copies), (*(lead,) * len(ct), *names))
     if changed is not None:
-        raise broken(role, f"{role} writes into its argument {changed}; copy first")
+        raise overwrites(role, f"{role} writes into its argument {changed}; copy first")
     return out
 
 
@@ -208,6 +210,7 @@ def attempt(role: str, call: Callable[[], Any]) -> Any:
         raise
     except BaseException as error:  # SystemExit too: foreign code must not end the run
         if purity.is_write(error):
-            raise broken(role, f"{role} writes into its arguments ({error}); copy first") from error
+            why = f"{role} writes into its arguments ({error}); copy first"
+            raise overwrites(role, why) from error
         text = " ".join(str(error).split()) or "no message"
         raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error

@@ -15,6 +15,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import REJECTED, Target, Wrong
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
+from gradcheck.power.score import WHOLE, Part
 from gradcheck.suite import Case, Suite, load_suite
 
 Progress = Callable[[int, int, str], None]
@@ -109,6 +110,7 @@ class Naming:
     suites: tuple[str, ...] = ()
     ops: tuple[str, ...]
     seed: int = 0
+    part: Part = WHOLE
     jobs: int = 1
     held_out: bool = True
 
@@ -135,5 +137,7 @@ def _named_of(op: str) -> list[Named]:
     return [
         named(mutant, cases)
         for mutant in _MUTANTS[op]
-        if not mutant.equivalent and (_PLAN.held_out or not held_out(mutant))
+        if not mutant.equivalent
+        and _PLAN.part.holds(mutant.op, mutant.name)
+        and (_PLAN.held_out or not held_out(mutant))
     ]

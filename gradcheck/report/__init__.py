@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "render"]
 
-FORMATS: Final = ("terminal", "json", "markdown", "html", "junit")
+FORMATS: Final = ("terminal", "json", "markdown", "html", "junit", "github")
 """The formats by name; each is a module of this package with a function `render`."""
 
 ENDINGS: Final = {

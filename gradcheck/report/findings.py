@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from gradcheck.finding import Finding
 from gradcheck.record import Record
-from gradcheck.report import printed, words
+from gradcheck.report import diagnosed, printed, words
 from gradcheck.verdict import SEVERITY, worst
 
 
@@ -17,7 +17,9 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
     ranked = sorted(findings, key=lambda finding: SEVERITY.index(finding.verdict))
     verdict = worst(finding.verdict for finding in findings)
     lead = f"{words.word(verdict)} {words.clean(subject)}, {dtype}"
-    blocks = [_block(subject, dtype, finding) for finding in ranked if finding.reason]
+    blocks = [
+        _block(subject, dtype, finding) for finding in ranked if finding.reason or finding.diagnosis
+    ]
     if blocks:
         blocks[0][0] = f"{lead}: {blocks[0][0]}"
     first, *others = blocks or [[lead]]
@@ -51,13 +53,12 @@ def _lone(finding: Finding) -> str:
 
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     """What one finding says, and the facts behind it where it is a failure."""
-    reason = words.clean(finding.reason)
+    said = diagnosed.alone(_record(subject, dtype, finding))
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
-    lines = [reason if reason.startswith(f"{finding.name} ") else f"{name}: {reason}"]
+    lines = [said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"]
     if not finding.verdict.expected:
-        facts = words.facts(_record(subject, dtype, finding))
-        lines += [f"  {label}: {text}" for label, text in facts]
+        lines += [f"  {label}: {text}" for label, text in said.facts]
         lines += printed.marked(finding.printed, "  ")
     return lines
 
@@ -84,4 +85,5 @@ def _record(subject: str, dtype: str, finding: Finding) -> Record:
         kinked=finding.kinked,
         smallest_visible_error=finding.smallest_visible_error,
         worst=finding.worst,
+        diagnosis=finding.diagnosis,
     )

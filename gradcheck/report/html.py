@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import figures, model_words, models, outline, printed, words
+from gradcheck.report import diagnosed, figures, model_words, models, outline, printed, words
 
 if TYPE_CHECKING:
     from gradcheck.record import Miss, Record, Run
@@ -61,6 +61,7 @@ def render(run: Run) -> str:
         most_samples=SAMPLES_OF,
         outline=outline,
         printed=printed,
+        diagnosed=diagnosed,
         words=words,
         model_words=model_words,
         figures=figures,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from gradcheck.finding import Part
-from gradcheck.report import model_words, printed, words
+from gradcheck.report import diagnosed, model_words, printed, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
     tag = kind(result.verdict)
     if not tag:
         return
-    message = words.clean(result.reason) or words.word(result.verdict)
+    said = diagnosed.alone(result)
+    message = said.lead or words.word(result.verdict)
     outcome = ET.SubElement(testcase, tag, type=result.verdict.value, message=message)
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
-    lines += [f"{label}: {text}" for label, text in words.facts(result)]
+    lines += [f"{label}: {text}" for label, text in said.facts]
     lines += [f"blame: {text}" for text in model_words.charges(blames)]
     outcome.text = "\n".join(lines)
 

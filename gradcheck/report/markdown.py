@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind
-from gradcheck.report import model_markdown, outline, printed, words
+from gradcheck.report import diagnosed, model_markdown, outline, printed, words
 from gradcheck.report.marked import cell, code, escape, fenced, folded
 
 if TYPE_CHECKING:
@@ -157,13 +157,15 @@ def _details(group: outline.Group, named: bool) -> str:
     """One gradient's failures: a line to unfold, a table of worst elements, lines to paste."""
     whose = f"{group.implementation} · " if named else ""
     about = words.subject(group.output, group.part)
-    reason = words.clean(group.results[0].reason)
+    lead = diagnosed.alone(group.results[0]).lead
     text = words.clean(f"{whose}{group.op}/{group.dialect} · {about}")
     listed = group.results[:RESULTS]
+    several = diagnosed.differ(group.results)
     lines = [
+        *_diagnoses(group, several),
         "| sample | dtype | verdict | worst | got | want | error | failed | finding |",
         "|---|---|---|---|---|---|---|---|---|",
-        *(_line(result) for result in listed),
+        *(_line(result, several) for result in listed),
         "",
     ]
     if len(group.results) > len(listed):
@@ -177,10 +179,29 @@ def _details(group: outline.Group, named: bool) -> str:
     talker = next((r for r in listed if r.printed.strip()), None)
     if talker is not None:
         lines += ["", f"printed in {code(talker.sample)}:", *fenced(printed.lines(talker.printed))]
-    return folded(words.word(group.verdict), f"{text}{': ' if reason else ''}{reason}", lines)
+    return folded(words.word(group.verdict), f"{text}{': ' if lead else ''}{lead}", lines)
 
 
-def _line(result: Record) -> str:
+def _diagnoses(group: outline.Group, several: bool) -> list[str]:
+    """Why the gradient is wrong: a line per diagnosis, and what it rests on below it.
+
+    Where there are not several, the line stands above already.
+    """
+    lines = []
+    if several:
+        lines.append(f"- diagnoses: {escape(diagnosed.counts(group.results))}")
+    for found in diagnosed.distinct(group.results):
+        evidence = [escape(words.clean(text)) for text in found.evidence if text]
+        word = diagnosed.word(found)
+        if not word:
+            lines.append("- pattern: " + "; ".join(["none known", *evidence]))
+            continue
+        lines += [f"- {word}: {escape(words.clean(found.says))}"] if several else []
+        lines += [f"{'  ' * several}- evidence: {text}" for text in evidence]
+    return [*lines, ""] if lines else []
+
+
+def _line(result: Record, several: bool) -> str:
     top = result.top
     got, want = words.values(top) if top else ("", "")
     cells = [
@@ -192,6 +213,6 @@ def _line(result: Record) -> str:
         f"{want} {words.bar(top)}" if top else "",
         words.errors(top) if top else "",
         f"{result.failed:,} of {result.compared:,}" if result.compared else "",
-        escape(words.clean(result.reason)),
+        escape(diagnosed.brief(result) if several else words.clean(result.reason)),
     ]
     return f"| {' | '.join(cells)} |"

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import model_tables, outline, printed, words
+from gradcheck.report import diagnosed, model_tables, outline, printed, words
 from gradcheck.report.page import Page, clip, grid
-from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Record, Row, Run
+    from gradcheck.record import Row, Run
 
 GUILTY: Final = 2
 """Stages that blame names and whose failures are shown in full all the same."""
@@ -205,7 +204,7 @@ class _Page(Page):
                 self.wrap(
                     f"… and {words.plural(results, 'more result')} of "
                     f"{words.plural(len(rest), 'more gradient')}: "
-                    f"{_tally(r for group in rest for r in group.results)}; "
+                    f"{diagnosed.tally(r for group in rest for r in group.results)}; "
                     "-o report.html shows them all"
                 )
             )
@@ -221,13 +220,12 @@ class _Page(Page):
         lines = []
         most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
         talker = next((r for r in group.results[:most] if r.printed.strip()), None)
-        for result in group.results[:most]:
-            whose = f"{words.clean(group.implementation)} · " if named else ""
-            reason = words.clean(result.reason)
-            lines += self.judged(
-                result.verdict, f"{whose}{words.title(result)}{': ' if reason else ''}{reason}"
-            )
-            for label, text in words.facts(result):
+        whose = f"{words.clean(group.implementation)} · " if named else ""
+        for said in diagnosed.told(group.results[:most]):
+            result = said.result
+            title = f"{whose}{words.title(result)}"
+            lines += self.judged(result.verdict, f"{title}: {said.lead}" if said.lead else title)
+            for label, text in said.facts:
                 if label == "run":
                     lines += self.quoted(result.printed) if result is talker else []
                     lines.append(f"  run: {text}")  # to be copied: never broken
@@ -238,7 +236,7 @@ class _Page(Page):
             where = words.clean(f"{group.op}/{group.dialect}")
             lines += self.wrap(
                 f"… and {len(rest):,} more of {where} · {words.subject(group.output, group.part)}: "
-                f"{_tally(rest)}",
+                f"{diagnosed.rest(rest, group.results[:most])}",
                 "  ",
                 "    ",
             )
@@ -254,8 +252,3 @@ class _Page(Page):
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines
-
-
-def _tally(results: Iterator[Record] | tuple[Record, ...]) -> str:
-    found = [result.verdict for result in results]
-    return ", ".join(f"{found.count(v):,} {words.word(v)}" for v in Verdict if v in found)

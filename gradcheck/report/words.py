@@ -385,14 +385,6 @@ def curves(dtype: str, count: int, worst: Record) -> str:
     )
 
 
-def paragraph(result: Record) -> str:
-    """One result in full: what is wrong in the first line, the facts below."""
-    first = f"{word(result.verdict)} {title(result)}"
-    if result.reason:
-        first += f": {clean(result.reason)}"
-    return "\n".join([first, *(f"  {label}: {text}" for label, text in facts(result))])
-
-
 def headline(run: Run) -> str:
     """The verdict on the whole run in a few words."""
     footer = run.footer

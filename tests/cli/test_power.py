@@ -342,3 +342,38 @@ def test_what_power_cannot_do_with_contracts_is_said(run, words, said):
     found = run(*words, command="power")
     assert found.code == 2
     assert said in found.err
+
+
+# ── diagnoses ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_mutants_are_diagnosed_and_the_exit_code_follows_the_score(power):
+    found = power("SOUND", "--diagnosis", "-o", "d.json")
+    plain = json.loads(Path("d.json").read_text())
+    assert plain["mutants"]
+    assert found.code == (0 if plain["sound"] else 1)
+    assert found.out.splitlines()[-1].startswith(
+        f"POWER {'pass' if plain['sound'] else 'fail'} diagnosed="
+    )
+
+
+@pytest.mark.parametrize("words", ["--model svm", "--rule adam", "--contract", "--dtype float32"])
+def test_diagnoses_are_of_operators_in_their_own_dtype_alone(power, words):
+    found = power("SOUND", "--diagnosis", *words.split())
+    assert (found.code, found.out) == (2, "")
+    assert "leave --model, --rule, --contract and --dtype out" in found.err
+
+
+@pytest.mark.parametrize(("code", "word"), [(4, "EMPTY"), (2, "BAD")])
+def test_what_could_not_be_diagnosed_has_its_own_exit_code(power, code, word):
+    assert power(word, "--diagnosis").code == code
+
+
+def test_an_interrupted_diagnosis_says_so(power, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gradcheck.power.diagnosis.judge_case", stop)
+    found = power("SOUND", "--diagnosis")
+    assert found.code == 130
+    assert "incomplete: the run stopped early" in found.out

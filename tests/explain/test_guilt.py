@@ -89,7 +89,7 @@ def test_a_bound_stage_is_blamed_exactly_and_in_words(dtype):
     assert blame.exact
     assert blame.stages == ("h.1.mlp.gelu",)
     assert blame.of == len(CASE.program.stages)
-    assert "2 times what it should be" in " ".join(blame.names)
+    assert "dx is twice the right value" in " ".join(blame.names)
     assert "one fault a round" in blame.assumption
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from gradcheck.finding import Part
-from gradcheck.record import Blame, Header, Kind, Miss, Record, Run, Taylor
+from gradcheck.record import Blame, Diagnosis, Header, Kind, Miss, Record, Run, Taylor
 from gradcheck.verdict import Verdict
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
@@ -85,6 +85,16 @@ def curve(intercept=0.0, **changes):
     return Taylor(**{**plain, **changes})
 
 
+def why(label="F", **changes):
+    """A diagnosis; with an empty label, one that found no pattern."""
+    plain = {
+        "says": "dw is 1/3 of the right value" if label else "dw: no known pattern",
+        "rule": "counts",
+        "evidence": ("3 is the number of rows", "wrong in all 5 probes"),
+    }
+    return Diagnosis(label=label, **{**plain, **changes})
+
+
 def run(*results, **changes):
     header = {
         "version": "0.1.0",
@@ -110,7 +120,7 @@ def make():
     """Builders: `make.miss`, `make.result`, `make.run`, …; `make.hostile` is a text."""
     return SimpleNamespace(
         miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
-        curve=curve,
+        curve=curve, why=why,
     )  # fmt: skip
 
 
@@ -196,6 +206,21 @@ def faulty():
 
 
 @pytest.fixture
+def explained():
+    """A gradient with two diagnoses, one with none that is known, one lost, one never asked."""
+    fail = Verdict.FAIL
+    return run(
+        *passing_results(),
+        *(result(output="w", verdict=fail, sample=f"s{i}", diagnosis=why()) for i in range(5)),
+        result(output="w", verdict=fail, sample="late", diagnosis=why("T", says="dw lacks a term")),
+        result("gelu", "x", fail, diagnosis=why("", evidence=("the residual is 0.3",))),
+        result("relu", "x", Verdict.MISSING, reason="no gradient for x",
+               diagnosis=why("G", says="dx is lost", evidence=())),
+        result("exp", "x", fail),
+    )  # fmt: skip
+
+
+@pytest.fixture
 def empty():
     return run()
 
@@ -221,9 +246,10 @@ def hostile():
             HOSTILE, HOSTILE, verdict, dialect=HOSTILE, sample=HOSTILE, implementation=HOSTILE,
             reason=HOSTILE, hunts=HOSTILE, repro=HOSTILE, evaluations=2, unresolved=1,
             worst=(miss(cotangent=HOSTILE, tensor=HOSTILE),), kind=kind, part=part,
-            blames=(accused,), taylor=curve(),
+            blames=(accused,), taylor=curve(), source=f"{HOSTILE}:7",
+            diagnosis=why(label, says=HOSTILE, evidence=(HOSTILE, "")),
         )
-        for verdict in Verdict
+        for verdict, label in zip(Verdict, itertools.cycle(("F", "", HOSTILE)), strict=False)
         for kind, part in (
             (Kind.OPERATOR, Part.GRADIENT), (Kind.MODEL, Part.GRADIENT), (Kind.MODEL, Part.STAGE),
         )
@@ -234,6 +260,9 @@ def hostile():
     )  # fmt: skip
 
 
-@pytest.fixture(params=["passing", "failing", "empty", "several", "hostile", "model", "faulty"])
+RUNS = ("passing", "failing", "empty", "several", "hostile", "model", "faulty", "explained")
+
+
+@pytest.fixture(params=RUNS)
 def any_run(request):
     return request.getfixturevalue(request.param)

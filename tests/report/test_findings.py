@@ -64,6 +64,29 @@ def test_what_cannot_be_seen_is_said():
     assert "\n  visible: a relative error of 0.03 or more" in table("f", "float64", [blind])
 
 
+def test_a_class_stands_in_the_first_line(make):
+    found = finding("w", Verdict.FAIL, reason="2 of 12", worst=(MISS,), diagnosis=make.why())
+    first, *others = table("f", "float64", [finding(), found]).splitlines()
+    assert first == "FAIL f, float64: dw: scale: dw is 1/3 of the right value"
+    assert others[:3] == [
+        "  reason: 2 of 12",
+        "  evidence: 3 is the number of rows",
+        "  evidence: wrong in all 5 probes",
+    ]
+
+
+def test_a_diagnosis_is_told_even_where_no_reason_is(make):
+    found = finding("w", Verdict.FAIL, diagnosis=make.why())
+    assert table("f", "float64", [found]).startswith("FAIL f, float64: dw: scale: dw is 1/3")
+
+
+def test_where_no_pattern_is_known_the_reason_comes_first(make):
+    found = finding("w", Verdict.FAIL, reason="2 of 12", diagnosis=make.why(""))
+    first, second, *_ = table("f", "float64", [found]).splitlines()
+    assert first == "FAIL f, float64: dw: 2 of 12"
+    assert second == "  pattern: none known; 3 is the number of rows; wrong in all 5 probes"
+
+
 def test_numbers_that_are_none_are_shown_as_such():
     nan = Miss(index=(), got=math.nan, want=1.0, error=math.nan, bound=1e-9, error_bar=0.0,
                ulp=None, cotangent="ones")  # fmt: skip

@@ -10,8 +10,8 @@ import pytest
 import xmlschema
 
 from gradcheck.report import FORMATS, render
+from gradcheck.report.diagnosed import paragraph
 from gradcheck.report.findings import table
-from gradcheck.report.words import paragraph
 from gradcheck.verdict import Verdict
 
 EVIL = {
@@ -82,7 +82,7 @@ def outside(lines):
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_was_printed_is_shown_and_cut(form, runs):
     calm, hostile = (render(run, form) for run in runs)
-    assert "harmless" in calm
+    assert ("harmless" in calm) == (form != "github")  # an annotation has no room for it
     assert len(hostile.encode()) < MOST
     assert all(c.isprintable() or c == "\n" for c in hostile)
 

@@ -350,3 +350,30 @@ def test_what_blame_explains_is_folded(make):
     ]
     cards = re.findall(r'<details( open)? class="card bad-edge">', render(make.run(*found)))
     assert sorted(cards) == ["", "", " open"]
+
+
+def test_why_stands_in_the_card_and_in_the_row_and_is_said_once_in_each(make):
+    results = [
+        make.result(output="w", verdict=FAIL, sample=f"s{i}", diagnosis=make.why())
+        for i in range(5)
+    ]
+    text = Page(render(make.run(*results))).text
+    top, table = text.split("Operators and gradients")
+    assert "dw 5 results: scale FAIL s0 float64 scale: dw is 1/3 of the right value" in top
+    assert top.count("dw is 1/3") == table.count("dw is 1/3") == 1
+    assert top.count("scale, as above reason 3 of 24 elements") == html.SAMPLES - 1
+    assert top.count("evidence 3 is the number of rows") == 1
+    assert "… and 2 more, in the table below: 2 FAIL evidence" not in top
+    assert "… and 2 more, in the table below: 2 FAIL " in top
+    assert "scale: dw is 1/3 of the right value; 3 is the number of rows; wrong in all" in table
+    assert table.count("scale: 3 of 24 elements are outside their bound") == 5
+
+
+def test_diagnoses_that_differ_are_counted_in_the_card(explained):
+    text = Page(render(explained)).text
+    assert "dw 6 results: 5 scale, 1 term FAIL" in text
+    assert "in the table below: 3 FAIL: 2 scale, 1 term (dw lacks a term)" in text
+    assert "pattern none known; the residual is 0.3 worst" in text
+    assert "MISSING typical float64 slot: dx is lost reason no gradient for x" in text
+    lone = text[text.index("FAIL exp weight dx") :]
+    assert lone.startswith("FAIL exp weight dx 1 result FAIL typical float64 3 of 24 elements")

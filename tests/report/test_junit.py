@@ -142,3 +142,18 @@ def test_blame_stands_with_every_failure_of_its_case(make):
     assert "\nblame: round 1: guilty: h.0.attn (1 of 25 stages)\n" in tiny.text
     assert "\nblame: its dk lacks a factor\n" in tiny.text
     assert "blame" not in large.text
+
+
+def test_the_message_names_the_class_and_the_text_what_it_rests_on(explained):
+    cases = {case.get("name"): case.find("failure") for case in parse(explained).iter("testcase")}
+    for sample in ("s0", "s4"):  # every case stands alone: nothing is as above
+        failure = cases[f"rms_norm/weight/{sample}/float64/w"]
+        assert failure.get("message") == "scale: dw is 1/3 of the right value"
+        first, second, third, *_ = failure.text.splitlines()
+        assert first.endswith("/float64 · dw: scale: dw is 1/3 of the right value")
+        assert second == "reason: 3 of 24 elements are outside their bound"
+        assert third == "evidence: 3 is the number of rows"
+    unknown = cases["gelu/weight/typical/float64/x"]
+    assert unknown.get("message") == "3 of 24 elements are outside their bound"
+    assert unknown.text.splitlines()[1] == "pattern: none known; the residual is 0.3"
+    assert cases["relu/weight/typical/float64/x"].get("message") == "slot: dx is lost"

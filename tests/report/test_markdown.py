@@ -246,3 +246,31 @@ def test_rules_and_trainings_are_told_too(make):
     assert "| model | dialect | trainings | `float64` | sizes |" in text
     (part,) = re.findall("<details>.*?gpt2.*?</details>", text, re.DOTALL)
     assert "\n- `gpt2/default/tiny/float64`: loss 2 → 1\n" in part
+
+
+def test_a_class_stands_in_the_line_that_unfolds_and_what_it_rests_on_below(make):
+    results = [make.result(output="w", verdict=FAIL, sample=s, diagnosis=make.why()) for s in "ab"]
+    text = render(make.run(*results))
+    assert (
+        "<summary><b>FAIL</b> rms_norm/weight · dw: scale: dw is 1/3 of the right value</summary>"
+        "\n\n- evidence: 3 is the number of rows\n- evidence: wrong in all 5 probes\n\n| sample |"
+    ) in text
+    assert text.count("dw is 1/3") == 1
+    assert text.count("| 3 of 24 elements are outside their bound |") == 2
+
+
+def test_diagnoses_that_differ_are_counted_and_listed(explained):
+    text = render(explained)
+    assert (
+        "\n- diagnoses: 5 scale, 1 term\n- scale: dw is 1/3 of the right value\n"
+        "  - evidence: 3 is the number of rows\n"
+    ) in text
+    assert "\n- term: dw lacks a term\n" in text
+    assert text.count("| scale: 3 of 24 elements are outside their bound |") == 5
+    assert text.count("| term: 3 of 24 elements are outside their bound |") == 1
+
+
+def test_where_no_pattern_is_known_the_residual_is_told(explained):
+    text = render(explained)
+    start = "gelu/weight · dx: 3 of 24 elements are outside their bound</summary>"
+    assert f"{start}\n\n- pattern: none known; the residual is 0.3\n\n| sample |" in text

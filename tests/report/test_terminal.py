@@ -219,3 +219,22 @@ def test_hostile_text_cannot_paint_or_fake_lines(hostile):
     fake = "\nRESULT pass checked=1"
     run = hostile.__class__(header=hostile.header, results=hostile.results, troubles=(fake,))
     assert not [line for line in lines(run)[:-1] if line.startswith("RESULT")]
+
+
+def test_a_class_stands_in_the_first_line_and_a_shared_one_is_said_once(explained):
+    text = render(explained)
+    assert text.count("· dw: scale: dw is 1/3 of the right value\n  reason: 3 of 24") == 1
+    assert text.count("· dw: scale, as above\n  reason: 3 of 24") == terminal.SAMPLES - 1
+    assert text.count("  evidence: 3 is the number of rows\n") == 1
+    more = "… and 3 more of rms_norm/weight · dw: 3 FAIL: 2 scale, 1 term (dw lacks a term)"
+    assert more in text
+    assert "· dx: 3 of 24 elements are outside their bound\n  pattern: none known; the res" in text
+    assert "MISSING relu/weight/typical/float64 · dx: slot: dx is lost\n" in text
+    assert "FAIL exp/weight/typical/float64 · dx: 3 of 24 elements are" in text
+
+
+def test_one_diagnosis_for_all_is_not_counted_again(make):
+    found = [make.result(verdict=FAIL, sample=f"s{i}", diagnosis=make.why()) for i in range(9)]
+    text = render(make.run(*found))
+    assert "  … and 6 more of rms_norm/weight · dx: 6 FAIL\n" in text
+    assert text.count("scale: ") == 1

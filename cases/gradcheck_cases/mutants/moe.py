@@ -154,6 +154,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "F",
         "typical",
         "The router's gradient is not divided by the sum of the chosen scores.",
+        also=("D",),
         dialects=RENORMALISED,
     ),
     _mutant(
@@ -191,9 +192,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "P",
         "scaled",
         "The backward leaves out the scale of the weights.",
+        also=("F",),
         vjp=mutate.attribute(cases.moe_vjp, scale=1.0),
     ),
-    _mutant("router-unscaled", "F", "scaled", "The router's gradient lacks the scale."),
+    _mutant(
+        "router-unscaled", "F", "scaled", "The router's gradient lacks the scale.", also=("P",)
+    ),
     _mutant(
         "router-scaled-twice", "F", "scaled", "The scale is applied to the router's gradient twice."
     ),
@@ -202,6 +206,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "T",
         "typical",
         "Experts that were not chosen feed the router's gradient too.",
+        also=("D",),
         modelled_on="transformers issue 48687: slots that were never routed collect a gradient",
     ),
     _mutant(
@@ -221,6 +226,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "D",
         "typical",
         "Only the diagonal of the softmax's Jacobian is applied.",
+        also=("T",),
         dialects=SOFTMAX,
     ),
     _mutant(
@@ -228,6 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "D",
         "typical",
         "The softmax's gradient is centred by a plain mean over the chosen.",
+        also=("T",),
         dialects=SOFTMAX,
     ),
     _mutant(
@@ -242,6 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "O",
         "shifted",
         "The softmax of the router takes exp of the bare logits.",
+        also=("N",),
         dialects=SOFTMAX,
         dtype="float32",
     ),
@@ -261,34 +269,46 @@ MUTANTS: tuple[Mutant, ...] = (
         dialects=GATED,
     ),
     _mutant(
-        "weight-missing", "F", "one-token", "The chosen experts' gradients lack their weights."
+        "weight-missing",
+        "F",
+        "one-token",
+        "The chosen experts' gradients lack their weights.",
+        also=("D",),
     ),
     _mutant(
         "weight-squared",
         "F",
         "one-token",
         "The experts' weights are applied to the gradient twice.",
+        also=("D",),
     ),
     _mutant(
         "weights-of-slots",
         "I",
         "typical",
         "The weights of the chosen are handed out in the order of the experts' numbers.",
+        also=("V",),
     ),
     _mutant(
-        "weights-of-next-token", "I", "typical", "Every token reads the routing of the next one."
+        "weights-of-next-token",
+        "I",
+        "typical",
+        "Every token reads the routing of the next one.",
+        also=("V",),
     ),
     _mutant(
         "next-token",
         "I",
         "typical",
         "The experts' weights see another token than the one that they were given.",
+        also=("V",),
     ),
     _mutant(
         "experts-overwritten",
         "A",
         "typical",
         "An expert's gradient is overwritten by the last token that reached it.",
+        also=("B",),
     ),
     _mutant(
         "idle-left-over",

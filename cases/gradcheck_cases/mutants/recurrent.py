@@ -156,6 +156,7 @@ SELECTIVE_SCAN = (
         "U",
         "one-step",
         "The cotangent of the last state is ignored.",
+        also=("T",),
         modelled_on="mamba_ssm's selective_scan_fn: 'the gradient of the last state is not "
         "considered in the backward pass'",
         vjp=_last_state_ignored(SCAN),
@@ -165,39 +166,49 @@ SELECTIVE_SCAN = (
         "I",
         "typical",
         "The gradient of c reads the state before the step, not after it.",
+        also=("V",),
     ),
     _scan_mutant(
         "late-state",
         "V",
         "typical",
         "The decay's gradient reads the state after the step, not before it.",
+        also=("I",),
     ),
     _scan_mutant(
         "decay-itself",
         "D",
         "typical",
         "The decay's gradient is taken for its exponent's: a factor exp(s a) is missing.",
+        also=("F",),
     ),
     _scan_mutant(
         "next-decay",
         "I",
         "two-steps",
         "The state's cotangent is carried back by the decay of the step before.",
+        also=("V",),
     ),
     _scan_mutant(
-        "no-decay", "F", "two-steps", "The state's cotangent is carried back without the decay."
+        "no-decay",
+        "F",
+        "two-steps",
+        "The state's cotangent is carried back without the decay.",
+        also=("T",),
     ),
     _scan_mutant(
         "a-overwritten",
         "A",
         "typical",
         "The gradient of a, which all steps share, is overwritten by every step.",
+        also=("B",),
     ),
     _scan_mutant(
         "b-last-feature",
         "B",
         "typical",
         "The gradient of b, which all features share, comes from the last feature alone.",
+        also=("A",),
     ),
     _scan_mutant(
         "d-averaged",
@@ -211,6 +222,7 @@ SELECTIVE_SCAN = (
         "B",
         "batched",
         "The gradient of d comes from the last row of the batch alone.",
+        also=("A",),
         dialects=WITH_SKIP,
     ),
     _scan_mutant(
@@ -231,6 +243,7 @@ SELECTIVE_SCAN = (
         "D",
         "short-steps",
         "The gradient is that of softplus(delta), not of delta.",
+        also=("F",),
         dialects=("softplus",),
     ),
     _scan_mutant(
@@ -238,6 +251,7 @@ SELECTIVE_SCAN = (
         "W",
         "typical",
         "Steps that pad the last block decay the state's cotangent: softplus(0) is not 0.",
+        also=("T", "F"),
         dialects=("softplus",),
         modelled_on="mamba issue 368, selective_scan_bwd_kernel.cuh",
     ),
@@ -246,12 +260,14 @@ SELECTIVE_SCAN = (
         "W",
         "chunk-and-one",
         "The state's cotangent does not pass from one block of 8 steps to the one before.",
+        also=("T",),
     ),
     _scan_mutant(
         "states-alias",
         "X",
         "typical",
         "All saved states are one buffer, which holds the last.",
+        also=("V",),
     ),
     _scan_mutant(
         "adjoint-not-cleared",
@@ -392,10 +408,11 @@ WKV = (
         "A",
         "typical",
         "The gradient of u, which all steps share, is overwritten by every step.",
+        also=("B",),
     ),
     _wkv_mutant(
         "u-ignored",
-        "P",
+        "V",
         "large-bonus",
         "The backward reads a bonus of 0.",
         vjp=mutate.primal(recurrent.wkv_vjp, 1, lambda xp, w, u, *rest, **attrs: xp.zeros_like(u)),
@@ -417,15 +434,21 @@ WKV = (
         "I",
         "typical",
         "The past decays before it is read, one step too early.",
+        also=("V",),
     ),
     _wkv_mutant(
         "late-state",
         "V",
         "typical",
         "The decay's gradient reads the state after the step, which has decayed already.",
+        also=("I",),
     ),
     _wkv_mutant(
-        "stale-output", "V", "typical", "The output of the step before stands for the saved one."
+        "stale-output",
+        "V",
+        "typical",
+        "The output of the step before stands for the saved one.",
+        also=("I",),
     ),
     _wkv_mutant(
         "not-carried",
@@ -434,19 +457,25 @@ WKV = (
         "The state's cotangent is not carried back beyond one step.",
     ),
     _wkv_mutant(
-        "no-decay", "F", "three-steps", "The state's cotangent is carried back without the decay."
+        "no-decay",
+        "F",
+        "three-steps",
+        "The state's cotangent is carried back without the decay.",
+        also=("T",),
     ),
     _wkv_mutant(
         "w-last-row",
         "B",
         "batched",
         "The gradient of w comes from the last row of the batch alone.",
+        also=("A",),
     ),
     _wkv_mutant(
         "chain-missing",
         "D",
         "typical",
         "The gradient is that of the kernel's rate: the chain factor -exp(w) is missing.",
+        also=("F",),
         dialects=("rwkv-4", "stateful"),
     ),
     _wkv_mutant(
@@ -455,6 +484,7 @@ WKV = (
         "typical",
         "The chain factor of the parameter is applied where w comes as the rate itself, and "
         "left out where it does not.",
+        also=("D",),
         dialects=("kernel",),
     ),
     _wkv_mutant(
@@ -462,6 +492,7 @@ WKV = (
         "O",
         "loud-first",
         "exp(k) without the running maximum taken out: it overflows in float32.",
+        also=("N",),
         dtype="float32",
         dialects=("rwkv-4", "kernel"),
         vjp=wkv_unshifted_vjp,
@@ -471,12 +502,14 @@ WKV = (
         "W",
         "chunk-and-one",
         "The state's cotangent does not pass from one block of 8 steps to the one before.",
+        also=("T",),
     ),
     _wkv_mutant(
         "state-exponent",
         "F",
         "typical",
         "The given state's gradient is left over its running exponent.",
+        also=("D",),
         dialects=("stateful",),
     ),
     _wkv_mutant(
@@ -555,7 +588,11 @@ def wkv6_with(fault: str) -> Vjp:
 _wkv6_mutant = _mutants_of("wkv6", wkv6_with)
 WKV6 = (
     _wkv6_mutant(
-        "bonus-of-one", "P", "one-step", "The gradients of r and k take the bonus u for 1."
+        "bonus-of-one",
+        "T",
+        "one-step",
+        "The gradients of r and k take the bonus u for 1.",
+        also=("F",),
     ),
     _wkv6_mutant("bonus-not-to-k", "T", "one-step", "The key gets no gradient through the bonus."),
     _wkv6_mutant(
@@ -566,46 +603,64 @@ WKV6 = (
         "A",
         "typical",
         "The gradient of u, which all steps share, is overwritten by every step.",
+        also=("B",),
     ),
     _wkv6_mutant(
         "u-last-row",
         "B",
         "batched",
         "The gradient of u comes from the last row of the batch alone.",
+        also=("A",),
     ),
     _wkv6_mutant(
-        "late-read", "I", "one-step", "The gradient of r reads the state after the write."
+        "late-read",
+        "I",
+        "one-step",
+        "The gradient of r reads the state after the write.",
+        also=("V",),
     ),
     _wkv6_mutant(
         "early-write",
         "I",
         "one-step",
         "A step's key, value and decay see the cotangent of its own reading.",
+        also=("T",),
     ),
     _wkv6_mutant(
         "decayed-too",
         "I",
         "two-steps",
         "The cotangent of a step's reading decays with the state that the step leaves.",
+        also=("T", "F"),
     ),
     _wkv6_mutant(
-        "late-state", "V", "typical", "The decay's gradient reads the state after the step."
+        "late-state",
+        "V",
+        "typical",
+        "The decay's gradient reads the state after the step.",
+        also=("I",),
     ),
     _wkv6_mutant(
-        "decay-itself", "D", "typical", "The gradient is that of the decay, not of its exponent."
+        "decay-itself",
+        "D",
+        "typical",
+        "The gradient is that of the decay, not of its exponent.",
+        also=("F",),
     ),
     _wkv6_mutant(
         "chain-missing",
         "D",
         "typical",
         "The gradient is that of the log decay: the chain factor -exp(w) is missing.",
+        also=("F",),
         dialects=("stateful", "rwkv-6"),
     ),
     _wkv6_mutant(
         "one-decay",
-        "B",
+        "I",
         "forgetting",
         "The backward decays all features as the first.",
+        also=("V",),
         dialects=("stateful", "rwkv-6"),
     ),
     _wkv6_mutant(
@@ -616,6 +671,7 @@ WKV6 = (
         "U",
         "one-step",
         "The cotangent of the last state is ignored.",
+        also=("T",),
         vjp=_last_state_ignored(recurrent.wkv6_vjp),
     ),
     _wkv6_mutant(
@@ -646,6 +702,7 @@ WKV6 = (
         "W",
         "chunk-and-one",
         "The state's cotangent does not pass from one block of 8 steps to the one before.",
+        also=("T",),
     ),
 )
 
@@ -735,6 +792,7 @@ LINEAR_ATTENTION = (
         "U",
         "one-step",
         "The cotangent of the last state is ignored.",
+        also=("T",),
         vjp=_last_state_ignored(ATTENTION),
     ),
     _attention_mutant(
@@ -766,15 +824,22 @@ LINEAR_ATTENTION = (
         "I",
         "one-step",
         "A step's own key and value get no gradient from its own query.",
+        also=("T",),
     ),
     _attention_mutant(
         "early-state",
         "I",
         "typical",
         "The gradient of q reads the state before the step's own write.",
+        also=("V",),
     ),
     _attention_mutant(
-        "slope-one", "D", "tails", "The slope of elu + 1 is taken for 1.", dialects=NORMALISED
+        "slope-one",
+        "D",
+        "tails",
+        "The slope of elu + 1 is taken for 1.",
+        also=("F",),
+        dialects=NORMALISED,
     ),
     _attention_mutant(
         "slope-exp",
@@ -791,14 +856,21 @@ LINEAR_ATTENTION = (
         vjp=mutate.attribute(ATTENTION, decay=1.0),
     ),
     _attention_mutant(
-        "no-decay", "F", "decay", "The state's cotangent is carried back without the decay."
+        "no-decay",
+        "F",
+        "decay",
+        "The state's cotangent is carried back without the decay.",
+        also=("T",),
     ),
-    _attention_mutant("decay-twice", "F", "decay", "The state's cotangent decays twice per step."),
+    _attention_mutant(
+        "decay-twice", "F", "decay", "The state's cotangent decays twice per step.", also=("T",)
+    ),
     _attention_mutant(
         "decay-first",
         "I",
         "decay",
         "The state's cotangent decays before the step's own keys and values read it.",
+        also=("T", "F"),
     ),
     _attention_mutant(
         "scale-missing",
@@ -812,12 +884,14 @@ LINEAR_ATTENTION = (
         "W",
         "chunk-and-one",
         "The state's cotangent does not pass from one block of 8 steps to the one before.",
+        also=("T",),
     ),
     _attention_mutant(
         "one-row-for-all",
         "I",
         "batched",
         "Every row of the batch reads the cotangent of the first.",
+        also=("U",),
         vjp=_first_of_batch(ATTENTION),
     ),
     _attention_mutant(
@@ -992,8 +1066,9 @@ GATED_DELTA_RULE = (
         "V",
         "same-key",
         "The gradient of beta reads the value, not the error that is written.",
+        also=("T",),
     ),
-    _delta_mutant("v-without-beta", "F", "one-step", "The gradient of v lacks beta."),
+    _delta_mutant("v-without-beta", "F", "one-step", "The gradient of v lacks beta.", also=("D",)),
     _delta_mutant(
         "error-before-decay",
         "D",
@@ -1008,6 +1083,7 @@ GATED_DELTA_RULE = (
         "D",
         "typical",
         "The gradient is that of the decay, not of its logarithm g.",
+        also=("F",),
         dialects=GATED,
     ),
     _delta_mutant(
@@ -1015,6 +1091,7 @@ GATED_DELTA_RULE = (
         "V",
         "typical",
         "The gate's gradient reads the state after the write.",
+        also=("I",),
         dialects=GATED,
     ),
     _delta_mutant(
@@ -1029,6 +1106,7 @@ GATED_DELTA_RULE = (
         "I",
         "two-steps",
         "The state's cotangent is carried back by the decay of the step before.",
+        also=("V",),
         dialects=GATED,
     ),
     _delta_mutant(
@@ -1036,19 +1114,25 @@ GATED_DELTA_RULE = (
         "F",
         "two-steps",
         "The state's cotangent is carried back without the decay.",
+        also=("T",),
         dialects=GATED,
     ),
     _delta_mutant(
         "not-carried", "T", "two-steps", "The state's cotangent is not carried back at all."
     ),
     _delta_mutant(
-        "early-state", "I", "one-step", "The gradient of q reads the state before the write."
+        "early-state",
+        "I",
+        "one-step",
+        "The gradient of q reads the state before the write.",
+        also=("V",),
     ),
     _delta_mutant(
         "last-state-ignored",
         "U",
         "one-step",
         "The cotangent of the last state is ignored.",
+        also=("T",),
         vjp=_last_state_ignored(DELTA),
     ),
     _delta_mutant(
@@ -1072,6 +1156,7 @@ GATED_DELTA_RULE = (
         "D",
         "full-write",
         "The backward clamps beta to 1.",
+        also=("V",),
         vjp=mutate.primal(
             DELTA, 3, lambda xp, q, k, v, beta, *rest, **attrs: xp.minimum(beta, 1.0)
         ),
@@ -1081,6 +1166,7 @@ GATED_DELTA_RULE = (
         "I",
         "batched",
         "The gates lack the offset of their row: all rows of the batch read the first's.",
+        also=("V",),
         modelled_on="flash-linear-attention issue 1115, pre_process_bwd_kernel_merged",
         dialects=GATED,
         vjp=mutate.primal(DELTA, 4, _gate_of_first_row),
@@ -1097,6 +1183,7 @@ GATED_DELTA_RULE = (
         "E",
         "short-keys",
         "The backward divides by lengths with the default eps.",
+        also=("P",),
         dialects=("normalised",),
         vjp=mutate.attribute(DELTA, eps=1e-6),
     ),
@@ -1112,6 +1199,7 @@ GATED_DELTA_RULE = (
         "W",
         "chunk-and-one",
         "The state's cotangent does not pass from one block of 8 steps to the one before.",
+        also=("T",),
     ),
 )
 
@@ -1177,12 +1265,14 @@ LSTM_CELL = (
         "D",
         "typical",
         "The slope of the gates is taken at their values, not at the sums before them.",
+        also=("V",),
     ),
     _lstm_mutant(
         "tanh-slope-of-cell",
         "V",
         "large-cell",
         "The slope of tanh(c') is 1 - c'^2: the cell in place of its tanh.",
+        also=("D",),
     ),
     _lstm_mutant(
         "candidate-as-sigmoid", "D", "typical", "The candidate gets the slope of a sigmoid."
@@ -1192,6 +1282,7 @@ LSTM_CELL = (
         "U",
         "one-row",
         "The cotangent of the new cell is ignored.",
+        also=("T",),
         vjp=_last_state_ignored(LSTM),
     ),
     _lstm_mutant(
@@ -1205,6 +1296,7 @@ LSTM_CELL = (
         "F",
         "one-row",
         "The cotangent of the cell through h' lacks the output gate.",
+        also=("T",),
     ),
     _lstm_mutant(
         "new-cell", "V", "typical", "The forget gate's gradient reads the new cell, not the old."
@@ -1214,9 +1306,14 @@ LSTM_CELL = (
         "V",
         "large-cell",
         "The output gate's gradient reads the cell, not its tanh.",
+        also=("D",),
     ),
     _lstm_mutant(
-        "forget-missing", "F", "one-row", "The old cell's gradient lacks the forget gate."
+        "forget-missing",
+        "F",
+        "one-row",
+        "The old cell's gradient lacks the forget gate.",
+        also=("D",),
     ),
     _lstm_mutant(
         "tail-cut", "D", "large-cell", "The cell's gradient is cut off where tanh is nearly flat."
@@ -1226,6 +1323,7 @@ LSTM_CELL = (
         "L",
         "typical",
         "The rows of the input and forget gates are exchanged in the packed gradient.",
+        also=("I",),
     ),
     _lstm_mutant(
         "order-default",
@@ -1254,6 +1352,7 @@ LSTM_CELL = (
         "A",
         "typical",
         "The gradients of the weights are overwritten by every row of the batch.",
+        also=("B",),
     ),
     _lstm_mutant(
         "bias-averaged",
@@ -1358,6 +1457,7 @@ GRU_CELL = (
         "F",
         "one-row",
         "What h feeds into the candidate lacks the reset gate.",
+        also=("T",),
     ),
     _gru_mutant(
         "inner-is-h",
@@ -1385,6 +1485,7 @@ GRU_CELL = (
         "D",
         "typical",
         "The slope of the gates is taken at their values, not at the sums before them.",
+        also=("V",),
     ),
     _gru_mutant("tanh-slope", "D", "typical", "The slope of the candidate is 1 - n, not 1 - n^2."),
     _gru_mutant(
@@ -1392,6 +1493,7 @@ GRU_CELL = (
         "D",
         "reset-closed",
         "A gate below 2^-12 gets no gradient.",
+        also=("O",),
         dialects=("pytorch",),
     ),
     _gru_mutant(
@@ -1421,6 +1523,7 @@ GRU_CELL = (
         "V",
         "typical",
         "The recurrent weight's gradient reads h, not r h.",
+        also=("F",),
         dialects=("original", "onnx"),
     ),
     _gru_mutant(
@@ -1428,6 +1531,7 @@ GRU_CELL = (
         "A",
         "typical",
         "The gradients of the weights are overwritten by every row of the batch.",
+        also=("B",),
     ),
     _gru_mutant(
         "weights-averaged",
@@ -1448,6 +1552,7 @@ GRU_CELL = (
         "X",
         "one-row",
         "Backward writes its gradient into the saved candidate: a second call reads it.",
+        also=("V",),
         modelled_on="PyTorch issue 1532: backward through a fused GRU cell twice",
         make=lambda: gru_cell_with("gates-overwritten", {}),
     ),

@@ -46,12 +46,15 @@ def blame(
             role,
             f"{symbol} is not deterministic: the same arguments gave other bits. Look for "
             "a buffer or a random generator that lives from call to call",
+            label="C",
+            says=f"{symbol} gives other bits for the same arguments",
         )
     for slot in slots:
         found = again(frozenset([slot]), {})
         if not clean.same(found, counts):
             return _of(plan, slot, clean, found, again, role, symbol)
-    return broken(role, f"{symbol} reads memory that nobody has written to", Verdict.FAIL)
+    reason = f"{symbol} reads memory that nobody has written to"
+    return broken(role, reason, Verdict.FAIL, label="C", says=reason)
 
 
 def _of(
@@ -64,14 +67,17 @@ def _of(
                 f"{symbol} depends on what was in scratch `{block.name}` before; initialise it, or "
                 f"declare it `zeros[…]`"
             )
-        else:
-            reason = f"{symbol} reads outside of its part of `{block.name}`"
-        return broken(role, reason, Verdict.FAIL)
+            says = f"scratch `{block.name}` is read before it is initialised"
+            return broken(role, reason, Verdict.FAIL, label="A", says=says)
+        reason = f"{symbol} reads outside of its part of `{block.name}`"
+        says = f"an index into `{block.name}` leaves its part"
+        return broken(role, reason, Verdict.FAIL, label="I", says=says)
     place = block.places[slot.place]
     what, name = _called(place.after, role)
     if not judged(plan, role)(slot):
         reason = f"forward leaves elements of {what} (`{block.name}`) unwritten that {symbol} reads"
-        return broken(role, reason, Verdict.FAIL)
+        says = f"elements of {what} are read that nobody has written"
+        return broken(role, reason, Verdict.FAIL, label="A", says=says)
     missed = _unwritten(clean.places[slot], found.places[slot])
     alone = found.same(clean, lambda other: other != slot and judged(plan, role)(other))
     differs = found.places[slot] != clean.places[slot]
@@ -79,15 +85,18 @@ def _of(
         n, total = int(missed.sum()), place.count
         some = f"{n} of {total} elements of {what} are never written"
         advice = "" if name == "forward" else "; write zeros there, or declare it `zeroed`"
-        return broken(name, some + advice, Verdict.FAIL)
+        says = f"elements of {what} keep what their buffer held before"
+        return broken(name, some + advice, Verdict.FAIL, label="A", says=says)
     if _adds(plan, place, clean, again):
         reason = (
             f"{symbol} adds to `{block.name}` instead of overwriting it; clear it first, or "
             "declare that it `accumulates`"
         )
+        says = f"{what} is added to what its buffer held, which was not cleared"
     else:
         reason = f"{symbol} depends on what `{block.name}` held before, which it should overwrite"
-    return broken(name, reason, Verdict.FAIL)
+        says = f"{what} depends on what its buffer held before"
+    return broken(name, reason, Verdict.FAIL, label="A", says=says)
 
 
 def _called(key: Key, role: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from gradcheck.binding.native.memory import (
     slots,
 )
 from gradcheck.binding.native.plan import Plan, Setting
-from gradcheck.contract.returned import Broken, broken
+from gradcheck.contract.returned import Broken, broken, overwrites
 from gradcheck.foreign.script import Outcome, Script
 from gradcheck.manifest.operation import NativeLibrary, Operation, RoleKind
 from gradcheck.spec import Attrs, as_tuple
@@ -206,11 +206,14 @@ class Calls:
             if returned.kind is RoleKind.STATUS and status:
                 raise broken(role, f"{plan.calls[call].symbol} returned {status}; 0 is success")
         for name, what in outcome.strayed.items():
-            raise broken(role, f"{symbol} {what} ({name})", Verdict.FAIL)
+            reason = f"{symbol} {what} ({name})"
+            says = f"an index into {name} leaves its memory"
+            raise broken(role, reason, Verdict.FAIL, label="I", says=says)
         found = left(plan, contents, outcome, where)
         if found.hurt:
             reason = f"{symbol} writes outside of its part of `{found.hurt[0]}`"
-            raise broken(role, reason, Verdict.FAIL)
+            says = f"an index into `{found.hurt[0]}` leaves its part"
+            raise broken(role, reason, Verdict.FAIL, label="I", says=says)
         return found
 
     def _untouched(self, ask: Asked, found: Left) -> None:
@@ -221,7 +224,7 @@ class Calls:
             bits = found.places[Slot(block, number)]
             if was is not None and was.tobytes() != bits.tobytes():
                 symbol = self.symbol("vjp")
-                raise broken("vjp", f"{symbol} writes into its argument `{block}`; copy first")
+                raise overwrites("vjp", f"{symbol} writes into its argument `{block}`; copy first")
 
     def symbol(self, role: str) -> str:
         function = self.operation.vjp if role == "vjp" else self.operation.forward

@@ -16,6 +16,7 @@ from gradcheck.binding.native.fitting import by_value, roles
 from gradcheck.binding.native.layout import Key
 from gradcheck.binding.native.memory import Contents, Left, slots, tensor
 from gradcheck.binding.native.plan import Plan, Setting
+from gradcheck.binding.source import placed
 from gradcheck.contract.returned import broken
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.manifest.operation import Role, RoleKind
@@ -59,7 +60,7 @@ class NativeCase:
             into=self._into(),
             asked=_in_words("vjp", self.asked) if optional else None,
             slack=operation.slack,
-            source=operation.source,
+            source=placed(operation.source, self.library.path.parent),
             printed=printed,
             missing=self._missing,
         )

@@ -1,0 +1,175 @@
+"""Why a gradient of a function that no spec describes is wrong: differences are the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.contract.returned import Broken, as_array
+from gradcheck.difference.evaluate import Point
+from gradcheck.difference.truth import Estimate
+from gradcheck.draw import Draw
+from gradcheck.errors import Unsupported
+from gradcheck.explain.differenced import Differenced, Estimated, Unknown
+from gradcheck.explain.interrogate import UNITS, fitting
+from gradcheck.explain.probe import Array, Cotangent, Probe
+from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.why import WRONG, remembering, told, unsteady
+from gradcheck.finding import Finding
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.probe import guarded_call
+from gradcheck.spec import Attrs, as_tuple
+
+LARGEST: Final = 400
+"""Elements of all primals above which only what the check has differenced is known."""
+OUTPUTS: Final = 1600
+"""Elements of all outputs, likewise."""
+ELSEWHERE: Final = ((0.75, 1.25), (1.25, 1.75))
+"""Factors on the primals, drawn for each element: signs stay, and so does what is zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What `gradcheck.check` was given, and what it has found out.
+
+    `point` is forward in float64, where it can be asked there; `kinds` are the dtypes of its
+    outputs as they are given; `estimates` are gradients under `cotangents`, by the names of
+    primals.
+    """
+
+    forward: Callable[..., Any]
+    vjp: Callable[..., Any]
+    primals: tuple[Array, ...]
+    names: tuple[str, ...]
+    attrs: Attrs
+    dtype: str
+    point: Point
+    kinds: tuple[np.dtype[Any], ...]
+    cotangents: Cotangents
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+def explained(checked: Checked, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; those that say that something is wrong with their diagnoses.
+
+    Nothing is asked where nothing is wrong. What is told may depend on how fast forward is, the
+    verdict never does.
+    """
+    if not any(finding.verdict in WRONG for finding in findings):
+        return [*findings]
+    asked = _Asked(checked)
+    return [asked.explained(f) if f.verdict in WRONG else f for f in findings]
+
+
+class _Asked:
+    """Probes of one function, made when the first is needed."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+
+    def explained(self, finding: Finding) -> Finding:
+        if unsteady(finding):
+            return remembering(finding, self._steady)
+        if finding.name not in self._checked.names:
+            return finding
+        known = [p for p in self._probes if finding.name in p.right or not finding.compared]
+        found = told(finding, known, RULES) if known else None
+        return finding if found is None else replace(finding, diagnosis=found)
+
+    @cached_property
+    def _truth(self) -> Differenced:
+        checked, point = self._checked, self._checked.point
+        u = UNITS[checked.dtype]
+        moving = sum(point.primals[i].size for i in point.differentiable)
+        outputs = checked.cotangents.flat.shape[1]
+        if moving <= LARGEST and outputs <= OUTPUTS:
+            truth = Differenced(checked.forward, point, u)
+            if truth.affordable(point):
+                return truth
+        known = {i: checked.estimates[name] for i, name in enumerate(checked.names)
+                 if name in checked.estimates}  # fmt: skip
+        cts = checked.cotangents.flat
+        return Estimated(checked.forward, point, u, checked.attrs, cts, known)
+
+    @cached_property
+    def _steady(self) -> Probe | None:
+        """A probe of code that gives other bits each time: nothing that it gives is held."""
+        checked = self._checked
+        return self._probe("the point checked", 0, checked.primals, checked.attrs, self._cts[0])
+
+    @cached_property
+    def _probes(self) -> list[Probe]:
+        """The point checked, under two cotangents; other primals; each number among attributes.
+
+        One of them at a time is elsewhere: what a factor is called becomes a constant there.
+        """
+        checked = self._checked
+        primals, attrs = checked.primals, checked.attrs
+        points: list[tuple[str, tuple[Array, ...], Attrs, Cotangent]]
+        points = [("the point checked", primals, attrs, ct) for ct in self._cts[:2]]
+        if not isinstance(self._truth, Estimated):
+            shapes = [part.shape for part in self._cts[0]]
+            for seed, factors in enumerate(ELSEWHERE):
+                draw = Draw("black box", seed, *shapes)
+                ct = tuple(draw.away(0.0, *shape) for shape in shapes)
+                points.append(("primals moved", _moved(primals, draw, factors), attrs, ct))
+            for key, value in attrs.items():
+                if isinstance(value, float) and np.isfinite(value):
+                    other = {**attrs, key: 1.5 * value + 0.0625}
+                    points.append((f"{key} = {other[key]:g}", primals, other, self._cts[0]))
+        found = [self._probe(point[0], seed, *point[1:]) for seed, point in enumerate(points)]
+        return [probe for probe in found if probe is not None]
+
+    @property
+    def _cts(self) -> tuple[Cotangent, ...]:
+        return self._checked.cotangents.values
+
+    def _probe(
+        self, where: str, seed: int, primals: tuple[Array, ...], attrs: Attrs, ct: Cotangent
+    ) -> Probe | None:
+        """None where forward is not defined, or the code fails."""
+        checked, truth = self._checked, self._truth
+        names = checked.names
+        wide = tuple(p.astype(np.float64) if p.dtype.kind == "f" else p for p in primals)
+
+        def call(ct: Cotangent) -> dict[str, Array | None]:
+            # A forward that saves what its backward reads must have seen these primals last.
+            guarded_call("forward", checked.forward, (), primals, names, attrs)
+            typed = tuple(p.astype(kind) for p, kind in zip(ct, checked.kinds, strict=True))
+            out = guarded_call("vjp", checked.vjp, typed, primals, names, attrs)
+            return {n: as_array(g) for n, g in zip(names, as_tuple(out), strict=False)}
+
+        try:
+            outputs = truth.forward(wide, attrs)
+            if not all(np.isfinite(o).all() for o in outputs):
+                return None
+            raw = call(ct)
+        except (Broken, Unsupported, Unknown):
+            return None
+        probe = Probe(
+            where=where,
+            seed=seed,
+            names=names,
+            primals=wide,
+            attrs=attrs,
+            ct=ct,
+            got=fitting(raw, names, wide),
+            truth=truth,
+            ask=lambda ct: fitting(call(ct), names, wide),
+            dtype=checked.dtype,
+            u=UNITS[checked.dtype],
+            raw=raw,
+        )
+        return probe if probe.vjp() is not None else None
+
+
+def _moved(primals: Sequence[Array], draw: Draw, factors: tuple[float, float]) -> tuple[Array, ...]:
+    return tuple(
+        (p * draw.uniform(*factors, *p.shape)).astype(p.dtype) if p.dtype.kind == "f" else p
+        for p in primals
+    )

@@ -1,0 +1,222 @@
+"""The truth behind a function that no spec describes: its differences, as far as they go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.difference.evaluate import REFUSALS, Function, Point, flatten
+from gradcheck.difference.jacobian import EVALUATIONS, jacobian
+from gradcheck.difference.truth import Estimate, noise_lines
+from gradcheck.explain.probe import SAFETY, Array, Cotangent, Float
+from gradcheck.spec import Attrs, as_tuple
+
+SECONDS: Final = 1.5
+"""What may be spent on differences; what is asked for later is not known."""
+TIMED: Final = 3
+"""Calls of which the fastest is taken for what one costs."""
+BARS: Final = 2.0
+"""Factor on error bars before they explain a difference."""
+UNKNOWN: Final = 1e200
+"""The error bar of an element at which there is no slope: nothing there is wrong."""
+
+
+class Unknown(ValueError):  # noqa: N818  a gradient is
+    """A gradient that nobody can tell at this cost, or at this point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jacobian:
+    """∂(all outputs)/∂(one primal) [m, n] and its error bar [m, n]; None for an index."""
+
+    value: Float
+    bar: Float
+
+
+class Differenced:
+    """A function's VJP at any primals and attributes, by central differences.
+
+    `forward(*primals, **attrs)` is the user's, `point` the same in float64 where it can be asked
+    there. Each Jacobian is made once; those that would be made when the time is up are unknown.
+    """
+
+    def __init__(self, forward: Callable[..., Any], point: Point, u: float) -> None:
+        """Start the clock; `u` is the unit roundoff of the code that is asked."""
+        self._forward, self._u = forward, u
+        self._kinds = tuple(p.dtype for p in point.primals)
+        self._made: dict[tuple[Any, ...], tuple[Jacobian | None, ...]] = {}
+        self._spent = 0.0
+        self._longest = 0.0
+
+    def affordable(self, point: Point) -> bool:
+        """Whether a Jacobian at a point takes no longer than half of the time there is."""
+        took = min(_timed(point) for _ in range(TIMED))
+        size = sum(point.primals[i].size for i in point.differentiable)
+        return 2 * EVALUATIONS * size * took <= SECONDS
+
+    @property
+    def defaults(self) -> Attrs:
+        """None is known."""
+        return {}
+
+    @property
+    def choices(self) -> Mapping[str, Sequence[Any]]:
+        """None is known."""
+        return {}
+
+    def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]:
+        """Forward's outputs.
+
+        Raises:
+            Unknown: it is not defined there.
+        """
+        typed = [p.astype(kind) for p, kind in zip(primals, self._kinds, strict=True)]
+        try:
+            with np.errstate(all="ignore"):
+                return self._function(attrs)(*typed)
+        except REFUSALS as error:
+            raise Unknown(str(error)) from None
+
+    def vjp(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """Sums of ct·J.
+
+        Raises:
+            Unknown: forward is not defined there, has other outputs, or the time is up.
+        """
+        flat = flatten(ct)
+        return tuple(
+            None if j is None else self._sum(flat, j.value).reshape(np.shape(p))
+            for p, j in zip(primals, self._jacobians(primals, attrs), strict=True)
+        )
+
+    def cost(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """What the differences themselves may be off, in units of the code's u."""
+        flat = np.abs(flatten(ct)) * BARS / (SAFETY * self._u)
+        return tuple(
+            None if j is None else self._sum(flat, j.bar).reshape(np.shape(p))
+            for p, j in zip(primals, self._jacobians(primals, attrs), strict=True)
+        )
+
+    @staticmethod
+    def _sum(ct: Float, rows: Float) -> Float:
+        if len(ct) != len(rows):
+            raise Unknown("forward has other outputs there")
+        return np.asarray(ct @ rows)
+
+    def _function(self, attrs: Attrs) -> Function:
+        def function(*values: Array) -> tuple[Array, ...]:
+            return tuple(np.asarray(o) for o in as_tuple(self._forward(*values, **attrs)))
+
+        return function
+
+    def _jacobians(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Jacobian | None, ...]:
+        key = (repr(sorted(attrs.items())), *(_key(p) for p in primals))
+        if key not in self._made:
+            if self._spent + self._longest > SECONDS:
+                raise Unknown("the time is up")
+            start = time.monotonic()
+            try:
+                self._made[key] = self._differenced(primals, attrs)
+            finally:
+                took = time.monotonic() - start
+                self._spent += took
+                self._longest = max(self._longest, took)
+        return self._made[key]
+
+    def _differenced(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Jacobian | None, ...]:
+        typed = tuple(
+            np.asarray(p).astype(kind) for p, kind in zip(primals, self._kinds, strict=True)
+        )
+        if not all(np.isfinite(p).all() for p in typed):
+            raise Unknown("a primal is not finite")
+        point = Point(self._function(attrs), typed)
+        outputs = self.forward(primals, attrs)
+        if not all(np.isfinite(o).all() for o in outputs):
+            raise Unknown("forward is not finite there")
+        try:
+            lines = noise_lines(point)
+            return tuple(
+                _jacobian(point, i, lines) if i in point.differentiable else None
+                for i in range(len(typed))
+            )
+        except REFUSALS as error:
+            raise Unknown(str(error)) from None
+
+
+def _jacobian(point: Point, index: int, lines: Float) -> Jacobian:
+    value, bar = jacobian(point, index, lines)
+    known = np.isfinite(bar) & np.isfinite(value)
+    return Jacobian(np.where(known, value, 0.0), np.where(known, bar, UNKNOWN))
+
+
+def _timed(point: Point) -> float:
+    start = time.monotonic()
+    point.forward(*(p.copy() for p in point.primals))
+    return time.monotonic() - start
+
+
+def _key(primal: Array) -> tuple[Any, ...]:
+    return np.shape(primal), np.asarray(primal).tobytes()
+
+
+class Estimated(Differenced):
+    """A function's VJP at one point alone, as far as a check has differenced it.
+
+    `known` holds gradients by the places of primals, one row for each of `cts` [q, m].
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        point: Point,
+        u: float,
+        attrs: Attrs,
+        cts: Float,
+        known: Mapping[int, Estimate],
+    ) -> None:
+        """Difference nothing more."""
+        super().__init__(forward, point, u)
+        self._primals, self._attrs, self._cts, self._known = point.primals, attrs, cts, known
+
+    def vjp(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """What was differenced.
+
+        Raises:
+            Unknown: this was not.
+        """
+        return self._rows(ct, primals, attrs, bars=False)
+
+    def cost(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs
+    ) -> tuple[Float | None, ...]:
+        """What the differences may be off, in units of the code's u."""
+        rows = self._rows(ct, primals, attrs, bars=True)
+        return tuple(None if row is None else row * BARS / (SAFETY * self._u) for row in rows)
+
+    def _rows(
+        self, ct: Cotangent, primals: Sequence[Array], attrs: Attrs, *, bars: bool
+    ) -> tuple[Float | None, ...]:
+        rows = np.flatnonzero((self._cts == flatten(ct)).all(axis=1))
+        here = all(np.array_equal(a, b) for a, b in zip(primals, self._primals, strict=True))
+        if not (rows.size and here and attrs == self._attrs):
+            raise Unknown("nothing was differenced there")
+        out: list[Float | None] = []
+        for i, primal in enumerate(self._primals):
+            if i not in self._known:
+                out.append(None)
+                continue
+            found = self._known[i]
+            value, bar = (a[rows[0]].reshape(primal.shape) for a in (found.value, found.bar))
+            known = np.isfinite(value) & np.isfinite(bar)
+            out.append(np.where(known, bar, UNKNOWN) if bars else np.where(known, value, 0.0))
+        return tuple(out)

@@ -1,0 +1,159 @@
+"""Numbers that a point is made of, by names that hold at every point: counts and attributes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Probe
+
+Value = Callable[[Probe], float | None]
+Shape = tuple[int, ...]
+
+DEEPEST: Final = 4
+"""Axes, from either end, that are named one by one."""
+NAMED: Final = {
+    "log 2": math.log(2), "log 10": math.log(10), "√2": math.sqrt(2), "π": math.pi,
+    "2π": 2 * math.pi, "√π": math.sqrt(math.pi), "√(2π)": math.sqrt(2 * math.pi),
+    "√(2/π)": math.sqrt(2 / math.pi), "e": math.e,
+}  # fmt: skip
+"""Constants that formulas have, and that backward passes lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number of a point: `words` name it, `of(probe)` is it, None where it does not exist.
+
+    `count`: it counts elements.
+    """
+
+    words: str
+    of: Value
+    count: bool
+
+
+def counts(probe: Probe) -> Iterator[Quantity]:
+    """Lengths and sizes of primals and outputs, and how many elements of one there are of another.
+
+    What sums run over comes first.
+    """
+    arrays = [*_arrays(probe)]
+    for name, shape in arrays:
+        for other, of in arrays:
+            if name != other:
+                words = f"the number of elements of {name} for each of {other}"
+                yield Quantity(words, _quotient(_size(shape), _size(of)), count=True)
+    for name, shape in arrays:
+        for words, part in PARTS:
+            yield Quantity(words.format(name), _part(shape, part), count=True)
+    for name, values in _integers(probe):
+        yield Quantity(f"the number of {name} that count", values, count=True)
+
+
+def attributes(probe: Probe) -> Iterator[Quantity]:
+    """Numbers among the attributes; of a tuple its entries and their product."""
+    for name, value in probe.attrs.items():
+        if _number(value):
+            yield Quantity(f"`{name}`", _attribute(name), count=False)
+        elif isinstance(value, (tuple, list)) and value and all(_number(v) for v in value):
+            for i in range(len(value)):
+                yield Quantity(f"`{name}[{i}]`", _entry(name, i), count=True)
+            yield Quantity(f"the product of `{name}`", _product(name), count=True)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _attribute(name: str) -> Value:
+    def of(probe: Probe) -> float | None:
+        value: Any = probe.attrs.get(name)
+        return float(value) if _number(value) else None
+
+    return of
+
+
+def _entry(name: str, i: int) -> Value:
+    def of(probe: Probe) -> float | None:
+        value = probe.attrs.get(name)
+        return float(value[i]) if isinstance(value, (tuple, list)) and i < len(value) else None
+
+    return of
+
+
+def _product(name: str) -> Value:
+    def of(probe: Probe) -> float | None:
+        value = probe.attrs.get(name)
+        return float(np.prod(value)) if isinstance(value, (tuple, list)) else None
+
+    return of
+
+
+def _arrays(probe: Probe) -> Iterator[tuple[str, Callable[[Probe], Shape]]]:
+    """Primals and outputs: what messages call them, and their shapes at any point."""
+    for i, name in enumerate(probe.names):
+        yield name, lambda p, i=i: p.primals[i].shape  # type: ignore[misc]
+    for i in range(len(probe.ct)):
+        name = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
+        yield name, lambda p, i=i: p.ct[i].shape  # type: ignore[misc]
+
+
+def _size(shape: Callable[[Probe], Shape]) -> Value:
+    return lambda probe: float(math.prod(shape(probe)))
+
+
+def _quotient(a: Value, b: Value) -> Value:
+    def of(probe: Probe) -> float | None:
+        top, bottom = a(probe), b(probe)
+        return top / bottom if top is not None and bottom else None
+
+    return of
+
+
+def _part(shape: Callable[[Probe], Shape], part: Callable[[Shape], Sequence[int] | None]) -> Value:
+    def of(probe: Probe) -> float | None:
+        lengths = part(shape(probe))
+        return None if lengths is None else float(math.prod(lengths))
+
+    return of
+
+
+def _axis(k: int) -> Callable[[Shape], Sequence[int] | None]:
+    return lambda s: (s[k],) if -len(s) <= k < len(s) else None
+
+
+def _beyond(rank: int, part: slice) -> Callable[[Shape], Sequence[int] | None]:
+    return lambda s: s[part] if len(s) >= rank else None
+
+
+PARTS: Final[tuple[tuple[str, Callable[[Shape], Sequence[int] | None]], ...]] = (
+    ("the number of elements of {}", lambda s: s),
+    ("the length of {}'s last axis", _axis(-1)),
+    ("the number of rows of {}", _beyond(2, slice(None, -1))),
+    *((f"the length of {{}}'s axis {k}", _axis(k)) for k in range(DEEPEST - 1)),
+    *((f"the length of {{}}'s axis {k}", _axis(k)) for k in range(-2, -DEEPEST - 1, -1)),
+    ("the number of elements of {} for each entry of axis 0", _beyond(2, slice(1, None))),
+    ("the size of {}'s last two axes", _beyond(2, slice(-2, None))),
+    ("the size of {}'s last three axes", _beyond(3, slice(-3, None))),
+    ("the number of matrices in {}", _beyond(3, slice(None, -2))),
+)
+
+
+def _integers(probe: Probe) -> Iterator[tuple[str, Value]]:
+    """How many entries of indices and of masks are in use."""
+    for i, (name, value) in enumerate(zip(probe.names, probe.primals, strict=True)):
+        if value.dtype.kind != "f":
+            for attr, marker in probe.attrs.items():
+                if isinstance(marker, int) and not isinstance(marker, bool):
+
+                    def kept(p: Probe, i: int = i, attr: str = attr) -> float:
+                        return float(np.count_nonzero(p.primals[i] != p.attrs.get(attr)))
+
+                    yield f"entries of {name} other than `{attr}`", kept
+            yield f"entries of {name} from 0", lambda p, i=i: float((p.primals[i] >= 0).sum())  # type: ignore[misc]
+        elif np.isin(value, (0.0, 1.0)).all():
+            yield f"ones in {name}", lambda p, i=i: float((p.primals[i] == 1).sum())  # type: ignore[misc]

@@ -1,0 +1,269 @@
+"""Scale: one factor over the whole gradient, named by what varies with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.quantity import NAMED, Quantity, Value, attributes, counts
+from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+
+SIGNIFICANT: Final = 1e-6
+"""Share of the largest element from which on an element tells the factor."""
+ENOUGH: Final = 3
+"""Elements over all probes below which proportionality says nothing."""
+LOOSE: Final = 1e-3
+"""Relative distance within which a name is worth a try."""
+PLAIN: Final = (2.0, 0.5)
+"""Factors that are more likely numbers than counts, where nothing varies."""
+SMALL: Final = 12
+"""Denominators up to which a factor is written as a fraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A name for a factor: its class, its words, and its value at a point."""
+
+    label: str
+    words: str
+    of: Value
+
+
+def scale(scene: Scene) -> Iterator[Suspicion]:
+    """A constant multiple of the right gradient: signs, numbers, counts, attributes."""
+    seen = [factor_at(probe, scene.output) for probe in scene.failing]
+    found = [c for c in seen if c is not None]
+    if len(found) < len(seen) or _telling(scene) < ENOUGH:
+        return
+    low, high = min(found), max(found)
+    constant = high - low <= LOOSE * abs(high)
+    number = found[0] if constant else None
+    if number is not None and abs(number + 1) <= LOOSE:
+        yield _suspicion(scene, Factor("S", "has the wrong sign: the right value negated", _is(-1)))
+        return
+    plain = [c for c in PLAIN if number is not None and abs(number / c - 1) <= LOOSE]
+    for c in plain:
+        yield _suspicion(scene, _number(c))
+    for factor in named(scene.first):
+        values = [factor.of(probe) for probe in scene.failing]
+        if all(map(_near, values, found)):
+            yield _suspicion(scene, factor)
+    if number is not None and not plain:
+        yield _suspicion(scene, _number(number))
+
+
+def factor_at(probe: Probe, name: str) -> float | None:
+    """The one number that the right gradient was multiplied by; None where there is none."""
+    if name not in probe.got:
+        return None
+    got, right = probe.got[name].ravel(), probe.right[name].ravel()
+    size = float(right @ right)
+    if not (np.isfinite(got).all() and np.isfinite(size) and size > 0):
+        return None
+    c = float(got @ right) / size
+    return c if c != 0 and probe.reproduces(c * probe.right[name], name) else None
+
+
+def _telling(scene: Scene) -> int:
+    """Significant elements over all failing probes."""
+    found = 0
+    for probe in scene.failing:
+        right = np.abs(probe.right[scene.output])
+        found += int((right > SIGNIFICANT * np.max(right, initial=0.0)).sum())
+    return found
+
+
+def _near(a: float | None, c: float) -> bool:
+    return a is not None and math.isfinite(a) and abs(a - c) <= LOOSE * abs(c)
+
+
+def _is(value: float) -> Value:
+    return lambda probe: value
+
+
+def _suspicion(scene: Scene, factor: Factor) -> Suspicion:
+    def predicted(probe: Probe) -> Array | None:
+        c = factor.of(probe)
+        return None if c is None else c * probe.right[scene.output]
+
+    return predicting(
+        scene, factor.label, f"{scene.gradient} {factor.words}", predicted, _shown(scene, factor)
+    )
+
+
+def _shown(scene: Scene, factor: Factor) -> tuple[str, ...]:
+    """What the factor was, at two points where it differs."""
+    told: dict[float, str] = {}
+    for probe in scene.failing:
+        c = factor.of(probe)
+        if c is not None:
+            told.setdefault(round(c, 12), f"{c:.6g} at {probe.where}")
+    return ("the factor is " + ", ".join([*told.values()][:2]),) if len(told) > 1 else ()
+
+
+def _number(c: float) -> Factor:
+    return Factor("F", f"is {in_words(c)}", _exactly(c))
+
+
+def _exactly(c: float) -> Value:
+    """A number, without what rounding added to it."""
+    near = Fraction(c).limit_denominator(SMALL)
+    return _is(float(near) if abs(float(near) - c) <= 1e-6 * abs(c) else c)
+
+
+def in_words(c: float) -> str:
+    """A factor as one says it: "half of the right value", "-7 times the right value"."""
+    for words, value in NAMED.items():
+        for form, of in ((f"{words} times", value), (f"1/({words}) of", 1 / value)):
+            if abs(c - of) <= 1e-6 * abs(of):
+                return f"{form} the right value"
+    near = Fraction(c).limit_denominator(SMALL)
+    if abs(float(near) - c) > 1e-6 * abs(c):
+        return f"{c:.6g} times the right value"
+    if near == Fraction(1, 2):
+        return "half of the right value: a factor 2 is missing"
+    if near == 2:
+        return "twice the right value"
+    return f"{near} {'times' if near.denominator == 1 else 'of'} the right value"
+
+
+Form = tuple[str, str, Callable[[float], float]]
+
+COUNTED: Final[tuple[Form, ...]] = (
+    ("R", "is 1/n of the right value, n being {}: averaged instead of summed", lambda n: 1 / n),
+    ("R", "is n times the right value, n being {}: summed instead of averaged", lambda n: n),
+    ("R", "is (n - 1)/n of the right value, n being {}: n stands for n - 1",
+     lambda n: (n - 1) / n),
+    ("R", "is n/(n - 1) of the right value, n being {}: n - 1 stands for n",
+     lambda n: n / (n - 1)),
+    ("F", "lacks the square root of n, n being {}", lambda n: 1 / math.sqrt(n)),
+    ("F", "has the square root of n too much, n being {}", math.sqrt),
+    ("F", "lacks n squared, n being {}", lambda n: 1 / n**2),
+    ("F", "has n squared too much, n being {}", lambda n: n**2),
+)  # fmt: skip
+GIVEN: Final[tuple[Form, ...]] = (
+    ("F", "is {} times the right value", lambda a: a),
+    ("F", "is 1/{} of the right value", lambda a: 1 / a),
+    ("F", "is {0}² times the right value", lambda a: a * a),
+    ("F", "is 1/{0}² of the right value", lambda a: 1 / a**2),
+    ("F", "is √{} times the right value", math.sqrt),
+    ("F", "is 1/√{} of the right value", lambda a: 1 / math.sqrt(a)),
+    ("F", "is 1 - {} times the right value", lambda a: 1 - a),
+    ("F", "is 1/(1 - {}) times the right value", lambda a: 1 / (1 - a)),
+    ("F", "is {0}/(1 - {0}) times the right value", lambda a: a / (1 - a)),
+    ("F", "is (1 - {0})/{0} times the right value", lambda a: (1 - a) / a),
+    ("F", "is 2 (1 - {}) times the right value", lambda a: 2 * (1 - a)),
+    ("F", "is 1 + {} times the right value", lambda a: 1 + a),
+    ("F", "is 1/(1 + {}) of the right value", lambda a: 1 / (1 + a)),
+    ("F", "is -{} times the right value", lambda a: -a),
+    ("F", "is -1/{} of the right value", lambda a: -1 / a),
+)
+WINDOWS: Final[tuple[Form, ...]] = tuple(
+    ("R", words, form) for label, words, form in (*COUNTED[:2],)
+)
+POWERS: Final = ((1.0, "{}"), (-1.0, "1/{}"), (0.5, "√{}"), (-0.5, "1/√{}"))
+
+
+def named(first: Probe) -> Iterator[Factor]:
+    """Everything that a factor may be called, the likeliest first."""
+    counted, given = [*counts(first)], [*attributes(first)]
+    for forms, quantities in ((COUNTED[:2], counted), (GIVEN, given), (COUNTED[2:], counted)):
+        for quantity in quantities:
+            yield from _formed(quantity, WINDOWS if quantity.count and quantities is given
+                               else forms)  # fmt: skip
+    yield from _products(counted, given)
+    yield from _quotients(counted)
+
+
+def _formed(quantity: Quantity, forms: tuple[Form, ...]) -> Iterator[Factor]:
+    for label, words, form in forms:
+        yield Factor(label, words.format(quantity.words), _applied(form, quantity.of))
+
+
+def _applied(form: Callable[[float], float], of: Value) -> Value:
+    def value(probe: Probe) -> float | None:
+        x = of(probe)
+        try:
+            return None if x is None else form(x)
+        except (ArithmeticError, ValueError):
+            return None
+
+    return value
+
+
+def _products(counted: list[Quantity], given: list[Quantity]) -> Iterator[Factor]:
+    """An attribute and a count, or two attributes."""
+    for a, b in [*product(given, counted), *product(given, given)]:
+        for (p, first), (q, second) in product(POWERS, POWERS):
+            if a is not b:
+                words = (
+                    f"is {first.format(a.words)} × {second.format(_short(b))} of the right value"
+                )
+                yield Factor("F", words, partial(_both, a.of, p, b.of, q))
+
+
+def _short(quantity: Quantity) -> str:
+    return f"({quantity.words})" if quantity.count else quantity.words
+
+
+def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
+    x, y = a(probe), b(probe)
+    if x is None or y is None or x <= 0 or y <= 0:
+        return None
+    return float(x**p * y**q)
+
+
+def _quotients(counted: list[Quantity]) -> Iterator[Factor]:
+    """One count in place of another."""
+    for a, b in product(counted, counted):
+        if a is not b:
+            words = f"is m/n of the right value, m being {a.words}, n being {b.words}"
+            yield Factor("R", words, partial(_both, a.of, 1.0, b.of, -1.0))
+
+
+def shared(scene: Scene) -> Iterator[Suspicion]:
+    """Each element divided by how often it is used: the mean of its contributions."""
+    name, own = scene.output, scene.gradient
+    says = f"{own} is divided, element by element, by the number of its contributions"
+    for of in (_uses, _multiplicities):
+        yield predicting(
+            scene, "R", f"{says}: averaged instead of summed", partial(_over, of, name)
+        )
+
+
+def _over(count: Callable[[Probe, str], Float | None], name: str, probe: Probe) -> Float | None:
+    n = count(probe, name)
+    if n is None or not np.isfinite(n).all():
+        return None
+    whole = np.abs(n - np.round(n)) <= 1e-9 * np.maximum(1.0, n)
+    if not whole.all() or n.min(initial=0) < 0 or n.max(initial=0) <= 1:
+        return probe.right[name]
+    return np.asarray(probe.right[name] / np.maximum(n, 1.0))
+
+
+def _uses(probe: Probe, name: str) -> Float | None:
+    """How many elements of the output read each element, where they only copy or add."""
+    found = probe.vjp(tuple(np.ones_like(part) for part in probe.ct))
+    return None if found is None else found.get(name)
+
+
+def _multiplicities(probe: Probe, name: str) -> Float | None:
+    """How many elements are added into the output to which each belongs."""
+    values = [np.ones_like(p) if n == name else p
+              for n, p in zip(probe.names, probe.primals, strict=True)]  # fmt: skip
+    try:
+        outputs = probe.truth.forward(values, probe.attrs)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    if [o.shape for o in outputs] != [part.shape for part in probe.ct]:
+        return None
+    found = probe.vjp(outputs)
+    return None if found is None else found.get(name)

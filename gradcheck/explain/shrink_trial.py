@@ -1,0 +1,339 @@
+"""Whether a smaller candidate still fails, and in the manner in which the original did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.arithmetic import F64, dtype_named
+from gradcheck.contract.determinism import differs
+from gradcheck.contract.returned import Broken
+from gradcheck.draw import Draw
+from gradcheck.errors import SpecError, Unsupported
+from gradcheck.explain.interrogate import ENDED, Interrogation, OfSpec
+from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe
+from gradcheck.explain.shrink_domain import Domain
+from gradcheck.finding import Finding
+from gradcheck.judge.compare import rules_of
+from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
+from gradcheck.judge.declared import DISTANCE
+from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.judge.probe import ask_vjp
+from gradcheck.selection import LOW
+from gradcheck.spec import Attrs
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+CALL: Final = "vjp"
+"""What findings about the call as a whole are called."""
+FORMS: Final = ("absent", "shape", "dtype")
+"""How a gradient fails before a number of it is looked at."""
+CLEAR: Final = 8.0
+"""Bounds by which a failure must stay wrong, unless it never was by so many."""
+DEAR: Final = 5
+"""Trials that one whole judgement counts for."""
+UNTOUCHED: Final = (*RAISES, SpecError, Unsupported)
+"""What shows that a candidate lies outside the operator's domain, or the code's."""
+
+
+class Outcome(Enum):
+    """What became of a failure: it stayed, it is gone, or nothing can be asked there."""
+
+    KEPT = "kept"
+    LOST = "lost"
+    OUTSIDE = "outside"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Primals, attributes and a cotangent that may show the failure of `original`.
+
+    `primals` are float64 or int64, of the primals that the dialect has. Without `ct`, one of
+    `kind` is drawn for the shapes of the outputs.
+    """
+
+    original: Case
+    primals: tuple[Array, ...]
+    attrs: Attrs
+    ct: Cotangent | None = None
+    kind: str = KINDS[0]
+
+    @property
+    def size(self) -> int:
+        """Elements of all primals."""
+        return sum(p.size for p in self.primals)
+
+    def with_primal(self, index: int, values: Array) -> Candidate:
+        """Another value of one primal."""
+        primals = tuple(values if i == index else p for i, p in enumerate(self.primals))
+        return replace(self, primals=primals)
+
+    def case(self) -> Case:
+        """A case whose sample holds these primals and attributes.
+
+        Raises:
+            SpecError: an element lies beside a kink, or on one that the original keeps clear of;
+                or float32 does not hold a value.
+        """
+        case, dialect = self.original, self.original.dialect
+        given = dict(zip(case.primal_names, self.primals, strict=True))
+        every = tuple(given.get(name, np.zeros(())) for name in case.spec.primals)
+        usual = {**case.spec.defaults, **dialect.attrs}
+        attrs = {k: v for k, v in self.attrs.items() if repr(usual[k]) != repr(v)}
+        sample = replace(
+            case.sample,
+            name=f"{case.sample.name}.shrunk",
+            primals=lambda _: every,
+            attrs=attrs,
+            at_kink=self._on_kinks(),
+        )
+        return replace(case, sample=sample)
+
+    def _on_kinks(self) -> bool:
+        """Whether an element lies on a kink; what only comes near one belongs to no sample."""
+        case = self.original
+        on = near = False
+        for kink in case.spec.kinks:
+            if (kink.primal or case.spec.primals[0]) not in case.primal_names:
+                continue
+            with np.errstate(all="ignore"):
+                gap = np.asarray(kink.gap(F64, *self.primals, **self.attrs))
+            on, near = on or bool((gap == 0).any()), near or bool((gap < DISTANCE).any())
+        if near and not (on and case.sample.at_kink):
+            raise SpecError(f"{case.name}: an element comes near a kink")
+        return on
+
+    def key(self) -> object:
+        """The same for candidates that are the same."""
+        arrays = [*self.primals, *(self.ct or ())]
+        return repr(self.attrs), self.kind, *((a.shape, a.tobytes()) for a in arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """How a gradient fails: absent, of another shape or dtype, not finite, or of wrong numbers.
+
+    Or the call as a whole does, and `kind` is what was said of it. `margin` is the error of the
+    element `worst`, over what is allowed it; `largest` is the true gradient's largest element.
+    """
+
+    kind: str
+    margin: float = np.inf
+    worst: tuple[int, ...] | None = None
+    largest: float = 0.0
+
+    def like(self, other: Symptom) -> bool:
+        """Whether it is the same failure, and about as clear as the other was."""
+        return self.kind == other.kind and self.margin >= min(CLEAR, other.margin)
+
+
+@dataclass
+class Trials:
+    """Puts candidates to one implementation and counts them.
+
+    `symptom` is what must stay, and `fits`, if there is one, must hold. `left` is the budget, in
+    evaluations; it is empty once a call has died. `least` is what the largest element of the true
+    gradient must not fall below (`zero`: but it may vanish): a gradient that cancels shows little.
+    """
+
+    asked: Interrogation
+    output: str
+    left: int
+    symptom: Symptom | None = None
+    fits: Callable[[Probe], bool] | None = None
+    least: float = 0.0
+    zero: bool = True
+    last: Symptom | None = field(default=None, init=False)
+    _known: dict[object, Outcome] = field(default_factory=dict, init=False)
+    _domain: Domain | None = field(default=None, init=False)
+
+    def begins(self, candidate: Candidate) -> bool:
+        """Whether the candidate fails in any manner; that is then what must stay."""
+        try:
+            found = self.examine(candidate)
+        except Broken as error:
+            self._mourn(error)
+            return False
+        except UNTOUCHED:
+            return False
+        if found is not None:
+            self.symptom = self.last = found
+        return found is not None
+
+    def keeps(self, candidate: Candidate) -> Outcome:
+        """Whether the candidate fails as the original does."""
+        if self._domain is None:
+            self._domain = Domain.of(candidate.original)
+        if not self._domain.holds(candidate.primals, candidate.attrs):
+            return Outcome.OUTSIDE
+        key = candidate.key(), self.least, self.zero
+        if key not in self._known:
+            if self.left <= 0:
+                return Outcome.LOST
+            self.left -= 1
+            self._known[key] = self._tried(candidate)
+        return self._known[key]
+
+    def _tried(self, candidate: Candidate) -> Outcome:
+        try:
+            found = self.examine(candidate)
+        except Broken as error:
+            self._mourn(error)
+            return Outcome.LOST
+        except UNTOUCHED:
+            return Outcome.OUTSIDE
+        if found is None or self.symptom is None or not found.like(self.symptom):
+            return Outcome.LOST
+        self.last = found
+        return Outcome.KEPT
+
+    def examine(self, candidate: Candidate) -> Symptom | None:
+        """How the candidate fails; None where it does not, or not for the reason suspected.
+
+        Raises:
+            Broken: the code raised or died, and that is not what is looked for.
+            SpecError, Unsupported, or any of `RAISES`: nothing can be asked there.
+        """
+        case = candidate.case()
+        ct = self.cotangent(candidate, case)
+        if self.output == CALL:
+            return self._call(case, ct)
+        probe = self.asked.ask(case, ct)
+        if probe is None:
+            raise Unsupported("nothing is said of this")
+        if any(probe.right[n].shape != probe.primal(n).shape for n in probe.right):
+            raise SpecError("the operator is not defined for these shapes")
+        if self.output not in probe.right or not np.isfinite(probe.right[self.output]).all():
+            raise SpecError("there is no derivative here")
+        largest = float(np.max(np.abs(probe.right[self.output]), initial=0.0))
+        if not (largest >= self.least or (self.zero and largest == 0)):
+            return None
+        found = self._symptom(probe, case, ct)
+        if found is None or not self._fits(probe):
+            return None
+        return found if self._repeats(probe) else None
+
+    def cotangent(self, candidate: Candidate, case: Case) -> Cotangent:
+        """The candidate's cotangent, or one drawn for its shapes.
+
+        Raises:
+            SpecError: forward gives what has no derivative there; or the cotangent does not fit.
+        """
+        primals = case.primals
+        if self.asked.dtype in LOW:
+            primals = tuple(rounded(p, self.asked.dtype) for p in primals)
+        with np.errstate(all="ignore"):
+            outputs = OfSpec(case.spec).forward(primals, case.attrs)
+        if any(np.isnan(o).any() for o in outputs) or not any(o.size for o in outputs):
+            raise SpecError("forward gives nothing here, or NaN")
+        shapes = [o.shape for o in outputs]
+        if candidate.ct is not None:
+            if [part.shape for part in candidate.ct] != shapes:
+                raise SpecError("the cotangent has other shapes than forward's outputs")
+            return candidate.ct
+        names = (case.seed, case.suite, case.spec.name, case.sample.name, *shapes)
+        drawn = draw_cotangents(Draw(*names), shapes).rounded(self.asked.dtype)
+        return drawn.values[KINDS.index(candidate.kind)]
+
+    # ── what fails ───────────────────────────────────────────────────────────────────────────
+
+    def _call(self, case: Case, ct: Cotangent) -> Symptom | None:
+        """How the call as a whole breaks its contract."""
+        dtype = self.asked.dtype
+        kind = dtype_named(dtype)
+        bound = self.asked.binding.bind(case, dtype)
+        if bound is None:
+            raise Unsupported("nothing is said of this")
+        typed = [p.astype(kind) if p.dtype.kind == "f" else p for p in case.primals]
+        try:
+            ask_vjp(
+                bound.vjp, [tuple(p.astype(kind) for p in ct)], typed, case.primal_names,
+                bound.attrs,
+            )  # fmt: skip
+        except Broken as error:
+            if error.finding.verdict in ENDED:
+                raise
+            return Symptom("".join(c for c in error.finding.reason if not c.isdigit()))
+        return None
+
+    def _symptom(self, probe: Probe, case: Case, ct: Cotangent) -> Symptom | None:
+        output, right = self.output, probe.right[self.output]
+        raw = probe.raw.get(output)
+        if raw is None:
+            return Symptom("absent")
+        if raw.shape != right.shape:
+            return Symptom("shape")
+        if raw.dtype != dtype_named(self.asked.dtype):
+            return Symptom("dtype")
+        got = probe.got[output]
+        excess = _excess(probe, output)
+        smooth = ~np.broadcast_to(probe.kinked.get(output, np.zeros((), dtype=bool)), got.shape)
+        if not ((excess > 1) & smooth).any():
+            return self._on_kink(case, ct) if (excess > 1).any() else None
+        excess = np.where(smooth, excess, 0.0)
+        kind = "numbers" if np.isfinite(got).all() else "not finite"
+        flat = int(np.argmax(excess))
+        worst = tuple(int(i) for i in np.unravel_index(flat, excess.shape))
+        largest = float(np.max(np.abs(right), initial=0.0))
+        return Symptom(kind, float(excess.max()), worst, largest)
+
+    def _on_kink(self, case: Case, ct: Cotangent) -> Symptom | None:
+        """Where only elements on a kink differ, the whole judgement knows what is allowed."""
+        self.left -= DEAR
+        finding = judged(case, self.asked, self.output, ct)[1]
+        return Symptom("kink") if finding.verdict is Verdict.FAIL else None
+
+    def _fits(self, probe: Probe) -> bool:
+        try:
+            with np.errstate(all="ignore"):
+                return self.fits is None or self.fits(probe)
+        except RAISES:
+            return False
+
+    def _repeats(self, probe: Probe) -> bool:
+        """Whether the same call gives the same again."""
+        again = probe.ask(probe.ct)
+        first, second = probe.got.get(self.output), again.get(self.output)
+        return not differs([first], [second])
+
+    def _mourn(self, error: Broken) -> None:
+        if error.finding.verdict in ENDED:
+            self.left = 0
+
+
+def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
+    """Error over what is allowed, element by element; infinite where a number is not finite."""
+    right, got, rules = probe.right[output], probe.got[output], rules_of(probe.dtype)
+    with np.errstate(all="ignore"):
+        costs = probe.truth.cost(probe.ct, probe.primals, probe.attrs)
+        cost = costs[probe.names.index(output)]
+        spent = np.zeros(right.shape) if cost is None else np.nan_to_num(cost, posinf=0.0)
+        size = np.maximum(np.abs(got), np.abs(right))
+        allowed = rules.rtol * size + SAFETY * probe.u * spent + rules.underflow
+        excess = np.abs(got - right) / allowed
+    return np.asarray(np.where(np.isfinite(got), excess, np.inf))
+
+
+def judged(
+    case: Case, asked: Interrogation, output: str, ct: Cotangent
+) -> tuple[CaseTruth, Finding]:
+    """The whole judgement of one gradient under one cotangent, and the truth it rests on.
+
+    Raises:
+        SpecError, or any of `RAISES`: the case is at fault.
+    """
+    dtype = asked.dtype
+    cotangents = Cotangents(("shrunk",), (ct,))
+    truth = CaseTruth(case, low=dtype if dtype in LOW else "", cotangents=cotangents)
+    findings = judge_case(truth, asked.binding, dtype)
+    named = [f for f in findings if f.name == output]
+    return truth, (named or [f for f in findings if f.name == CALL] or findings)[0]

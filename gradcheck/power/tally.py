@@ -1,0 +1,111 @@
+"""The diagnoses of all mutants, counted: how many are right, wrong, or say nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import gradcheck
+from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
+from gradcheck.power.registry import mutants_of
+from gradcheck.power.score import WHOLE, Part
+from gradcheck.suite import load_suite
+
+ENOUGH: Final = 0.85
+"""Share of mutants whose diagnosis must be right."""
+TOLERATED: Final = 0.03
+"""Share of mutants whose diagnosis may be wrong; a wrong one is worse than none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many diagnoses are right and wrong, and how many mutants have none."""
+
+    right: int
+    wrong: int
+    unnamed: int
+
+    @classmethod
+    def of(cls, named: Iterable[Named]) -> Tally:
+        """The verdicts of some mutants."""
+        count = Counter(one.verdict for one in named)
+        return cls(count["right"], count["wrong"], count["none"])
+
+    @property
+    def all(self) -> int:
+        """How many mutants there are."""
+        return self.right + self.wrong + self.unnamed
+
+    @property
+    def good(self) -> bool:
+        """Whether enough are right and few enough wrong; of none, nothing is shown."""
+        enough = self.right >= ENOUGH * self.all and self.wrong <= TOLERATED * self.all
+        return self.all > 0 and enough
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """What the diagnosis of mutants showed.
+
+    `complete` is false where it was interrupted, or lost a process; `troubles` say so.
+    """
+
+    version: str
+    suite: str
+    suite_version: str
+    seed: int
+    part: Part = WHOLE
+    named: tuple[Named, ...]
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+
+    @property
+    def development(self) -> list[Named]:
+        """The two thirds that rules were written with."""
+        return [one for one in self.named if not one.held_out]
+
+    @property
+    def held_out(self) -> list[Named]:
+        """The third that no rule was written with."""
+        return [one for one in self.named if one.held_out]
+
+    @property
+    def sound(self) -> bool:
+        """Whether the run is complete, and enough of all mutants are named rightly."""
+        return self.complete and not self.troubles and Tally.of(self.named).good
+
+    def by(self, key: Callable[[Named], str]) -> Iterator[tuple[str, list[Named]]]:
+        """The mutants by a property of theirs, in the order of its names."""
+        groups: dict[str, list[Named]] = {}
+        for one in self.named:
+            groups.setdefault(key(one), []).append(one)
+        yield from sorted(groups.items())
+
+
+def confusion(named: Sequence[Named]) -> Counter[tuple[str, str]]:
+    """How often a class (its first) was given a label; "" for no label."""
+    return Counter((one.labels[0], one.first.label if one.first else "") for one in named)
+
+
+def diagnose_mutants(plan: Naming, progress: Progress | None = None) -> Diagnosed:
+    """Diagnose the mutants of a plan; cut short, return what is known.
+
+    Raises:
+        LoadError: the suite, or its table of mutants, cannot be imported.
+        SpecError: a mutant contradicts its operator, or its sample does not catch it.
+    """
+    suite = load_suite(plan.suites)
+    mutants_of(suite)  # mistakes are told here, before any process starts
+    found = name_all(plan, progress)
+    return Diagnosed(
+        version=gradcheck.__version__,
+        suite=suite.name,
+        suite_version=suite.version,
+        seed=plan.seed,
+        part=plan.part,
+        named=tuple(one for of_op in found.results for one in of_op),
+        complete=found.complete,
+        troubles=found.troubles,
+    )

@@ -1,0 +1,230 @@
+"""How well mutants are diagnosed, as text, markdown and JSON.
+
+Those of the held-out third are counted alone, but for JSON: who has read them writes rules for
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.label import LABELS
+from gradcheck.power.tally import ENOUGH, TOLERATED, Tally, confusion
+from gradcheck.report.marked import code, escape
+from gradcheck.report.page import Page, grid
+from gradcheck.report.words import clean, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gradcheck.power.diagnosis import Named
+    from gradcheck.power.tally import Diagnosed
+
+FORMATS: Final = ("terminal", "markdown", "json")
+UNNAMED: Final = "none"
+"""What tables call a mutant without a diagnosis, and a rule that found nothing."""
+LISTED: Final = 40
+"""Wrong diagnoses that the terminal spells out."""
+HEADS: Final = (
+    "right", "wrong", "unnamed", "held out: right", "wrong", "unnamed", "right of all",
+)  # fmt: skip
+OFF: Final = ("mutant", "class", "what is wrong with it", "label given", "rule", "diagnosis")
+
+
+def render(found: Diagnosed, format: str, *, width: int = 100) -> str:
+    """The score in one of `FORMATS`, ending in a newline."""
+    if format == "json":
+        return json.dumps(_plain(found), indent=1) + "\n"
+    return _markdown(found) if format == "markdown" else _terminal(found, width)
+
+
+def summary(found: Diagnosed) -> str:
+    """The last line, for a script to read."""
+    whole, unseen = Tally.of(found.named), Tally.of(found.held_out)
+    return (
+        f"POWER {'pass' if found.sound else 'fail'} diagnosed={whole.right}/{whole.all} "
+        f"wrong={whole.wrong} unnamed={whole.unnamed} "
+        f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong}"
+    )
+
+
+# ── what goes where ──────────────────────────────────────────────────────────────────────────
+
+
+def _row(named: Iterable[Named]) -> list[str]:
+    """Counts of the development part, then of the third held out; a share of both."""
+    every = [*named]
+    seen, unseen = (Tally.of(o for o in every if o.held_out is held) for held in (False, True))
+    counts = (n for t in (seen, unseen) for n in (t.right, t.wrong, t.unnamed))
+    return [*(f"{count:,}" for count in counts), _share(seen.right + unseen.right, len(every))]
+
+
+def _share(part: int, of: int) -> str:
+    return f"{part / of:.1%}" if of else "–"
+
+
+def _table(found: Diagnosed, what: str) -> list[list[str]]:
+    """A row per class, rule or family, and their sum."""
+    keys = {"class": _class, "rule": _rule, "family": lambda one: one.family}
+    rows = [[clean(name), *_row(of)] for name, of in found.by(keys[what])]
+    return [*rows, ["all", *_row(found.named)]]
+
+
+def _class(one: Named) -> str:
+    label = one.labels[0]
+    return f"{label} {LABELS[label].word}"
+
+
+def _rule(one: Named) -> str:
+    return one.first.rule if one.first else UNNAMED
+
+
+def _confused(found: Diagnosed) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: a class per row, the label given per column."""
+    counts = confusion(found.named)
+    given = [label for label in (*LABELS, "") if any(got == label for _, got in counts)]
+    rows = [
+        [label, *(f"{counts[label, got] or ''}" for got in given)]
+        for label in LABELS
+        if any(true == label for true, _ in counts)
+    ]
+    return ["class", *(label or UNNAMED for label in given)], rows
+
+
+def _wrong(found: Diagnosed) -> list[list[str]]:
+    """The wrong diagnoses of the development part."""
+    return [
+        [
+            f"{one.op}/{one.name}",
+            " ".join(one.labels),
+            one.says,
+            one.first.label,
+            one.first.rule,
+            one.first.says,
+        ]
+        for one in found.development
+        if one.verdict == "wrong" and one.first is not None
+    ]
+
+
+def _facts(found: Diagnosed) -> str:
+    part = "" if found.part.of == 1 else f", part {found.part.number} of {found.part.of}"
+    return (
+        f"gradcheck {clean(found.version)}, suite {clean(found.suite)} "
+        f"{clean(found.suite_version)}, seed {found.seed}{part}"
+    )
+
+
+def _state(found: Diagnosed) -> str:
+    if not found.complete:
+        return "incomplete: the run stopped early"
+    whole = Tally.of(found.named)
+    return (
+        f"{whole.right:,} of {whole.all:,} mutants are named rightly "
+        f"({_share(whole.right, whole.all)}), {whole.wrong:,} wrongly "
+        f"({_share(whole.wrong, whole.all)})" + ("" if found.sound else ": NOT SOUND")
+    )
+
+
+def _hidden(found: Diagnosed) -> str:
+    hidden = Tally.of(found.held_out).wrong
+    return (
+        f"{plural(hidden, 'mutant')} of the third held out named wrongly: only counted here, for "
+        "who reads them writes rules for them; JSON has them"
+    )
+
+
+# ── the formats ──────────────────────────────────────────────────────────────────────────────
+
+
+def _terminal(found: Diagnosed, width: int) -> str:
+    page = Page(color=False, width=width)
+    blocks = [_facts(found)]
+    for what in ("class", "rule", "family"):
+        table = grid((what, *HEADS), _table(found, what), len(HEADS))
+        blocks.append("\n".join(table))
+    wrong = [[clean(text) for text in row] for row in _wrong(found)]
+    lines = [
+        line
+        for name, classes, says, given, rule, text in wrong[:LISTED]
+        for line in page.wrap(
+            f"{name} ({classes}: {says.rstrip('.')}): {given}, by {rule}: {text}", "", "  "
+        )
+    ]
+    if len(wrong) > LISTED:
+        more = plural(len(wrong) - LISTED, "more mutant")
+        lines += [f"… and {more} named wrongly; write them all into a file with -o"]
+    lines += page.wrap(_hidden(found), "", "  ") if Tally.of(found.held_out).wrong else []
+    lines += [clean(trouble) for trouble in found.troubles]
+    blocks += ["\n".join(lines)] if lines else []
+    return "\n\n".join([*blocks, _state(found), summary(found)]) + "\n"
+
+
+def _markdown(found: Diagnosed) -> str:
+    lines = [
+        f"**gradcheck power --diagnosis: {_state(found)}**",
+        "",
+        f"{escape(_facts(found))}. Each mutant is judged at the sample that must catch it, and "
+        "what is then said to be wrong is held against the classes that are written beside the "
+        "mutant: the first, or another that is literally true of it as seen from outside. They "
+        "were written before any rule. A third of the mutants, chosen by a hash of their names, "
+        "is held out: no rule was written with one of them in sight. "
+        f"At least {ENOUGH:.0%} must be named rightly, at most {TOLERATED:.0%} wrongly.",
+        "",
+        *(f"- {escape(clean(trouble))}" for trouble in found.troubles),
+    ]
+    for what in ("class", "rule", "family"):
+        rows = [[escape(cell) for cell in row] for row in _table(found, what)]
+        lines += ["", *_grid((what, *HEADS), rows, right=len(HEADS))]
+    heads, rows = _confused(found)
+    lines += ["", f"Classes (rows) and the labels given (columns), of all {len(found.named):,}:"]
+    lines += ["", *_grid(heads, rows, right=len(heads) - 1)]
+    wrong = [
+        [code(name), classes, escape(clean(says)), given, code(rule), escape(clean(text))]
+        for name, classes, says, given, rule, text in _wrong(found)
+    ]
+    if wrong:
+        title = f"{plural(len(wrong), 'mutant')} of the development part named wrongly"
+        lines += ["", f"<details><summary>{title}</summary>", ""]
+        lines += [*_grid(OFF, wrong), "", "</details>"]
+    lines += ["", f"{_hidden(found)}."] if Tally.of(found.held_out).wrong else []
+    return "\n".join([*lines, "", f"`{summary(found)}`\n"])
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
+    align = ["---"] * (len(heads) - right) + ["---:"] * right
+    return [f"| {' | '.join(cells)} |" for cells in (heads, align, *rows)]
+
+
+def _plain(found: Diagnosed) -> dict[str, Any]:
+    whole, unseen = Tally.of(found.named), Tally.of(found.held_out)
+    return {
+        "version": found.version,
+        "suite": found.suite,
+        "suite_version": found.suite_version,
+        "seed": found.seed,
+        "part": asdict(found.part),
+        "complete": found.complete,
+        "troubles": list(found.troubles),
+        "sound": found.sound,
+        "all": asdict(whole),
+        "held_out": asdict(unseen),
+        "mutants": [_told(one) for one in found.named],
+    }
+
+
+def _told(one: Named) -> dict[str, Any]:
+    return {
+        "op": one.op,
+        "family": one.family,
+        "name": one.name,
+        "says": one.says,
+        "classes": list(one.labels),
+        "held_out": one.held_out,
+        "verdict": one.verdict,
+        "label": one.first.label if one.first else "",
+        "rule": one.first.rule if one.first else "",
+        "diagnoses": {name: asdict(diagnosis) for name, diagnosis in one.found},
+    }

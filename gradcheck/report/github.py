@@ -1,0 +1,115 @@
+"""GitHub's annotations: workflow commands that put what is wrong beside the code.
+
+An `::error` for each gradient that fails, and for whatever else closes the gate. Source of the
+syntax and its escapes: GitHub's reference of workflow commands. A runner reads one command a
+line and decodes `%0A` in it, so no text of anybody's can begin a line, or end a property.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.finding import Part
+from gradcheck.report import diagnosed, model_words, outline, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gradcheck.finding import Blame
+    from gradcheck.record import Record, Run
+
+MOST: Final = 10
+"""Errors that GitHub shows of one step."""
+PLAIN: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+"""What a message may not hold as it is."""
+PROPERTY: Final = {**PLAIN, ":": "%3A", ",": "%2C"}
+"""What a property may not hold as it is: it ends at a comma, and the last one at colons."""
+
+
+def render(run: Run) -> str:
+    """The run as workflow commands; the last line is `run.summary`, which is none."""
+    errors = [*_troubles(run), *_failures(run)]
+    lines = errors[:MOST]
+    left_out = len(errors) - len(lines)
+    spoilt = len(outline.explained(run, Part.GRADIENT))
+    if left_out:
+        lines.append(_command("notice", f"and {left_out:,} more; -o report.html shows each"))
+    if spoilt:
+        text = f"and {words.plural(spoilt, 'gradient')} that the guilty stages spoil"
+        lines.append(_command("notice", f"{text}; -o report.html shows each"))
+    return "\n".join([*lines, run.summary, ""])
+
+
+def _failures(run: Run) -> Iterator[str]:
+    """An error per gradient, the worst first; none for those that a guilty stage spoils."""
+    spoilt = outline.explained(run, Part.GRADIENT)
+    named = len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1
+    blames = {(r.implementation, r.name): r.blames for r in run.results if r.blames}
+    for group in outline.failing(run):
+        if group not in spoilt:
+            first = group.results[0]
+            yield _failure(group, named, blames.get((first.implementation, first.name), ()))
+
+
+def _failure(group: outline.Group, named: bool, blames: Sequence[Blame]) -> str:
+    first = group.results[0]
+    whose = f"{words.clean(group.implementation)} · " if named else ""
+    about = words.subject(group.output, group.part)
+    kind = diagnosed.word(first.diagnosis) or words.word(group.verdict)
+    title = f"{whose}{words.clean(f'{group.op}/{group.dialect}')} · {about}: {kind}"
+    return _command("error", "\n".join(_message(group, blames)), **_place(first), title=title)
+
+
+def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
+    """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
+    first = group.results[0]
+    said = diagnosed.alone(first)
+    yield said.text or words.word(first.verdict)
+    yield from (text for label, text in said.facts if label == "evidence")
+    yield from (f"{label}: {text}" for label, text in said.facts if label == "pattern")
+    reason = f": {words.clean(first.reason)}" if said.word and first.reason else ""
+    yield f"{words.word(first.verdict)} {words.case(first)}{reason}"
+    if group.results[1:]:
+        more = diagnosed.rest(group.results[1:], group.results[:1])
+        yield f"… and {len(group.results) - 1:,} more: {more}"
+    yield from (f"blame: {text}" for text in model_words.charges(blames))
+    if first.repro:
+        yield f"run: {words.command(first.repro)}"
+
+
+def _troubles(run: Run) -> Iterator[str]:
+    """What could not be judged at all."""
+    for text in run.troubles:
+        yield _command("error", words.clean(text), title="gradcheck: problem")
+    if not run.complete:
+        yield _command("error", "the run stopped early", title="gradcheck: incomplete")
+    if not run.footer.checked:
+        yield _command("error", "nothing was checked", title="gradcheck: nothing was checked")
+
+
+def _place(result: Record) -> dict[str, str]:
+    """Where the code judged stands, as properties; none where that is not known.
+
+    >>> from types import SimpleNamespace as R
+    >>> _place(R(source="src/rms.c:120")), _place(R(source="src/rms.c")), _place(R(source=""))
+    ({'file': 'src/rms.c', 'line': '120'}, {'file': 'src/rms.c'}, {})
+    """
+    source = words.clean(result.source)
+    file, _, line = source.rpartition(":")
+    if file and line.isascii() and line.isdecimal():
+        return {"file": file, "line": line}
+    return {"file": source} if source else {}
+
+
+def _command(name: str, message: str, **properties: str) -> str:
+    r"""A workflow command of one line.
+
+    >>> _command("error", "100% wrong\nrun: it", file="a,b.c", title="op · dw: scale")
+    '::error file=a%2Cb.c,title=op · dw%3A scale::100%25 wrong%0Arun: it'
+    """
+    told = ",".join(f"{key}={_escaped(text, PROPERTY)}" for key, text in properties.items())
+    return f"::{name}{' ' * bool(told)}{told}::{_escaped(message, PLAIN)}"
+
+
+def _escaped(text: str, escapes: dict[str, str]) -> str:
+    return "".join(escapes.get(c, c) for c in text)

@@ -1,0 +1,97 @@
+"""The report on diagnoses: counts of both parts, and no word about a mutant held out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gradcheck.finding import Diagnosis
+from gradcheck.power.diagnosis import Named
+from gradcheck.power.tally import Diagnosed
+from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
+
+
+def named(name, label="", held_out=False, **options):
+    found = Diagnosis(label=label, says=f"dx of {name}", rule="scale" if label else "")
+    usual = {"op": "sqr", "family": "plain", "says": "It is off.", "labels": ("F", "D")}
+    return Named(name=name, held_out=held_out, found=(("x", found),), **{**usual, **options})
+
+
+RIGHT = [named(f"right-{i}", "F") for i in range(18)]
+OFF = named("off", "S")
+HIDDEN = named("hidden", "S", held_out=True)
+FOUND = Diagnosed(
+    version="0", suite="s", suite_version="1", seed=0,
+    named=(*RIGHT, OFF, HIDDEN, named("mute", held_out=True)),
+)  # fmt: skip
+
+
+def test_the_last_line_says_how_many_of_both_parts():
+    last = "POWER fail diagnosed=18/21 wrong=2 unnamed=1 held_out=0/2 held_out_wrong=1"
+    assert summary(FOUND) == last
+    assert render(FOUND, "terminal").splitlines()[-1] == last
+    sound = replace(FOUND, named=tuple(RIGHT))
+    assert summary(sound).startswith("POWER pass diagnosed=18/18 wrong=0")
+    assert "NOT SOUND" not in render(sound, "markdown")
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_what_is_wrong_is_told_of_the_development_part_alone(form):
+    text = render(FOUND, form)
+    assert "sqr/off" in text
+    assert "dx of off" in text
+    assert "hidden" not in text
+    assert "1 mutant of the third held out named wrongly" in text
+    assert "18 of 21 mutants are named rightly (85.7%), 2 wrongly (9.5%): NOT SOUND" in text
+
+
+def test_tables_count_by_class_rule_and_family_and_show_the_confusion():
+    page = render(FOUND, "markdown")
+    assert "| F scale | 18 | 1 | 0 | 0 | 1 | 1 | 85.7% |" in page
+    assert "| scale | 18 | 1 | 0 | 0 | 1 | 0 | 90.0% |" in page
+    assert "| none | 0 | 0 | 0 | 0 | 0 | 1 | 0.0% |" in page
+    assert "| plain | 18 | 1 | 0 | 0 | 1 | 1 | 85.7% |" in page
+    assert "| class | S | F | none |" in page
+    assert "| F | 2 | 18 | 1 |" in page
+
+
+def test_json_holds_every_mutant_with_its_diagnoses():
+    plain = json.loads(render(FOUND, "json"))
+    assert plain["sound"] is False
+    assert plain["held_out"] == {"right": 0, "wrong": 1, "unnamed": 1}
+    last = plain["mutants"][-1]
+    assert (last["name"], last["verdict"], last["held_out"]) == ("mute", "none", True)
+    assert plain["mutants"][0]["diagnoses"]["x"]["says"] == "dx of right-0"
+
+
+def test_a_run_cut_short_says_so_in_every_format():
+    cut = replace(FOUND, complete=False, troubles=("a worker process died",))
+    for form in ("terminal", "markdown"):
+        assert "incomplete: the run stopped early" in render(cut, form)
+        assert "a worker process died" in render(cut, form)
+    assert json.loads(render(cut, "json"))["complete"] is False
+
+
+def test_the_terminal_counts_what_it_does_not_spell_out():
+    many = replace(FOUND, named=tuple(named(f"off-{i}", "S") for i in range(LISTED + 2)))
+    text = render(many, "terminal")
+    assert "… and 2 more mutants named wrongly" in text
+    assert f"off-{LISTED}" not in text
+    assert f"off-{LISTED + 1}" in render(many, "markdown")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_diagnosed_is_a_report_too(form):
+    empty = replace(FOUND, named=())
+    assert render(empty, form).endswith("\n")
+    assert "POWER fail diagnosed=0/0" in summary(empty)
+
+
+def test_hostile_words_are_escaped():
+    evil = named("evil", "S", says="It has | and <b> and \x1b[31m.")
+    page = render(replace(FOUND, named=(evil,)), "markdown")
+    assert "\x1b" not in page
+    assert "It has \\| and &lt;b&gt; and" in page
+    assert "\x1b" not in render(replace(FOUND, named=(evil,)), "terminal")
