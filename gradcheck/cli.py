@@ -25,11 +25,6 @@ examples:
   gradcheck run --model gpt2                     a whole model: parameters, then stages
   gradcheck run --rule 'adam*'                   update rules, step by step
   gradcheck repro CASE --export repro.py         one case, in full and as a script
-  gradcheck repro CASE --export repro.py         one case, in full and as a script
-  gradcheck repro CASE --export repro.py         one case, in full and as a script
-  gradcheck repro CASE --export repro.py         one case, in full and as a script
-  gradcheck repro CASE --export repro.py         one case, in full and as a script
-  gradcheck repro CASE --export repro.py         one case, in full and as a script
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
   gradcheck power --op rms_norm                  that the check rejects wrong answers
@@ -96,11 +91,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run.add(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
-    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
-    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
-    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
-    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
-    repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
     repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
     power.add(commands.add_parser("power", help="prove that every check can fail"))
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))

@@ -15,7 +15,7 @@ from gradcheck.spec import Attrs
 
 def recipe_of(
     key: str, given: Any, entry: Any, bound: Bound, attrs: Attrs, fixed: Attrs, names: Sequence[str]
-) -> Recipe:
+) -> Recipe | None:
     """What a script needs to know of the entry at `key`.
 
     `given` is what stands in the user's table, `entry` what was made of it, `bound` what is called;
@@ -36,13 +36,18 @@ def recipe_of(
     return Recipe(key=key, style=style, mapping=mapping, attrs=own, forward=takes)
 
 
-def _framework(key: str, given: Any, entry: Differentiated, bound: Bound, primals: int) -> Recipe:
+def _framework(
+    key: str, given: Any, entry: Differentiated, bound: Bound, primals: int
+) -> Recipe | None:
     """Of what a framework differentiates, as it stands in the table."""
     if isinstance(entry, JaxOp):
         return Recipe(key=key, style="jax", attrs=bound.attrs, forward=bound.attrs)
     assert isinstance(entry, TorchOp)
     if isinstance(given, type):
-        behind = tuple(entry.call.behind(primals, bound.attrs))
+        try:
+            behind = tuple(entry.call.behind(primals, bound.attrs))
+        except TypeError:  # it cannot be called at all; asked for gradients, it says why
+            return None
         return Recipe(key=key, style="apply", attrs={}, forward={}, behind=behind)
     style = "module" if hasattr(entry.call, "module") else "torch"
     return Recipe(key=key, style=style, attrs=bound.attrs, forward=bound.attrs)

@@ -104,9 +104,10 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 def _wrong(run: Run, meant: Named) -> list[Record]:
     """The results that say of a gradient that it is wrong."""
-    from gradcheck.explain.why import WRONG
+    from gradcheck.explain.shrink import WRONG
+    from gradcheck.explain.shrink_trial import CALL
 
-    names = meant.case.primal_names
+    names = (*meant.case.primal_names, CALL)
     return [r for r in run.results if r.output in names and r.verdict in WRONG]
 
 
@@ -147,11 +148,11 @@ def _exported(
 
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
-    result = next(iter([*_wrong(run, meant), *run.results]))
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
-    output = result.output if result.output in floating else meant.output
-    output = output if output in floating else floating[0]
+    every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]
+    result = every[0]
+    output = next(n for n in (result.output, meant.output, *floating) if n in floating)
     try:
         bound = binding.bind(case, dtype)
         if bound is None or not result.verdict.checked:

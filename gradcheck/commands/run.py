@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradcheck import console
 from gradcheck.commands.flags import (
@@ -139,7 +139,7 @@ def publish_run(
     from gradcheck.verdict import Verdict
 
     written = [save(path, report.render(found, form)) for path, form in targets]
-    how = {"color": console.colored(arguments.color), "width": console.width(sys.stdout)}
+    how: dict[str, Any] = {"color": console.colored(arguments.color), "width": console.width(sys.stdout)}
     if arguments.format == "terminal" and terminal is not None:
         text = terminal(**how)
     else:

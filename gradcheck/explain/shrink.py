@@ -191,7 +191,7 @@ def _confirmed(candidate: Candidate, trials: Trials) -> Shrunk | None:
         return None
     if finding.name != trials.output or finding.verdict not in WRONG:
         return None
-    return _shown(truth, finding, trials.asked, 0)
+    return shown(truth, finding, trials.asked, 0)
 
 
 def as_it_is(case: Case, binding: Binding, dtype: str, output: str) -> Shrunk | None:
@@ -203,10 +203,10 @@ def as_it_is(case: Case, binding: Binding, dtype: str, output: str) -> Shrunk | 
         return None
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0
-    return _shown(truth, finding, Interrogation(binding, dtype), row)
+    return shown(truth, finding, Interrogation(binding, dtype), row)
 
 
-def _shown(truth: CaseTruth, finding: Finding, asked: Interrogation, row: int) -> Shrunk:
+def shown(truth: CaseTruth, finding: Finding, asked: Interrogation, row: int) -> Shrunk:
     """A finding with the numbers behind it, under one of the cotangents."""
     case, names = truth.case, truth.names
     index = names.index(finding.name) if finding.name in names else truth.floating[0]

@@ -12,7 +12,7 @@ from gradcheck.binding.native.library import Native
 from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.repro import c, python
-from gradcheck.repro.point import Accepted
+from gradcheck.repro.point import Accepted, primal_of
 
 PYTHON, C = ".py", ".c"
 FORMS: Final = (PYTHON, C)
@@ -52,7 +52,7 @@ def written(
     """
     word = binding.name
     if not shrunk.want.size:
-        raise UsageError(f"--export: d{shrunk.output} has no elements here: there is nothing to show")
+        raise UsageError(f"--export: d{primal_of(shrunk)} has no elements here: there is nothing to show")
     if isinstance(binding, Native):
         if path.suffix != C:
             raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")

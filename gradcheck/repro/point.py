@@ -10,18 +10,15 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS, dtype_named
 from gradcheck.binding import Binding
-from gradcheck.contract.returned import Broken, as_array, gradients
-from gradcheck.errors import Unsupported
-from gradcheck.explain.shrink import Shrunk
+from gradcheck.explain.interrogate import Interrogation
+from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import compare, rules_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.judge.probe import guarded_call
 from gradcheck.selection import LOW
 from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -29,8 +26,6 @@ Cotangent = tuple[Array, ...]
 
 STEP: Final = 1e-6
 """Of a central difference, where none can be tried out."""
-SILENT: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
-"""Verdicts after which the code is not asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +61,10 @@ def whole(
     Raises:
         Unsuitable: the dtype does not hold the case.
     """
-    truth, index = _truth(case, dtype, convention), case.primal_names.index(finding.name)
+    truth = _truth(case, dtype, convention)
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0
-    of, shape = truth.certain(index), truth.primals[index].shape
-    ct = truth.cotangents.values[row]
-    got = np.full(shape, np.nan)
-    if finding.verdict not in SILENT:
-        got = _asked(truth, binding, dtype, index, ct)
-    return Shrunk(
-        case=case,
-        cotangent=ct,
-        output=finding.name,
-        dtype=dtype,
-        finding=finding,
-        got=got,
-        want=of.settled()[row].reshape(shape),
-        bar=of.differences.estimate.bar[row].reshape(shape),
-    )
+    return shown(truth, finding, Interrogation(binding, dtype), row)
 
 
 def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -> Accepted:
@@ -95,7 +76,7 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
     case, dtype = shrunk.case, shrunk.dtype
     cotangents = Cotangents(("given",), (shrunk.cotangent,))
     truth = _truth(case, dtype, convention, cotangents)
-    of = truth.certain(case.primal_names.index(shrunk.output))
+    of = truth.certain(case.primal_names.index(primal_of(shrunk)))
     rules = replace(rules_of(dtype), slack=0.0 if slack is None else slack.ulp)
     want, kinks = of.settled(), [] if of.kinks is None else [of.kinks.interval]
     found = compare(
@@ -110,6 +91,14 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
     room = np.where(np.isfinite(room), room, 0.0)  # beside an infinite slope: that alone is right
     low, high, room = (a.reshape(shrunk.want.shape) for a in (low, high, room))
     return Accepted(low=low, high=high, room=room, rtol=rules.rtol)
+
+
+def primal_of(shrunk: Shrunk) -> str:
+    """The primal whose gradient is shown: of a call that fails as a whole, the first one's."""
+    names, primals = shrunk.case.primal_names, shrunk.case.primals
+    if shrunk.output in names:
+        return shrunk.output
+    return next(n for n, p in zip(names, primals, strict=True) if p.dtype.kind == "f")
 
 
 def primals_of(shrunk: Shrunk) -> dict[str, Array]:
@@ -132,26 +121,6 @@ def _truth(
     return CaseTruth(case, convention, cotangents=cotangents)
 
 
-def _asked(
-    truth: CaseTruth, binding: Binding, dtype: str, index: int, ct: Cotangent
-) -> Float:
-    """What the code gives for one gradient; NaN where nothing of its shape comes."""
-    kind, names = dtype_named(dtype), truth.names
-    primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
-    nothing = np.full(truth.primals[index].shape, np.nan)
-    typed = tuple(part.astype(kind) for part in ct)
-    try:
-        bound = binding.bind(truth.case, dtype)
-        if bound is None:
-            return nothing
-        out = guarded_call("vjp", bound.vjp, typed, primals, names, bound.attrs)
-        found = as_array(gradients(out, names)[index])
-    except (Broken, Unsupported):
-        return nothing
-    fits = found is not None and found.shape == nothing.shape
-    return np.array(found, dtype=np.float64) if fits else nothing
-
-
 def worst_of(shrunk: Shrunk) -> tuple[int, ...]:
     """Where what came is furthest from what is right."""
     with np.errstate(invalid="ignore"):
@@ -167,7 +136,7 @@ def step_of(shrunk: Shrunk, index: tuple[int, ...], computes: str = "float64") -
     nearest to the true gradient at `index`.
     """
     case, xp = shrunk.case, FLOATS[computes]
-    position = case.primal_names.index(shrunk.output)
+    position = case.primal_names.index(primal_of(shrunk))
     best, nearest = STEP, np.inf
     for power in range(1, 13):
         step, ends = 10.0**-power, []

@@ -17,7 +17,7 @@ from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.repro import pieces
 from gradcheck.repro.literal import array, comment, mapping, number, value
-from gradcheck.repro.point import Accepted, cotangent_of, primals_of, step_of, worst_of
+from gradcheck.repro.point import Accepted, cotangent_of, primal_of, primals_of, step_of, worst_of
 from gradcheck.selection import LOW
 
 Float = NDArray[np.float64]
@@ -137,7 +137,7 @@ def _data(shrunk: Shrunk, accepted: Accepted, recipe: Recipe) -> Iterator[str]:
     yield f"attrs = {mapping(recipe.attrs)}"
     yield ""
     yield "# The true gradient of this primal, and how uncertain it is."
-    yield f"output = {shrunk.output!r}"
+    yield f"output = {primal_of(shrunk)!r}"
     yield _named("want", accepted.nearest(shrunk.want))
     yield _named("bar", _rounded(shrunk.bar))
     if accepted.kinked:
