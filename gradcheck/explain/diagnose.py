@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -66,16 +67,20 @@ def _found(scene: Scene, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None
     wrong = sum(int(probe.wrong(scene.output).sum()) for probe in scene.failing)
     if wrong < TELLING and not scene.passing:
         return None
-    suspicions = ((rule, suspicion) for rule in rules for suspicion in rule.suspect(scene))
+    suspicions = ((rule, suspicion) for rule in rules for suspicion in _suspected(rule, scene))
     return next((pair for pair in suspicions if _holds(pair[1], scene)), None)
 
 
+def _suspected(rule: Rule, scene: Scene) -> Generator[Suspicion]:
+    """What a rule suspects; nothing more, once it meets values that it was not made for."""
+    with suppress(*RAISES), np.errstate(all="ignore"):
+        yield from rule.suspect(scene)
+
+
 def _holds(suspicion: Suspicion, scene: Scene) -> bool:
-    try:
-        with np.errstate(all="ignore"):
-            return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
-    except RAISES:  # what it computes is not defined at every point: it predicts nothing there
-        return False
+    with suppress(*RAISES), np.errstate(all="ignore"):
+        return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
+    return False
 
 
 def where(scene: Scene) -> str:

@@ -129,11 +129,7 @@ class Interrogation:
             primals = tuple(rounded(p, dtype) for p in primals)
         with np.errstate(all="ignore"):
             outputs = truth.forward(primals, case.attrs)
-            kinked: dict[str, Mask] = {}
-            for kink in spec.kinks:
-                name = kink.primal or case.primal_names[0]
-                on = np.asarray(kink.gap(F64, *primals, **case.attrs)) == 0
-                kinked[name] = kinked.get(name, np.zeros((), dtype=bool)) | on
+            kinked = _kinked(case, primals)
         bound = self.binding.bind(case, dtype)
         if bound is None:
             return None
@@ -203,6 +199,16 @@ def fitting(
             for name, gradient in raw.items()
             if gradient is not None and shapes.get(name) == gradient.shape
         }
+
+
+def _kinked(case: Case, primals: Sequence[Array]) -> dict[str, Mask]:
+    """By primal, the elements that sit on any of its declared kinks."""
+    found: dict[str, Mask] = {}
+    for kink in case.spec.kinks:
+        name = kink.primal or case.primal_names[0]
+        on = np.asarray(kink.gap(F64, *primals, **case.attrs)) == 0
+        found[name] = found[name] | on if name in found else on
+    return found
 
 
 def _bare(parts: tuple[Any, ...]) -> Any:

@@ -83,6 +83,8 @@ class Probe:
     u: float = 2.0**-53
     kinked: Mapping[str, Mask] = field(default_factory=dict)
     raw: Mapping[str, Array | None] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What rules have found here and may want again; keys begin with the rule's module."""
     at: Callable[[Sequence[Array], Cotangent], Probe | None] = lambda primals, ct: None
 
     # ── what is right ────────────────────────────────────────────────────────────────────────

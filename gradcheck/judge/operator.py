@@ -15,7 +15,7 @@ from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
-from gradcheck.difference.truth import Differences, Estimate, noise_lines
+from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
 from gradcheck.judge.certificate import Impersonated

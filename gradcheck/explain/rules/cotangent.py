@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,6 @@ def cotangent(scene: Scene) -> Iterator[Suspicion]:
         yield predicting(
             scene, label, f"{scene.gradient} {words}", partial(_with, edit, scene.output)
         )
-    yield from _ignored(scene)
 
 
 def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
@@ -51,7 +51,6 @@ def edits(scene: Scene) -> Iterator[tuple[str, str, Edit]]:
     for bound in BOUNDS:
         yield "NL", f"clips the cotangent to [-{bound:g}, {bound:g}]", _each(_clipped(bound))
         yield "NL", f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
-    yield from _replaced(scene)
 
 
 def _each(part: Part) -> Edit:
@@ -161,26 +160,13 @@ def _averaged(axis: int, ct: Float) -> Float:
     return np.broadcast_to(ct.mean(axis=axis, keepdims=True), ct.shape)
 
 
-def _replaced(scene: Scene) -> Iterator[tuple[str, str, Edit]]:
-    """Another array of that shape stands in the cotangent's place."""
-    probe = scene.first
-    if len(probe.ct) > 1:
-        return
-    for name, primal in zip(probe.names, probe.primals, strict=True):
-        if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:
-            yield "U", f"reads {name} in place of the cotangent", partial(_primal, name)
-    yield "U", "reads the output in place of the cotangent", lambda p: p.outputs
+# ── another array in its place ───────────────────────────────────────────────────────────────
 
 
-def _primal(name: str, probe: Probe) -> Cotangent:
-    return (probe.primal(name),)
-
-
-# ── asking again ─────────────────────────────────────────────────────────────────────────────
-
-
-def _ignored(scene: Scene) -> Iterator[Suspicion]:
-    """The same bits for every cotangent."""
+def replaced(scene: Scene) -> Iterator[Suspicion]:
+    """A primal, the output, or what forward makes of the cotangent stands in its place."""
+    if len(scene.first.ct) == 1:
+        yield from _other_arrays(scene)
     yield Suspicion(
         label="U",
         says=f"{scene.gradient} does not depend on the cotangent: any other gives the same",
@@ -188,11 +174,62 @@ def _ignored(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
+def _other_arrays(scene: Scene) -> Iterator[Suspicion]:
+    probe, own, name = scene.first, scene.gradient, scene.output
+    for other, primal in zip(probe.names, probe.primals, strict=True):
+        if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:
+            says = f"{own} reads {other} in place of the cotangent"
+            yield predicting(scene, "U", says, partial(_with, partial(_primal, other), name))
+    says = f"{own} reads the output in place of the cotangent"
+    yield predicting(scene, "U", says, partial(_with, lambda p: p.outputs, name))
+    if not _linear(probe, name):
+        says = f"{own} is not linear in the cotangent: forward is applied to it"
+        yield predicting(scene, "NL", says, partial(_forwarded, name))
+        says = f"{own} is not linear in the cotangent: it passes through forward first"
+        yield predicting(scene, "NL", says, partial(_with, partial(_through, name), name))
+
+
+def _primal(name: str, probe: Probe) -> Cotangent:
+    return (probe.primal(name),)
+
+
+def _through(name: str, probe: Probe) -> Cotangent | None:
+    """Forward of the cotangent, where it has the shape of a primal and of the output."""
+    if probe.ct[0].shape != probe.primal(name).shape:
+        return None
+    values = [probe.ct[0] if n == name else p
+              for n, p in zip(probe.names, probe.primals, strict=True)]  # fmt: skip
+    outputs = probe.truth.forward(values, probe.attrs)
+    return outputs if outputs[0].shape == probe.ct[0].shape else None
+
+
+def _forwarded(name: str, probe: Probe) -> Float | None:
+    found = _through(name, probe)
+    return None if found is None else found[0]
+
+
+def _linear(probe: Probe, name: str) -> bool:
+    """Whether forward is linear in a primal, as far as one sum shows."""
+    u, v = probe.ct, _turned(probe)
+    try:
+        parts = [_forwarded(name, replace(probe, ct=ct))
+                 for ct in (u, v, tuple(a + b for a, b in zip(u, v, strict=True)))]  # fmt: skip
+    except RAISES:
+        return True
+    a, b, both = parts
+    if a is None or b is None or both is None:
+        return True
+    return bool(np.allclose(a + b, both, rtol=1e-9, atol=1e-9))
+
+
+# ── asking again ─────────────────────────────────────────────────────────────────────────────
+
+
 def _constant(name: str, probe: Probe) -> bool:
     if not probe.fails(name):
         return True
     here = probe.got.get(name)
-    if here is None or not here.any():
+    if here is None or not here.any() or not np.isfinite(here).all():
         return False
     return all(same(probe, name, other, here) for other in (_turned(probe), _scaled(probe, -3.0)))
 

@@ -2,29 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import combinations, permutations, product
+from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Float, Probe
+from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.same import near
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+
+PACKED: Final = {2: "half", 3: "third", 4: "quarter"}
+"""How many tensors share one, and what each is called."""
+ORDINALS: Final = ("first", "second", "third", "fourth")
+
+
+def lost(scene: Scene) -> Iterator[Suspicion]:
+    """Nothing but zeros, to the last bit."""
+    name = scene.output
+    yield Suspicion(
+        label="G",
+        says=f"{scene.gradient} is zero: it is lost",
+        fits=lambda p: (
+            p.reproduces(np.zeros_like(p.right[name]), name)
+            and not (p.fails(name) and p.got[name].any())
+        ),
+    )
 
 
 def slots(scene: Scene) -> Iterator[Suspicion]:
-    """Zero, or the gradient of another primal of the same shape."""
+    """Another primal's gradient, or that of a call with arguments exchanged."""
     name, own = scene.output, scene.gradient
-    yield predicting(
-        scene, "G", f"{own} is zero: it is lost", lambda p: np.zeros_like(p.right[name])
-    )
+    for other in scene.first.right:
+        if other != name:
+            yield Suspicion(
+                label="G",
+                says=f"{own} is the gradient of {other}: it stands in the wrong place",
+                fits=partial(_stands, name, other),
+            )
+    yield from _exchanged(scene)
     for other in scene.first.right:
         if other != name:
             yield predicting(
-                scene,
-                "G",
-                f"{own} is the gradient of {other}: the two stand in each other's place",
-                _of(other),
+                scene, "G", f"{own} has the gradient of {other} added to it",
+                partial(_added, name, other),
+            )  # fmt: skip
+
+
+def _stands(name: str, other: str, probe: Probe) -> bool:
+    """Whether the gradient of `other` is what came for `name`, be it of another shape."""
+    right, raw = probe.right.get(other), probe.raw.get(name)
+    if name in probe.got or right is None or raw is None:
+        return probe.reproduces(right, name)
+    return near(raw, right, probe.dtype)
+
+
+def _added(name: str, other: str, probe: Probe) -> Float | None:
+    a, b = probe.right[name], probe.right.get(other)
+    return a + b if b is not None and a.shape == b.shape else None
+
+
+def _exchanged(scene: Scene) -> Iterator[Suspicion]:
+    """Two arguments, or an argument and the cotangent, change places in the call."""
+    probe, own, name = scene.first, scene.gradient, scene.output
+    for a, b in combinations(probe.names, 2):
+        if _alike(probe.primal(a), probe.primal(b)):
+            says = f"{own} is right for {a} and {b} exchanged: one is read as the other"
+            for place in dict.fromkeys((name, {a: b, b: a}.get(name, name))):
+                yield predicting(scene, "G", says, partial(_swapped, a, b, place))
+    for a in probe.names:
+        if len(probe.ct) == 1 and _alike(probe.primal(a), probe.ct[0]):
+            yield Suspicion(
+                label="G",
+                says=f"{own} is right for {a} and the cotangent exchanged: "
+                "one is read as the other",
+                fits=partial(_taken_for_ct, a, name),
             )
 
 
-def _of(other: str) -> Callable[[Probe], Float]:
-    return lambda probe: probe.right[other]
+def _alike(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and a.dtype.kind == b.dtype.kind == "f"
+
+
+def _swapped(a: str, b: str, place: str, probe: Probe) -> Float | None:
+    found = probe.vjp(primals={a: probe.primal(b), b: probe.primal(a)})
+    return None if found is None else found.get(place)
+
+
+def _taken_for_ct(a: str, name: str, probe: Probe) -> bool:
+    """Whether that explains all gradients: where one alone is wrong, it read something else."""
+    primal = probe.primal(a)
+    if not _alike(primal, probe.ct[0]):
+        return False
+    found = probe.vjp((primal,), primals={a: probe.ct[0]})
+    if found is None:
+        return False
+    alone = probe.vjp((primal,))
+    if len(found) == 1 and alone is not None and np.array_equal(alone[name], found[name]):
+        return False
+    return all(probe.reproduces(found[n], n) for n in found)
+
+
+# ── several tensors in one ───────────────────────────────────────────────────────────────────
+
+
+def packed(scene: Scene) -> Iterator[Suspicion]:
+    """Parts of a packed tensor: one is lost, or another's stands in its place."""
+    shape = scene.first.primal(scene.output).shape
+    for axis in range(-len(shape), 0):
+        for count, part in PACKED.items():
+            if _is_packed(scene.first, scene.output, axis, count):
+                yield from _parts(scene, axis, count, part)
+
+
+def _is_packed(probe: Probe, name: str, axis: int, count: int) -> bool:
+    """Whether an axis holds `count` tensors, of which the output has the size of one."""
+    whole = probe.primal(name).shape
+    return whole[axis] % count == 0 and any(
+        len(part.shape) == len(whole) and part.shape[axis] * count == whole[axis]
+        for part in probe.ct
+    )
+
+
+def _parts(scene: Scene, axis: int, count: int, part: str) -> Iterator[Suspicion]:
+    name, own = scene.output, scene.gradient
+    for i, j in product(range(count), (None, *range(count))):
+        if i != j:
+            stands = "0 stands" if j is None else f"that of the {ORDINALS[j]} stands"
+            says = f"{own} is lost in its {ORDINALS[i]} {part}: {stands} there"
+            order: Order = [j if k == i else k for k in range(count)]
+            yield predicting(scene, "G", says, partial(_moved, axis, count, order, name))
+    for order in permutations(range(count)):
+        if order == tuple(range(count)):
+            continue
+        told = ", ".join(ORDINALS[k] for k in order if k is not None)
+        for says, edit in (
+            (f"{own} has its parts in another order: {told} {part}", _moved),
+            (f"{own} is right for the parts of {name} in another order: {told} {part}", _read),
+            (f"{own} takes the parts of {name} in another order: {told} {part}", _returned),
+        ):
+            yield predicting(scene, "G", says, partial(edit, axis, count, order, name))
+
+
+Order = Sequence[int | None]
+
+
+def _moved(axis: int, count: int, order: Order, name: str, probe: Probe) -> Float | None:
+    if not _is_packed(probe, name, axis, count):
+        return None
+    return _ordered(probe.right[name], axis, count, order)
+
+
+def _read(axis: int, count: int, order: Order, name: str, probe: Probe) -> Float | None:
+    if not _is_packed(probe, name, axis, count):
+        return None
+    found = probe.vjp(primals={name: _ordered(probe.primal(name), axis, count, order)})
+    return None if found is None else found.get(name)
+
+
+def _returned(axis: int, count: int, order: Order, name: str, probe: Probe) -> Float | None:
+    """Read in another order, and written back in it."""
+    found = _read(axis, count, order, name, probe)
+    back = [order.index(k) for k in range(count)]
+    return None if found is None else _ordered(found, axis, count, back)
+
+
+def _ordered(x: Array, axis: int, count: int, order: Order) -> Array:
+    parts = np.split(x, count, axis=axis)
+    return np.concatenate(
+        [np.zeros_like(parts[0]) if k is None else parts[k] for k in order], axis=axis
+    )

@@ -41,7 +41,7 @@ class Node:
 
     `call(operands)` performs it. `chain` is its place in the source, innermost first, with the
     places it was called from; `turn` counts the operations that have the same chain, as a loop
-    has them. A leaf (a primal, the cotangent, an attribute) has no place but a `name`.
+    has them; `function` and `kwargs` are what it calls, and with which keywords. A leaf (a primal, the cotangent, an attribute) has no place but a `name`.
     """
 
     index: int
@@ -53,6 +53,8 @@ class Node:
     turn: int = 0
     name: str = ""
     parents: tuple[int, ...] = ()
+    function: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def place(self) -> Place | None:
@@ -155,7 +157,7 @@ class Tape:
         parents = tuple(o.index for o in operands if isinstance(o, Node))
         return self._held(
             Node(len(self.nodes), kind, tuple(operands), call, np.asarray(value), chain, turn,
-                 parents=parents)
+                 parents=parents, function=function, kwargs=kwargs)
         )  # fmt: skip
 
     def needed(self, output: int) -> list[Node]:

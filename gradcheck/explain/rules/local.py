@@ -1,0 +1,319 @@
+"""Local derivative: element by element, the slope is another function of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.explain.byelement import answers_diagonally, follows_values, is_diagonal, slope
+from gradcheck.explain.probe import Float, Probe
+from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+
+MANY: Final = 700
+"""Elements above which no Jacobian is built."""
+ALIKE: Final = 1e-6
+"""Relative difference below which slopes are one number."""
+
+
+def _sigmoid(x: Float) -> Float:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _normal(x: Float) -> Float:
+    return np.asarray(np.exp(-x * x / 2) / np.sqrt(2 * np.pi))
+
+
+SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
+    ("{}", lambda v: v),
+    ("2·{}", lambda v: 2 * v),
+    ("{}²", np.square),
+    ("{}³", lambda v: v**3),
+    ("1/{}", lambda v: 1 / v),
+    ("1/{}²", lambda v: 1 / v**2),
+    ("√{}", np.sqrt),
+    ("1/√{}", lambda v: 1 / np.sqrt(v)),
+    ("1/(2√{})", lambda v: 0.5 / np.sqrt(v)),
+    ("sign {}", np.sign),
+    ("|{}|", np.abs),
+    ("[{} > 0]", lambda v: v > 0),
+    ("[{} < 0]", lambda v: v < 0),
+    ("1 − {}", lambda v: 1 - v),
+    ("1 + {}", lambda v: 1 + v),
+    ("{0} (1 − {0})", lambda v: v * (1 - v)),
+    ("1 − {}²", lambda v: 1 - v * v),
+    ("exp {}", np.exp),
+    ("exp −{}", lambda v: np.exp(-v)),
+    ("log {}", np.log),
+    ("sigmoid {}", _sigmoid),
+    ("sigmoid −{}", lambda v: _sigmoid(-v)),
+    ("sigmoid′ {}", lambda v: _sigmoid(v) * _sigmoid(-v)),
+    ("tanh {}", np.tanh),
+    ("tanh′ {}", lambda v: 1 - np.tanh(v) ** 2),
+    ("silu′ {}", lambda v: _sigmoid(v) * (1 + v * _sigmoid(-v))),
+    ("sin {}", np.sin),
+    ("cos {}", np.cos),
+    ("the normal density at {}", _normal),
+    ("relu {}", lambda v: np.maximum(v, 0)),
+    ("[|{}| ≤ 1]", lambda v: np.abs(v) <= 1),
+)
+"""Slopes as words and functions of one value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """Something that a slope may be a function of, at any probe."""
+
+    word: str
+    read: Callable[[Probe], Float]
+
+
+def local(scene: Scene) -> Iterator[Suspicion]:
+    """The slope by name; a diagonal for a whole Jacobian; where a slope is wrong, as it is."""
+    probe, name = scene.first, scene.output
+    if name not in probe.got or len(probe.ct) != 1 or probe.ct[0].shape != probe.right[name].shape:
+        return
+    if not is_diagonal(probe, name):
+        yield from _diagonal(scene)
+        return
+    if not answers_diagonally(probe, name):
+        return
+    yield from _named(scene)
+    yield from _flipped(scene)
+    yield from _other(scene)
+
+
+# ── slopes with a name ───────────────────────────────────────────────────────────────────────
+
+
+def _named(scene: Scene) -> Iterator[Suspicion]:
+    """One function of a value, alone or times or over another value."""
+    says = f"{scene.gradient} passes the cotangent on as it came: the slope is missing"
+    yield predicting(scene, "D", says, lambda probe: probe.ct[0])
+    found = slope(scene.first, scene.first.got[scene.output])
+    values = list(_values(scene))
+    factors: list[_Value | None] = [None, *values]
+    for value in values:
+        for words, function in SLOPES:
+            alone = _of(value.read(scene.first), function)
+            for other in factors:
+                if other is value:
+                    continue
+                for word, both in _COMBINED if other else _ALONE:
+                    with np.errstate(all="ignore"):
+                        guess = both(alone, other.read(scene.first) if other else None)
+                    if found is None or not _alike(guess, found):
+                        continue
+                    named = words.format(value.word) + word.format(other.word if other else "")
+                    says = f"{scene.gradient} has the slope {named}, which is another function's"
+                    yield predicting(scene, "D", says, _predicted(value, function, other, both))
+
+
+_ALONE: Final = (("", lambda a, _: a),)
+_COMBINED: Final = ((" · {}", lambda a, b: a * b), (" / {}", lambda a, b: a / b))
+
+
+def _of(value: Float, function: Callable[[Any], Any]) -> Float:
+    with np.errstate(all="ignore"):
+        return np.asarray(function(value), dtype=np.float64)
+
+
+def _alike(guess: Float, found: Float) -> bool:
+    """A first look: whether slopes agree to about six digits, wherever both are finite."""
+    with np.errstate(all="ignore"):
+        guess = np.broadcast_to(guess, found.shape)
+        size = np.max(np.abs(found[np.isfinite(found)]), initial=0.0)
+        close = np.abs(guess - found) <= 1e-4 * size
+        return bool((close | ~np.isfinite(guess) | ~np.isfinite(found)).all())
+
+
+def _predicted(
+    value: _Value, function: Callable[[Any], Any], other: _Value | None, both: Callable[..., Any]
+) -> Callable[[Probe], Float]:
+    def of(probe: Probe) -> Float:
+        with np.errstate(all="ignore"):
+            factor = both(
+                _of(value.read(probe), function), other.read(probe) if other is not None else None
+            )
+            return np.asarray(probe.ct[0] * factor)
+
+    return of
+
+
+def _values(scene: Scene) -> Iterator[_Value]:
+    """Primals and the output of the gradient's shape, and numbers among primals."""
+    shape = scene.first.right[scene.output].shape
+    names = sorted(scene.first.names, key=lambda name: name != scene.output)
+    for name in names:
+        primal = scene.first.primal(name)
+        if primal.dtype.kind == "f" and primal.shape in (shape, ()):
+            yield _Value(name, _primal(name))
+    if len(scene.first.outputs) == 1:
+        yield _Value("y" if "y" not in names else "the output", lambda probe: probe.outputs[0])
+
+
+def _primal(name: str) -> Callable[[Probe], Float]:
+    return lambda probe: probe.primal(name)
+
+
+# ── the diagonal in the place of the whole Jacobian ──────────────────────────────────────────
+
+
+def _diagonal(scene: Scene) -> Iterator[Suspicion]:
+    name = scene.output
+
+    def of(probe: Probe) -> Float | None:
+        (ct,) = probe.ct
+        if ct.size > MANY or ct.shape != probe.right[name].shape:
+            return None
+        out = np.zeros(ct.size)
+        for k in range(ct.size):
+            one = np.zeros(ct.size)
+            one[k] = ct.flat[k]
+            found = probe.vjp((one.reshape(ct.shape),))
+            if found is None:
+                return None
+            out[k] = found[name].flat[k]
+        return out.reshape(ct.shape)
+
+    if answers_diagonally(scene.first, name):
+        says = f"{scene.gradient} applies only the diagonal of the Jacobian"
+        evidence = (
+            "each element of it depends on its own element of the cotangent alone, where "
+            "the right one depends on others too",
+        )
+        yield predicting(scene, "T", says, of, evidence)
+
+
+# ── slopes without a name ────────────────────────────────────────────────────────────────────
+
+
+def _flipped(scene: Scene) -> Iterator[Suspicion]:
+    """Wherever it is wrong, it is the negative of what is right."""
+    name = scene.output
+
+    def fits(probe: Probe) -> bool:
+        wrong = probe.wrong(name)
+        if name not in probe.got or not wrong.any():
+            return name in probe.got
+        guess = np.where(wrong, -probe.right[name], probe.right[name])
+        return probe.reproduces(guess, name)
+
+    if 0 < _share(scene) < 1:
+        where = _region(scene)
+        says = f"{scene.gradient} has the other sign {where or 'in some elements'}"
+        yield Suspicion(label="S", says=says, fits=fits)
+
+
+def _other(scene: Scene) -> Iterator[Suspicion]:
+    """The slope is another function of the same element's data, whatever it may be."""
+    name = scene.output
+    wrong = sum(int(probe.wrong(name).sum()) for probe in scene.failing)
+    if wrong < TELLING or not _free(scene):
+        return
+    where = _region(scene)
+    says = f"{scene.gradient} has another slope than forward" + (f" {where}" if where else "")
+    evidence = [
+        "each element of it is the cotangent's times a number that depends on the values at that "
+        "element alone"
+    ]
+    evidence += [f"there, it is {value}" for value in _there(scene)]
+    yield Suspicion(label="D", says=says, fits=_by_element(name), evidence=tuple(evidence))
+
+
+TELLING: Final = 5
+"""Wrong elements below which a slope without a name is none."""
+
+
+def _free(scene: Scene) -> bool:
+    """Whether the slope is none of what has a class of its own: a factor, a place, a kink."""
+    name = scene.output
+    for probe in scene.failing:
+        with np.errstate(all="ignore"):
+            ratio = (probe.got[name] / probe.right[name])[probe.right[name] != 0]
+        if not np.isfinite(probe.got[name]).all():
+            return False
+        if ratio.size and np.ptp(ratio) <= ALIKE * np.max(np.abs(ratio)):
+            return False
+        on = probe.kinked.get(name)
+        if on is not None and not (probe.wrong(name) & ~on).any():
+            return False
+    return True
+
+
+def _by_element(name: str) -> Callable[[Probe], bool]:
+    def fits(probe: Probe) -> bool:
+        if not probe.fails(name):
+            return True
+        if name not in probe.got:
+            return False
+        if probe.right[name].size < SMALL:
+            return True
+        return (
+            is_diagonal(probe, name)
+            and answers_diagonally(probe, name)
+            and follows_values(probe, name)
+        )
+
+    return fits
+
+
+SMALL: Final = 3
+
+
+def _share(scene: Scene) -> float:
+    """The share of wrong elements, over all failing probes."""
+    masks = [probe.wrong(scene.output) for probe in scene.failing]
+    return float(sum(mask.sum() for mask in masks) / sum(mask.size for mask in masks))
+
+
+def _region(scene: Scene) -> str:
+    """Where it is wrong, if it is right elsewhere: beyond one value of the primal."""
+    name = scene.output
+    probes: Sequence[Probe] = [p for p in (*scene.failing, *scene.passing) if name in p.got]
+    x = np.concatenate([p.primal(name).ravel() for p in probes])
+    wrong = np.concatenate([p.wrong(name).ravel() for p in probes])
+    size = np.concatenate([np.abs(p.right[name]).ravel() for p in probes])
+    if wrong.all() or not np.isfinite(x).all():
+        return ""
+    # where the truth is 0, a wrong factor is right as well
+    right = ~wrong & ((size > 0) | (_nothing(probes, name)))
+    for word, value in ((name, x), (f"|{name}|", np.abs(x))):
+        for sign, there in (("<", value), (">", -value)):
+            highest, lowest = np.max(there[wrong]), np.min(there[right], initial=np.inf)
+            if highest < lowest < np.inf:
+                middle = _between(highest, lowest)
+                return f"where {word} {sign} {middle if sign == '<' else -middle:.3g}"
+    return ""
+
+
+def _nothing(probes: Sequence[Probe], name: str) -> bool:
+    """Whether the truth is 0 in most elements: zeros are then no accident."""
+    zeros = [probe.right[name].ravel() == 0 for probe in probes]
+    return bool(np.mean(np.concatenate(zeros)) > 0.2)
+
+
+def _between(low: float, high: float) -> float:
+    """The shortest number between two: 0 if it is, else the fewest digits."""
+    if low < 0 < high:
+        return 0.0
+    for digits in range(-3, 12):
+        number = round((low + high) / 2, digits)
+        if low <= number <= high:
+            return float(number)
+    return (low + high) / 2
+
+
+def _there(scene: Scene) -> Iterator[str]:
+    """What stands where it is wrong, if that is one number or the cotangent times one."""
+    name = scene.output
+    got = np.concatenate([p.got[name][p.wrong(name)] for p in scene.failing])
+    cts = np.concatenate([p.ct[0][p.wrong(name)] for p in scene.failing])
+    with np.errstate(all="ignore"):
+        slopes = got / cts
+    if (got == 0).all():
+        yield "0"
+    elif np.ptp(slopes) <= ALIKE * np.max(np.abs(slopes)):
+        yield f"{slopes[0]:.6g} times the cotangent"

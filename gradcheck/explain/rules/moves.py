@@ -1,0 +1,235 @@
+"""Ways in which the elements of an array are misplaced: a catalogue of moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array
+from gradcheck.spec import Attrs
+
+STEPS: Final = (1, -1, 2, -2, 3, -3)
+"""Distances by which an axis is rolled."""
+PARTS: Final = (2, 3, 4)
+"""Into how many equal parts an axis is taken to be divided, beside what attributes say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One way to misplace elements.
+
+    `of(array, attrs)` gives an array of the same shape, the array itself where it has no such
+    axis or does not divide; `says` follows "with", `label` is the class that it makes.
+    """
+
+    label: str
+    says: str
+    of: Callable[[Array, Attrs], Array]
+
+
+def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
+    """Moves of an array of `rank` axes by which no element is lost, the likeliest first."""
+    axes = _axes(rank)
+    pairs = [*combinations(range(-rank, 0), 2), *(((0, 1),) if rank > 2 else ())]
+    for a, b in pairs:
+        yield from _exchanges(a, b)
+    if rank > 1:
+        yield from _orders()
+    for axis in axes:
+        yield Move(label="L", says=f"{_axis(axis)} reversed", of=_along(axis, _flip))
+    if rank > 1:
+        yield Move(label="L", says="its last two axes reversed", of=_flip_two)
+    for axis in axes:
+        for step in STEPS:
+            yield _rolled(axis, step)
+    for axis in axes:
+        yield from _divisions(axis, attrs)
+
+
+def losses(rank: int) -> Iterator[Move]:
+    """Moves of an array of `rank` axes by which some elements are lost, others doubled."""
+    for axis in _axes(rank):
+        yield from _shifts(axis)
+        yield from _firsts(axis)
+
+
+def _axes(rank: int) -> list[int]:
+    """Axes counted from the end, and the first one, which has another place in every rank."""
+    return [*range(-1, -rank - 1, -1), *((0,) if rank > 1 else ())]
+
+
+def _axis(axis: int) -> str:
+    """An axis in words."""
+    named = {-1: "its last axis", 0: "its first axis", 1: "its second axis"}
+    return named.get(axis, f"its axis {axis}")
+
+
+def _has(array: Array, axis: int) -> bool:
+    return -array.ndim <= axis < array.ndim
+
+
+def _along(axis: int, of: Callable[[Array, int], Array]) -> Callable[[Array, Attrs], Array]:
+    """A move along one axis, in arrays that have it."""
+    return lambda array, attrs: of(array, axis) if _has(array, axis) else array
+
+
+def _exchanges(a: int, b: int) -> Iterator[Move]:
+    two = f"{_axis(a)} and {_axis(b).removeprefix('its ')} exchanged"
+
+    def apt(array: Array) -> bool:
+        return _has(array, a) and _has(array, b)
+
+    def written(array: Array, attrs: Attrs) -> Array:
+        if not apt(array):
+            return array
+        return np.ascontiguousarray(array.swapaxes(a, b)).reshape(array.shape)
+
+    def read(array: Array, attrs: Attrs) -> Array:
+        if not apt(array):
+            return array
+        shape = list(array.shape)
+        shape[a], shape[b] = shape[b], shape[a]
+        return array.reshape(shape).swapaxes(a, b)
+
+    def square(array: Array, attrs: Attrs) -> Array:
+        if not apt(array) or array.shape[a] != array.shape[b]:
+            return array
+        return array.swapaxes(a, b)
+
+    yield Move(label="L", says=two, of=written)
+    yield Move(label="L", says=f"{two} in memory", of=read)
+    yield Move(label="L", says=f"{two} where they are equally long", of=square)
+
+
+def _orders() -> Iterator[Move]:
+    """Other orders of all axes in memory."""
+
+    def by_columns(array: Array, attrs: Attrs) -> Array:
+        return array.ravel(order="F").reshape(array.shape)
+
+    def from_columns(array: Array, attrs: Attrs) -> Array:
+        return array.ravel().reshape(array.shape, order="F")
+
+    def batch_last(array: Array, attrs: Attrs) -> Array:
+        return np.ascontiguousarray(np.moveaxis(array, 0, -1)).reshape(array.shape)
+
+    def last_in_front(array: Array, attrs: Attrs) -> Array:
+        return np.ascontiguousarray(np.moveaxis(array, -1, 0)).reshape(array.shape)
+
+    yield Move(label="L", says="its memory written column by column", of=by_columns)
+    yield Move(label="L", says="its memory read column by column", of=from_columns)
+    yield Move(label="L", says="its first axis taken for the innermost", of=batch_last)
+    yield Move(label="L", says="its innermost axis taken for the first", of=last_in_front)
+
+
+def _flip(array: Array, axis: int) -> Array:
+    return np.flip(array, axis)
+
+
+def _flip_two(array: Array, attrs: Attrs) -> Array:
+    return np.flip(array, (-2, -1)) if array.ndim > 1 else array
+
+
+def _rolled(axis: int, step: int) -> Move:
+    side = "behind" if step < 0 else "before"
+    places = f"{abs(step)} place{'s' if abs(step) > 1 else ''}"
+    return Move(
+        label="I",
+        says=f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined",
+        of=_along(axis, lambda array, k: np.roll(array, step, k)),
+    )
+
+
+def _shifts(axis: int) -> Iterator[Move]:
+    """One place along an axis: what falls out is lost, what comes in is zero or the end again."""
+
+    def shifted(array: Array, k: int, step: int, edge: bool) -> Array:
+        if array.shape[k] == 0:
+            return array
+        out = np.roll(array, step, k)
+        end = [slice(None)] * array.ndim
+        end[k] = slice(0, 1) if step > 0 else slice(-1, None)
+        out[tuple(end)] = array[tuple(end)] if edge else 0
+        return out
+
+    for step, side in ((1, "before"), (-1, "behind")):
+        for edge, comes in ((False, "zero comes in at the end"), (True, "the end stays")):
+            yield Move(
+                label="I",
+                says=f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}",
+                of=_along(axis, lambda array, k, s=step, e=edge: shifted(array, k, s, e)),
+            )
+
+
+def _firsts(axis: int) -> Iterator[Move]:
+    """One entry of an axis in place of all."""
+    for place, which in ((0, "first"), (-1, "last")):
+
+        def same(array: Array, k: int, place: int = place) -> Array:
+            if array.shape[k] == 0:
+                return array
+            return np.broadcast_to(np.take(array, [place], axis=k), array.shape)
+
+        yield Move(
+            label="I",
+            says=f"the {which} entry of {_axis(axis)} in place of every one",
+            of=_along(axis, same),
+        )
+
+
+def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
+    """Parts of an axis in another order, or dealt out one by one."""
+    named = [key for key, value in attrs.items() if type(value) is int and value > 1]
+    for count in (*PARTS, *named):
+
+        def cut(array: Array, k: int, attrs: Attrs, count: int | str = count) -> Array | None:
+            """The axis as two, parts first; None where it does not divide."""
+            n = attrs.get(count) if isinstance(count, str) else count
+            k %= array.ndim
+            if type(n) is not int or n < 2 or array.shape[k] % n or array.shape[k] <= n:
+                return None
+            return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
+
+        def dealt(array: Array, attrs: Attrs, cut: Callable[..., Array | None] = cut) -> Array:
+            parts = cut(array, axis, attrs) if _has(array, axis) else None
+            if parts is None:
+                return array
+            k = axis % array.ndim
+            return np.ascontiguousarray(parts.swapaxes(k, k + 1)).reshape(array.shape)
+
+        def gathered(array: Array, attrs: Attrs, cut: Callable[..., Array | None] = cut) -> Array:
+            parts = cut(array, axis, attrs) if _has(array, axis) else None
+            if parts is None:
+                return array
+            k = axis % array.ndim
+            n = parts.shape[k]
+            pairs = array.reshape(*array.shape[:k], -1, n, *array.shape[k + 1 :])
+            return np.ascontiguousarray(pairs.swapaxes(k, k + 1)).reshape(array.shape)
+
+        parts = f"{_axis(axis)} in {count} parts"
+        yield Move(label="L", says=f"{parts} dealt out one by one, not in blocks", of=dealt)
+        yield Move(label="L", says=f"{parts} in blocks, not dealt out one by one", of=gathered)
+        if isinstance(count, str):
+            continue
+        for a, b in combinations(range(count), 2):
+
+            def exchanged(
+                array: Array,
+                attrs: Attrs,
+                cut: Callable[..., Array | None] = cut,
+                a: int = a,
+                b: int = b,
+            ) -> Array:
+                parts = cut(array, axis, attrs) if _has(array, axis) else None
+                if parts is None:
+                    return array
+                order = [*range(parts.shape[axis % array.ndim])]
+                order[a], order[b] = order[b], order[a]
+                return parts.take(order, axis=axis % array.ndim).reshape(array.shape)
+
+            which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
+            yield Move(label="L", says=f"the {which} of {_axis(axis)} exchanged", of=exchanged)

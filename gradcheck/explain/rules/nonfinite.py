@@ -1,0 +1,274 @@
+"""Non-finite: where a gradient is NaN or infinite, and what is special there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array, Float, Mask, Probe
+from gradcheck.explain.suspicion import Scene, Suspicion
+
+Field = Callable[[Probe], Array | None]
+
+OVERFLOWS: Final = (
+    (44.3614, "exp(2x)"), (88.7228, "exp(x)"), (354.8914, "exp(2x)"), (709.7827, "exp(x)"),
+)  # fmt: skip
+"""Arguments beyond which a type overflows, float32 first: ln of its largest number."""
+LARGE: Final = 4.0
+"""Magnitude beyond which a threshold speaks of overflow and not of a special point."""
+ENOUGH: Final = 3
+"""Elements on either side of a sign that name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number for each element of the gradient: what messages call it, and how to have it."""
+
+    words: str
+    of: Field
+
+
+def nonfinite(scene: Scene) -> Iterator[Suspicion]:
+    """NaN or infinite where a value is 0, beyond a threshold, or in rows that hold such a value."""
+    name = scene.output
+    every = [*scene.failing, *scene.passing]
+    bad = [_bad(probe, name) for probe in every]
+    if any(b is None for b in bad) or not any(b is not None and b.any() for b in bad):
+        return
+    if not all(_else_right(probe, name) for probe in scene.failing):
+        return
+    kind = _kind(scene)
+    told = [(m, _split(m, every, bad)) for m in _measures(scene.first, name)]
+    apart = [(measure, split) for measure, split in told if split is not None]
+    for conditions in (_at_zero, _overflowing, _signed, _special):
+        for measure, split in apart:
+            for where in conditions(measure, split):
+                yield Suspicion(
+                    label="N",
+                    says=f"{scene.gradient} is {kind} where {where.words}, right elsewhere",
+                    fits=partial(_marks, where.of, name),
+                )
+    count = sum(int(b.sum()) for b in bad if b is not None)
+    size = sum(b.size for b in bad if b is not None and b.any())
+    yield Suspicion(
+        label="N",
+        says=f"{scene.gradient} is {kind} in {count} of {size} elements, right elsewhere",
+        fits=lambda probe: True,
+    )
+
+
+def _bad(probe: Probe, name: str) -> Mask | None:
+    """Where it is not finite though the truth is, or no number though the truth is infinite."""
+    if name not in probe.got:
+        return None
+    got, right = probe.got[name], probe.right[name]
+    return (np.isnan(got) & ~np.isnan(right)) | (np.isinf(got) & np.isfinite(right))
+
+
+def _else_right(probe: Probe, name: str) -> bool:
+    return not (probe.wrong(name) & np.isfinite(probe.got[name])).any()
+
+
+def _kind(scene: Scene) -> str:
+    found = [probe.got[scene.output] for probe in scene.failing]
+    nan = any(np.isnan(g).any() for g in found)
+    infinite = any(np.isinf(g).any() for g in found)
+    return "NaN or infinite" if nan and infinite else "NaN" if nan else "infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition on elements, in words, and the elements it holds for."""
+
+    words: str
+    of: Callable[[Probe], Mask | None]
+
+
+def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
+    marked, bad = of(probe), _bad(probe, name)
+    if marked is None or bad is None:
+        return False
+    return bool(np.array_equal(marked & ~np.isnan(probe.right[name]), bad))
+
+
+# ── what is measured ─────────────────────────────────────────────────────────────────────────
+
+
+def _measures(probe: Probe, name: str) -> Iterator[Measure]:
+    """Values beside an element; then of its row, of its matrix, and of all."""
+    values = [*_values(probe)]
+    for measure in values:
+        yield Measure(measure.words, partial(_beside, measure.of, name))
+    for words, axes in ROWS:
+        for measure in values:
+            for told, over in OVER:
+                yield Measure(
+                    told.format(measure.words, words),
+                    partial(_over, measure.of, name, axes, over),
+                )
+
+
+def _values(probe: Probe) -> Iterator[Measure]:
+    for name in probe.names:
+        yield Measure(name, lambda p, n=name: p.primal(n))  # type: ignore[misc]
+        yield Measure(f"|{name}|", lambda p, n=name: np.abs(p.primal(n)))  # type: ignore[misc]
+    for i in range(len(probe.ct)):
+        words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
+        yield Measure(words, lambda p, i=i: p.outputs[i])  # type: ignore[misc]
+        yield Measure(f"the magnitude of {words}", lambda p, i=i: np.abs(p.outputs[i]))  # type: ignore[misc]
+        words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
+        yield Measure(words, lambda p, i=i: p.ct[i])  # type: ignore[misc]
+    yield Measure("the right gradient", lambda p: next(iter(p.right.values())))
+
+
+def _beside(of: Field, name: str, probe: Probe) -> Float | None:
+    """A value in the gradient's shape; None where it does not fit."""
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or value.ndim > len(shape):
+        return None
+    try:
+        return np.broadcast_to(np.asarray(value, dtype=np.float64), shape)
+    except ValueError:
+        return None
+
+
+ROWS: Final = (("row", 1), ("column", -2), ("matrix", 2), ("array", 0))
+"""What an element belongs to, and how many of the last axes that spans (0: all)."""
+
+
+def _over(
+    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
+) -> Float | None:
+    """One number per row, spread over the gradient's elements."""
+    with np.errstate(all="ignore"):
+        return _spread(of, name, axes, over, probe)
+
+
+def _spread(
+    of: Field, name: str, axes: int, over: Callable[[Float], Float], probe: Probe
+) -> Float | None:
+    value, shape = of(probe), probe.right[name].shape
+    if value is None or not value.ndim or not value.size:
+        return None
+    if axes < 0:
+        if value.ndim < -axes:
+            return None
+        value, axes = np.moveaxis(value, axes, -1), 1
+        found = _reduced(value, 1, over)
+        back = np.moveaxis(np.broadcast_to(found, value.shape), -1, -2)
+        return np.asarray(back) if back.shape == shape else None
+    found = _reduced(value, axes or value.ndim, over)
+    if axes == 0:
+        return np.full(shape, found.ravel()[0])
+    if found.ndim != len(shape):
+        return None
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        return None
+
+
+def _reduced(value: Array, axes: int, over: Callable[[Float], Float]) -> Float:
+    lead = value.shape[: max(value.ndim - axes, 0)]
+    found = over(np.asarray(value, dtype=np.float64).reshape(*lead, -1))
+    return found.reshape(*lead, *(1,) * (value.ndim - len(lead)))
+
+
+OVER: Final[tuple[tuple[str, Callable[[Float], Float]], ...]] = (
+    ("the least {0} of its {1}", lambda x: x.min(axis=-1)),
+    ("the largest {0} of its {1}", lambda x: x.max(axis=-1)),
+    ("the spread of {0} in its {1}", lambda x: x.max(axis=-1) - x.min(axis=-1)),
+)
+
+
+# ── where a measure tells them apart ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a measure is where the gradient is not finite, and where it is."""
+
+    bad: Float
+    fine: Float
+
+
+def _split(measure: Measure, every: list[Probe], bad: list[Mask | None]) -> Split | None:
+    wrong, fine = [], []
+    for probe, at in zip(every, bad, strict=True):
+        value = measure.of(probe)
+        if value is None or at is None or np.isnan(value).any():
+            return None
+        wrong.append(value[at])
+        fine.append(value[~at])
+    return Split(np.concatenate(wrong), np.concatenate(fine))
+
+
+def _at_zero(measure: Measure, split: Split) -> Iterator[Where]:
+    if not split.bad.any() and split.fine.all():
+        yield Where(f"{measure.words} is 0", partial(_equal, measure.of, 0.0))
+
+
+def _special(measure: Measure, split: Split) -> Iterator[Where]:
+    """One value, and more than one element that has it."""
+    value = float(split.bad[0])
+    if split.bad.size > 1 and (split.bad == value).all() and not (split.fine == value).any():
+        yield Where(f"{measure.words} is {value:.6g}", partial(_equal, measure.of, value))
+
+
+def _signed(measure: Measure, split: Split) -> Iterator[Where]:
+    """One side of 0, with elements enough on both."""
+    if min(split.bad.size, split.fine.size) < ENOUGH:
+        return
+    if split.bad.max() < 0 <= split.fine.min():
+        yield Where(f"{measure.words} < 0", partial(_below, measure.of, 0.0))
+    if split.fine.max() <= 0 < split.bad.min():
+        yield Where(f"{measure.words} > 0", partial(_above, measure.of, 0.0))
+
+
+def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
+    """Beyond a large magnitude, which lies between those that are fine and those that are not."""
+    if not split.fine.size:
+        return
+    low, high = float(split.fine.max()), float(split.bad.min())
+    if low < high and high >= LARGE:
+        c, why = between(max(low, 0.0), high)
+        yield Where(f"{measure.words} > {c:.6g}{why}", partial(_above, measure.of, c))
+    low, high = float(split.bad.max()), float(split.fine.min())
+    if low < high and low <= -LARGE:
+        c, why = between(-min(high, 0.0), -low)
+        yield Where(f"{measure.words} < {-c:.6g}{why}", partial(_below, measure.of, -c))
+
+
+def _equal(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x == value)
+
+
+def _above(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x > value)
+
+
+def _below(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x < value)
+
+
+def between(low: float, high: float) -> tuple[float, str]:
+    """A number of [low, high), 0 <= low < high, the roundest; and what is known about it.
+
+    It is where a type overflows, if it can be.
+    """
+    for at, what in OVERFLOWS:
+        if low <= at < high:
+            return at, f": {what} overflows"
+    middle = low + (high - low) / 2
+    for digits in range(1, 17):
+        c = float(f"{middle:.{digits}g}")
+        if low <= c < high:
+            return c, ""
+    return low, ""

@@ -1,0 +1,204 @@
+"""Sets of places in an array: the end of an axis, what a loop leaves over, a triangle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array, Mask, Probe
+
+BLOCKS: Final = (4, 8, 16, 32, 64)
+"""Lengths of blocks of which a loop may leave out the remainder, or all but the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """A set of places in an array of any shape.
+
+    `says` follows "except", `label` is the class of being wrong there alone. `of(array, probe)`
+    is a mask of the array's shape (all false where it has no such axis). `needs(array)` is true
+    where the set tells itself from smaller and simpler ones.
+    """
+
+    label: str
+    says: str
+    of: Callable[[Array, Probe], Mask]
+    needs: Callable[[Array], bool] = lambda array: True
+
+
+def places(probe: Probe, rank: int) -> Iterator[Places]:
+    """Sets of places in an array of `rank` axes, the likeliest first."""
+    for axis in [*range(-1, -rank - 1, -1), *((0,) if rank > 1 else ())]:
+        yield from _ends(axis)
+        yield from _named(axis, probe)
+        yield from _blocks(axis)
+    for inner in (1, 2):
+        if rank > inner:
+            yield _first_only(inner)
+    yield from _flat()
+    if rank > 1:
+        yield from _triangles()
+
+
+def _axis(axis: int) -> str:
+    return {-1: "the last axis", 0: "the first axis"}.get(axis, f"axis {axis}")
+
+
+def _line(axis: int, test: Callable[[Array, int], Mask]) -> Callable[[Array, Probe], Mask]:
+    """Places chosen by their number along one axis, of its length."""
+
+    def of(array: Array, probe: Probe) -> Mask:
+        if not -array.ndim <= axis < array.ndim:
+            return np.zeros(array.shape, dtype=bool)
+        k = axis % array.ndim
+        n = array.shape[k]
+        mask = test(np.arange(n), n).reshape(-1, *(1,) * (array.ndim - 1 - k))
+        return np.broadcast_to(mask, array.shape)
+
+    return of
+
+
+def _length(array: Array, axis: int) -> int:
+    return array.shape[axis] if -array.ndim <= axis < array.ndim else 0
+
+
+def _ends(axis: int) -> Iterator[Places]:
+    along = f"along {_axis(axis)}"
+
+    def long(array: Array) -> bool:
+        return _length(array, axis) > 1
+
+    chosen: tuple[tuple[str, Callable[[Array, int], Mask]], ...] = (
+        (f"the last {along}", lambda i, n: i == n - 1),
+        (f"the first {along}", lambda i, n: i == 0),
+        (f"all but the first {along}", lambda i, n: i > 0),
+        (f"all but the last {along}", lambda i, n: i < n - 1),
+    )
+    for says, test in chosen:
+        yield Places(label="I", says=says, of=_line(axis, test), needs=long)
+    halves: tuple[tuple[str, Callable[[Array, int], Mask]], ...] = (
+        (f"the second half {along}", lambda i, n: i >= n - n // 2),
+        (f"the first half {along}", lambda i, n: i < n // 2),
+        (f"every second {along}", lambda i, n: i % 2 == 1),
+        (f"every second {along} from the first on", lambda i, n: i % 2 == 0),
+    )
+    for says, test in halves:
+        yield Places(
+            label="I", says=says, of=_line(axis, test), needs=lambda a: _length(a, axis) > 3
+        )
+
+
+def _named(axis: int, probe: Probe) -> Iterator[Places]:
+    """Beyond a number that an attribute gives, or the length of some other axis."""
+    for key, value in probe.attrs.items():
+        if type(value) is int and value > 0:
+            for beyond in (True, False):
+
+                def of(array: Array, at: Probe, key: str = key, beyond: bool = beyond) -> Mask:
+                    end = at.attrs.get(key)
+                    if type(end) is not int:
+                        return np.zeros(array.shape, dtype=bool)
+                    return _line(axis, lambda i, n: (i >= end) == beyond)(array, at)
+
+                side = "from" if beyond else "up to"
+                yield Places(label="I", says=f"{side} `{key}` along {_axis(axis)}", of=of)
+    for name, primal in zip(probe.names, probe.primals, strict=True):
+        for k in range(-primal.ndim, 0):
+
+            def of(array: Array, at: Probe, name: str = name, k: int = k) -> Mask:
+                end = _length(at.primal(name), k) if name in at.names else 0
+                return _line(axis, lambda i, n: i >= end)(array, at)
+
+            says = f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})"
+            yield Places(label="W", says=says, of=of)
+
+
+def _blocks(axis: int) -> Iterator[Places]:
+    """What is left over after whole blocks, or lies beyond the first."""
+    along = f"along {_axis(axis)}"
+    for block in BLOCKS:
+        yield Places(
+            label="W",
+            says=f"what is left over after the last whole block of {block} {along}",
+            of=_line(axis, lambda i, n, block=block: i >= n // block * block),
+            needs=lambda a, b=block: _length(a, axis) > b and _length(a, axis) % b > 0,
+        )
+        yield Places(
+            label="W",
+            says=f"what lies beyond the first {block} {along}",
+            of=_line(axis, lambda i, n, block=block: i >= block),
+            needs=lambda a, b=block: _length(a, axis) > b,
+        )
+    yield Places(
+        label="W",
+        says=f"what lies beyond the largest power of two {along}",
+        of=_line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
+        needs=lambda a: _length(a, axis) > 2,
+    )
+
+
+def _first_only(inner: int) -> Places:
+    what = "row" if inner == 1 else "matrix"
+
+    def of(array: Array, probe: Probe) -> Mask:
+        if array.ndim <= inner:
+            return np.zeros(array.shape, dtype=bool)
+        lead = array.shape[: array.ndim - inner]
+        numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
+        return np.broadcast_to(numbers > 0, array.shape)
+
+    return Places(label="I", says=f"all but the first {what}", of=of)
+
+
+def _flat() -> Iterator[Places]:
+    """Places by their number in memory."""
+
+    def line(test: Callable[[Array, int], Mask]) -> Callable[[Array, Probe], Mask]:
+        return lambda array, probe: test(np.arange(array.size), array.size).reshape(array.shape)
+
+    yield Places(label="I", says="the last element", of=line(lambda i, n: i == n - 1))
+    yield Places(label="I", says="the first element", of=line(lambda i, n: i == 0))
+    for block in BLOCKS:
+        yield Places(
+            label="W",
+            says=f"what is left over after the last whole block of {block} elements",
+            of=line(lambda i, n, block=block: i >= n // block * block),
+            needs=lambda a, b=block: a.size > b and a.size % b > 0,
+        )
+        yield Places(
+            label="W",
+            says=f"what lies beyond the first {block} elements",
+            of=line(lambda i, n, block=block: i >= block),
+            needs=lambda a, b=block: a.size > b,
+        )
+
+
+def _triangles() -> Iterator[Places]:
+    """Places by how far they are from the diagonal of the last two axes."""
+
+    def band(test: Callable[[Array], Mask]) -> Callable[[Array, Probe], Mask]:
+        def of(array: Array, probe: Probe) -> Mask:
+            if array.ndim < 2:
+                return np.zeros(array.shape, dtype=bool)
+            rows, columns = np.indices(array.shape[-2:])
+            return np.broadcast_to(test(columns - rows), array.shape)
+
+        return of
+
+    chosen: tuple[tuple[str, Callable[[Array], Mask]], ...] = (
+        ("the diagonal", lambda d: d == 0),
+        ("what lies above the diagonal", lambda d: d > 0),
+        ("what lies below the diagonal", lambda d: d < 0),
+        ("the diagonal and above", lambda d: d >= 0),
+        ("the diagonal and below", lambda d: d <= 0),
+        ("what lies off the diagonal", lambda d: d != 0),
+        ("what lies next to the diagonal", lambda d: abs(d) == 1),
+        ("what lies beyond the diagonal's neighbours", lambda d: abs(d) > 1),
+    )
+    for says, test in chosen:
+        yield Places(
+            label="I", says=says, of=band(test), needs=lambda a: a.ndim > 1 and a.size > 3
+        )

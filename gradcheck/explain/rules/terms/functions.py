@@ -1,0 +1,117 @@
+"""Functions and powers that are others, and an eps where the text has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.arithmetic import F64
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.source import operand_text, text_of
+from gradcheck.explain.text.tape import Change, Node
+
+FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "exp": np.exp, "tanh": np.tanh, "sigmoid": F64.sigmoid, "sqrt": np.sqrt, "log": np.log,
+    "sin": np.sin, "cos": np.cos, "absolute": np.abs, "abs": np.abs, "erf": F64.erf,
+    "log1p": np.log1p, "expm1": np.expm1, "square": np.square, "sign": np.sign,
+}  # fmt: skip
+OTHERS: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
+    ("left out", lambda x: x),
+    ("taken for exp", np.exp),
+    ("taken for exp of the negative", lambda x: np.exp(-x)),
+    ("taken for tanh", np.tanh),
+    ("taken for sigmoid", F64.sigmoid),
+    ("taken for sigmoid of the negative", lambda x: F64.sigmoid(-x)),
+    ("taken for relu", lambda x: np.maximum(x, 0)),
+    ("taken for the step of relu", lambda x: np.where(x > 0, 1.0, 0.0)),
+    ("taken for the square", np.square),
+    ("taken for the root", np.sqrt),
+    ("taken for the magnitude", np.abs),
+    ("taken for sin", np.sin),
+    ("taken for cos", np.cos),
+    ("taken for log", np.log),
+    ("applied twice", lambda x: x),
+    ("taken for 1", np.ones_like),
+)
+EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
+
+
+def functions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """Every function of the text taken for another, every divisor and argument with an eps."""
+    seen: set[Target] = set()
+    for node in reversed(run.needed):
+        changes = list(_changes(node))
+        for target in targets(node, run) if changes else ():
+            if target in seen or text.spent:
+                continue
+            seen.add(target)
+            for label, says, change in changes:
+                if like(text.tried(run, target.on(run), change)):
+                    yield Edit(
+                        label=label,
+                        says=f"{text.scene.gradient}: {says}",
+                        target=(target,),
+                        change=_constant(change),
+                    )
+    yield from _everywhere(text, run, like)
+
+
+def _everywhere(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """An eps in all divisors at once."""
+    every = {n.place: Target(place=n.place, kind="divide") for n in run.needed
+             if n.kind == "divide" and n.place is not None}  # fmt: skip
+    if len(every) > 1:
+        nodes = [node for target in every.values() for node in target.on(run)]
+        for eps in EPSILONS:
+            change = _plus(1, eps)
+            if like(text.tried(run, nodes, change)):
+                yield Edit(
+                    label="E",
+                    says=f"{text.scene.gradient}: {eps:g} is added to every divisor",
+                    target=tuple(every.values()),
+                    change=_constant(change),
+                )
+
+
+def _constant(change: Change) -> Callable[[Run], Change | None]:
+    return lambda _: change
+
+
+def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
+    me = f"`{text_of(node)}`"
+    if node.kind in FUNCTIONS and len(node.operands) == 1:
+        for says, function in OTHERS:
+            yield "D", f"{me} is {says}", _twice if "twice" in says else _with(function)
+    if node.kind == "power":
+        for step in (1, -1):
+            yield "D", f"the exponent of {me} is off by {step:+d}", _plus(1, step)
+        yield "D", f"{me} is taken for its base", lambda n, ops: ops[0]
+    if node.kind == "negative":
+        yield "S", f"the sign of {me} is lost", lambda n, ops: ops[0]
+    k = {"divide": 1, "sqrt": 0, "log": 0}.get(node.kind)
+    if k is not None and isinstance(node.operands[k], Node):
+        says = operand_text(node, k)
+        for eps in EPSILONS:
+            yield "E", f"{eps:g} is added to `{says}` in {me}", _plus(k, eps)
+            yield "E", f"`{says}` is kept above {eps:g} in {me}", _floor(k, eps)
+    if node.kind == "sqrt":
+        for eps in EPSILONS:
+            yield "E", f"{eps:g} is added to {me}", lambda n, ops, eps=eps: n.call(ops) + eps
+
+
+def _with(function: Callable[[Any], Any]) -> Change:
+    return lambda node, ops: function(ops[0])
+
+
+def _twice(node: Node, ops: list[Any]) -> Any:
+    return node.call([node.call(ops)])
+
+
+def _plus(k: int, eps: float) -> Change:
+    return lambda node, ops: node.call([*ops[:k], ops[k] + eps, *ops[k + 1 :]])
+
+
+def _floor(k: int, eps: float) -> Change:
+    return lambda node, ops: node.call([*ops[:k], np.maximum(ops[k], eps), *ops[k + 1 :]])

@@ -1,0 +1,107 @@
+"""Choices: a mask that is ignored, inverted, or drawn at another place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.source import operand_text, text_of
+from gradcheck.explain.text.tape import Change, Node
+
+COMPARISONS: Final = {
+    "less": np.less_equal,
+    "less_equal": np.less,
+    "greater": np.greater_equal,
+    "greater_equal": np.greater,
+}
+"""Each with the one that differs in a tie."""
+
+
+def masks(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """Every choice of the text made otherwise."""
+    seen: set[Target] = set()
+    for node in reversed(run.needed):
+        changes = list(_changes(node, run))
+        for target in targets(node, run) if changes else ():
+            if target in seen or text.spent:
+                continue
+            seen.add(target)
+            for label, says, change in changes:
+                if like(text.tried(run, target.on(run), change)):
+                    yield Edit(
+                        label=label,
+                        says=f"{text.scene.gradient}: {says}",
+                        target=(target,),
+                        change=_constant(change),
+                    )
+
+
+def _constant(change: Change) -> Callable[[Run], Change | None]:
+    return lambda _: change
+
+
+def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
+    me = f"`{text_of(node)}`"
+    if node.kind == "where" and len(node.operands) == 3:
+        label = "I" if _positional(node.operands[0], run) else "D"
+        mask, yes, no = (operand_text(node, k) for k in range(3))
+        yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
+        yield label, f"`{no}` is taken everywhere, also where `{mask}`", _taken(2)
+        yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
+    elif node.kind in ("maximum", "minimum"):
+        for k in (0, 1):
+            yield "D", f"{me} is taken for `{operand_text(node, k)}`", _operand(k)
+    elif node.kind in COMPARISONS:
+        other = COMPARISONS[node.kind]
+        label = "I" if _positional(node, run) else "D"
+        yield "I" if label == "I" else "K", f"{me} is decided the other way in a tie", _with(other)
+        yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
+        yield label, f"{me} is taken to hold everywhere", _all(True)
+        yield label, f"{me} is taken to hold nowhere", _all(False)
+    elif node.kind in ("bitwise_and", "bitwise_or", "logical_and", "logical_or"):
+        label = "I" if _positional(node, run) else "D"
+        for k in (0, 1):
+            yield label, f"{me} looks at `{operand_text(node, k)}` alone", _operand(k)
+    elif node.kind == "causal":
+        for shift in (1, -1):
+            yield "I", f"the causal mask is off by {shift:+d}", _shifted(shift)
+        yield "I", "the causal mask is left out", _all(True)
+        yield "L", "the causal mask is transposed", lambda n, ops: ~np.tri(*ops, -1, dtype=bool)
+
+
+def _positional(x: Any, run: Run) -> bool:
+    """Whether a mask depends on shapes and attributes alone."""
+    if not isinstance(x, Node):
+        return True
+    seen, stack = set(), [x.index]
+    while stack:
+        node = run.tape.nodes[stack.pop()]
+        if node.index not in seen:
+            seen.add(node.index)
+            if node.name in run.probe.names or node.name.startswith("ct"):
+                return False
+            stack.extend(node.parents)
+    return True
+
+
+def _taken(k: int) -> Change:
+    return lambda node, ops: np.broadcast_to(ops[k], np.shape(node.value))
+
+
+def _operand(k: int) -> Change:
+    return lambda node, ops: np.broadcast_to(ops[k], np.broadcast_shapes(*map(np.shape, ops)))
+
+
+def _with(function: Any) -> Change:
+    return lambda node, ops: function(*ops)
+
+
+def _all(value: bool) -> Change:
+    return lambda node, ops: np.full(np.shape(node.call(ops)), value)
+
+
+def _shifted(by: int) -> Change:
+    return lambda node, ops: np.tri(*ops, by, dtype=bool)

@@ -1,0 +1,173 @@
+"""Values that an edit may bring in, by names that hold at every probe: numbers and arrays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array
+from gradcheck.explain.text.run import Ref, Run
+from gradcheck.explain.text.source import text_of
+from gradcheck.explain.text.tape import Node
+
+NEAR: Final = 1e-6
+"""Relative distance within which a fitted factor may be what a name says."""
+SIGNIFICANT: Final = 1e-6
+"""Share of the largest element below which a quotient tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number by its name; `label` is the class of a factor that is wrong by it."""
+
+    says: str
+    label: str
+    of: Callable[[Run], float | None]
+
+
+def numbers(run: Run, value: float) -> Iterator[Number]:
+    """All names of a number at one probe, the plainest first."""
+    for number in (2.0, 0.5, -2.0, -0.5, 3.0, 1 / 3, 4.0, 0.25):
+        if _near(value, number):
+            yield Number(f"{number:.4g}", "F", _always(number))
+    for says, label, of in _known(run):
+        found = of(run)
+        if found is not None and math.isfinite(found) and _near(value, found):
+            yield Number(says, label, of)
+    if 1e-4 < abs(value) < 1e4:
+        yield Number(f"{value:.6g}", "F", _always(value))
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= NEAR * abs(b)
+
+
+def _always(number: float) -> Callable[[Run], float]:
+    return lambda _: number
+
+
+def _known(run: Run) -> Iterator[tuple[str, str, Callable[[Run], float | None]]]:
+    attrs = [k for k, v in run.probe.attrs.items() if _real(v)]
+    for name in attrs:
+        for says, f in _OF_ATTR:
+            yield says.replace("a", name), "F", _attribute(name, f)
+    axes = list(_axes(run))
+    for (name, axis), (says, f) in itertools.product(axes, _OF_COUNT):
+        yield says.replace("n", f"n, the length of axis {axis} of {name}", 1), "R", _count(
+            ((name, axis),), f
+        )
+    for one, two in itertools.combinations(axes, 2):
+        both = f"n, the axes {one[1]} of {one[0]} and {two[1]} of {two[0]} together"
+        yield both, "R", _count((one, two), lambda n: n)
+        yield "1/" + both, "R", _count((one, two), lambda n: 1 / n)
+
+
+def _real(v: Any) -> bool:
+    return isinstance(v, (int, float)) and not isinstance(v, bool)
+
+
+_OF_ATTR: Final[tuple[tuple[str, Callable[[float], float]], ...]] = (
+    ("a", lambda a: a),
+    ("1/a", lambda a: 1 / a),
+    ("a**2", lambda a: a * a),
+    ("1/a**2", lambda a: 1 / (a * a)),
+    ("sqrt(a)", math.sqrt),
+    ("1/sqrt(a)", lambda a: 1 / math.sqrt(a)),
+    ("1 - a", lambda a: 1 - a),
+    ("1/(1 - a)", lambda a: 1 / (1 - a)),
+)
+_OF_COUNT: Final[tuple[tuple[str, Callable[[float], float]], ...]] = (
+    ("n", lambda n: n),
+    ("1/n", lambda n: 1 / n),
+    ("sqrt(n)", math.sqrt),
+    ("1/sqrt(n)", lambda n: 1 / math.sqrt(n)),
+    ("(n - 1)/n", lambda n: (n - 1) / n),
+    ("n/(n - 1)", lambda n: n / (n - 1)),
+)
+
+
+def _attribute(name: str, f: Callable[[float], float]) -> Callable[[Run], float | None]:
+    def of(run: Run) -> float | None:
+        value = run.probe.attrs.get(name)
+        return _safe(f, value) if _real(value) else None
+
+    return of
+
+
+def _safe(f: Callable[[float], float], *values: Any) -> float | None:
+    try:
+        return float(f(*values))
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def _axes(run: Run) -> Iterator[tuple[str, int]]:
+    seen = set()
+    for name, leaf in run.leaves.items():
+        for axis in range(-leaf.value.ndim, 0):
+            length = leaf.value.shape[axis]
+            if length > 1 and (length, axis) not in seen:
+                seen.add((length, axis))
+                yield name, axis
+
+
+def _count(
+    axes: tuple[tuple[str, int], ...], f: Callable[[float], float]
+) -> Callable[[Run], float | None]:
+    def of(run: Run) -> float | None:
+        product = 1.0
+        for name, axis in axes:
+            leaf = run.leaves.get(name)
+            if leaf is None or leaf.value.ndim < -axis:
+                return None
+            product *= leaf.value.shape[axis]
+        return _safe(f, product)
+
+    return of
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An array of the text, the value that it has at the first probe, and its expression."""
+
+    ref: Ref
+    value: Array
+    says: str
+
+
+def candidates(run: Run) -> list[Candidate]:
+    """All arrays of numbers at one probe that differ: arguments, outputs, intermediate values."""
+    found: list[Candidate] = []
+    seen: set[tuple[Any, ...]] = set()
+
+    def add(ref: Ref, node: Node, says: str) -> None:
+        value = node.value
+        key = (value.shape, value.tobytes())
+        if value.dtype.kind == "f" and value.size > 1 and key not in seen:
+            seen.add(key)
+            found.append(Candidate(ref, value, says))
+
+    for name, leaf in run.leaves.items():
+        add(Ref(name=name), leaf, name)
+    for k, out in enumerate(run.tape.forward):
+        if out is not None:
+            add(Ref(output=k), out, "the output" if len(run.tape.forward) == 1 else f"output {k}")
+    ours = {node.index for node in run.needed}
+    for node in run.tape.nodes:
+        turns = run.chains.get((node.chain, node.kind), [node])
+        if node.chain and len(turns) == 1 and (node.index in ours or node.index >= run.tape.length):
+            add(Ref(chain=node.chain, kind=node.kind), node, text_of(node))
+    return found
+
+
+def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
+    """A candidate's value in a shape; None where it does not fit."""
+    try:
+        return np.broadcast_to(candidate.value, shape)
+    except ValueError:
+        return None

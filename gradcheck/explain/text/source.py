@@ -1,0 +1,85 @@
+"""What the source says where an operation stands: the expression, and those of its operands."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import cache
+from typing import Any, Final
+
+from gradcheck.explain.text.tape import Node, Place
+
+LONGEST: Final = 60
+"""Characters beyond which an expression is cut."""
+_DROPPED: Final = frozenset({"axis", "keepdims"})
+
+
+def text_of(x: Any) -> str:
+    """The expression that gave a value: a leaf's name, a bare number, or its source."""
+    if not isinstance(x, Node):
+        return f"{x:.6g}" if isinstance(x, float) else str(x)
+    if x.place is None:
+        return x.name
+    target, tree = _parsed(x.place)
+    return target or (_shown(tree) if tree is not None else x.kind)
+
+
+def operand_text(node: Node, k: int) -> str:
+    """The expression of operand `k`, as it stands in the operation's own source."""
+    parts = [] if node.place is None else _parts(_parsed(node.place)[1])
+    return _shown(parts[k]) if k < len(parts) == len(node.operands) else text_of(node.operands[k])
+
+
+@cache
+def _parsed(place: Place) -> tuple[str, ast.expr | None]:
+    """The name that the expression is given, if it is given one, and its tree."""
+    code, offset = place
+    line, end, start, stop = list(code.co_positions())[offset // 2]
+    if line is None or end is None or start is None or stop is None:
+        return "", None
+    rows = [linecache.getline(code.co_filename, k).encode() for k in range(line, end + 1)]
+    if not all(rows):
+        return "", None
+    before = rows[0][:start].decode().strip()
+    after = rows[-1][stop:].decode().partition("#")[0].strip()
+    rows[-1] = rows[-1][:stop]
+    rows[0] = rows[0][start:]
+    try:
+        tree = ast.parse("(" + b"".join(rows).decode() + ")", mode="eval").body
+    except (SyntaxError, UnicodeDecodeError):
+        return "", None
+    name = before[:-1].strip()
+    return (name if before.endswith("=") and name.isidentifier() and not after else ""), tree
+
+
+def _parts(tree: ast.expr | None) -> list[ast.expr]:
+    if isinstance(tree, ast.BinOp):
+        return [tree.left, tree.right]
+    if isinstance(tree, ast.UnaryOp):
+        return [tree.operand]
+    if isinstance(tree, ast.Compare):
+        return [tree.left, tree.comparators[0]]
+    if isinstance(tree, ast.Call):
+        found: list[ast.expr] = []
+        for arg in tree.args:
+            found.extend(arg.elts if isinstance(arg, (ast.List, ast.Tuple)) else [arg])
+        return found
+    return []
+
+
+class _Short(ast.NodeTransformer):
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        bare = isinstance(node.value, ast.Name) and node.value.id in ("xp", "np")
+        return ast.Name(node.attr) if bare else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        args = [a for a in node.args if not (isinstance(a, ast.Name) and a.id == "xp")]
+        kept = [k for k in node.keywords if k.arg not in _DROPPED]
+        return ast.Call(node.func, args, kept)
+
+
+def _shown(tree: ast.expr) -> str:
+    shown = ast.unparse(_Short().visit(ast.parse(ast.unparse(tree), mode="eval").body))
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
