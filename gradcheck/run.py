@@ -426,9 +426,7 @@ def _record(
     )
 
 
-def _again(
-    plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding
-) -> str:
+def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:
     """The command that judges one case again, alone."""
     kind = _kind(case)
     alone = kind is Kind.OPERATOR and finding.part is Part.GRADIENT

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradcheck import console
 from gradcheck.commands.flags import add_implementation, add_suite, suite_of
 from gradcheck.commands.outcome import USAGE, check_writable, save, targets_of
 from gradcheck.commands.run import add_output, check_format, convention_of, publish_run

@@ -114,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def carry_out(plan: Plan, arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
     """Execute a plan, and report it as the flags of `add_output` say; returns the exit code."""
-    from gradcheck import report
     from gradcheck.run import execute
 
     check_format(arguments.format)
@@ -139,7 +138,10 @@ def publish_run(
     from gradcheck.verdict import Verdict
 
     written = [save(path, report.render(found, form)) for path, form in targets]
-    how: dict[str, Any] = {"color": console.colored(arguments.color), "width": console.width(sys.stdout)}
+    how: dict[str, Any] = {
+        "color": console.colored(arguments.color),
+        "width": console.width(sys.stdout),
+    }
     if arguments.format == "terminal" and terminal is not None:
         text = terminal(**how)
     else:

@@ -52,7 +52,9 @@ def written(
     """
     word = binding.name
     if not shrunk.want.size:
-        raise UsageError(f"--export: d{primal_of(shrunk)} has no elements here: there is nothing to show")
+        raise UsageError(
+            f"--export: d{primal_of(shrunk)} has no elements here: there is nothing to show"
+        )
     if isinstance(binding, Native):
         if path.suffix != C:
             raise UsageError(f"--export {path}: {word} is a C library; end the name in {C}")

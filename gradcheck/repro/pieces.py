@@ -1,4 +1,4 @@
-"""The functions that exported Python scripts are put together from; words in capitals are filled in.
+"""The functions that Python scripts are put together from; words in capitals are filled in.
 
 What is filled in is never searched for such words again.
 """
@@ -105,10 +105,11 @@ def forward(values):
 
 DIFFERENCE: Final = '''
 def difference(index, step=STEP):
-    """A central difference of the code's own forward at one element: nobody else has a say in it."""
+    """A central difference of the code's own forward at one element: no number of ours in it."""
     ends = []
     for sign in (1, -1):
-        moved = {n: p.copy() if p.dtype.kind in "iu" else p.astype(float) for n, p in primals.items()}
+        wide = {n: p.dtype if p.dtype.kind in "iu" else float for n, p in primals.items()}
+        moved = {name: p.astype(wide[name]) for name, p in primals.items()}
         moved[output][index] += sign * step
         pairs = zip(cotangents, forward([*moved.values()]))
         ends.append(sum(float(np.sum(ct.astype(float) * np.asarray(y))) for ct, y in pairs))
@@ -123,7 +124,7 @@ def differenced(index):
         return f"not to be had: {type(error).__name__}"
 '''
 
-MAIN: Final = '''
+MAIN: Final = """
 def main():
     got, again = (gradients().get(output) for _ in range(2))
     if got is None:
@@ -163,5 +164,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
-'''
+    try:
+        status = main()
+    except SystemExit as end:  # of the code, with whatever status
+        status = end.code or "WRONG: the code asked to exit"
+    sys.exit(status)
+"""

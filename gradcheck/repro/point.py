@@ -79,9 +79,7 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
     of = truth.certain(case.primal_names.index(primal_of(shrunk)))
     rules = replace(rules_of(dtype), slack=0.0 if slack is None else slack.ulp)
     want, kinks = of.settled(), [] if of.kinks is None else [of.kinks.interval]
-    found = compare(
-        want, of.differences.estimate, rules, kinks=kinks, extra=of.allowance(rules)
-    )
+    found = compare(want, of.differences.estimate, rules, kinks=kinks, extra=of.allowance(rules))
     with np.errstate(invalid="ignore"):
         room = found.bound - rules.rtol * np.abs(want) + found.uncertainty
     low, high = want, want

@@ -93,8 +93,8 @@ def _head(recipe: Recipe, table: Table, said: Sequence[str]) -> Iterator[str]:
     yield from (f"# {comment(line)}" for line in said)
     yield f"# The code: {comment(f'{table.module}:{table.name}[{recipe.key!r}]')}"
     needed = "NumPy" + (f" and {NEEDS[recipe.style]}" if recipe.style in NEEDS else "")
-    yield f"# Beside that code and {needed} this needs nothing. Exit code: 1 as long as the gradient"
-    yield "# is wrong, 0 once it is right."
+    yield f"# Beside that code and {needed} this needs nothing."
+    yield "# Exit code: 1 as long as the gradient is wrong, 0 once it is right."
     if recipe.ours:
         yield "# The code itself imports gradcheck."
     yield ""

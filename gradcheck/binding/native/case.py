@@ -48,7 +48,7 @@ class NativeCase:
             ManifestError: an expression yields nonsense here.
         """
         operation, case = self.operation, self.case
-        self.calls.refuse_unfit(self._setting(case.primals, case.attrs))
+        self.calls.refuse_unfit(self.setting(case.primals, case.attrs))
         gradients = [r for r in self._vjp_roles if r.kind is RoleKind.GRAD]
         optional = any(role.optional for role in gradients)
         return Bound(
@@ -72,7 +72,7 @@ class NativeCase:
             ManifestError: an expression yields nonsense here.
             Unsupported: the code does not claim to do the case.
         """
-        setting = self._setting(self.case.primals, self.case.attrs)
+        setting = self.setting(self.case.primals, self.case.attrs)
         self.calls.refuse_unfit(setting)
         self.calls.lay_out(setting)
 
@@ -92,9 +92,9 @@ class NativeCase:
             raise Unsupported(f"{self.library.name} has only a forward of {self.case.spec.name}")
         pairs = zip(self.case.primal_names, needs, strict=True)
         wanted = frozenset(name for name, needed in pairs if needed)
-        setting = self._setting(primals, attrs, ct, wanted)
+        setting = self.setting(primals, attrs, ct, wanted)
         plan, found = self.calls.called("vjp", self.calls.vjp_asked(setting), _cotangents(ct))
-        factor = self._factor(setting, ct)
+        factor = self.factor(setting, ct)
         return tuple(
             self._gradient(plan, found, name, primal, factor) if name in wanted else None
             for name, primal in setting.primals.items()
@@ -105,7 +105,7 @@ class NativeCase:
 
         Where it has both, the worse of the two, element by element.
         """
-        setting = self._setting(primals, attrs)
+        setting = self.setting(primals, attrs)
         found = []
         if self.operation.forward is not None:
             plan, what = self.calls.called("forward", self.calls.forward_asked(setting), {})
@@ -123,7 +123,7 @@ class NativeCase:
 
     def into(self, outs: Mapping[str, Array], ct: Any, *primals: Array, **attrs: Any) -> None:
         """Fill `outs`, arrays by primal; one that is the cotangent's or a primal's shares it."""
-        setting = self._setting(primals, attrs, ct)
+        setting = self.setting(primals, attrs, ct)
         given = [(Key(RoleKind.COTANGENT, "", i), part) for i, part in enumerate(as_tuple(ct))]
         given += [(Key(RoleKind.IN, name), p) for name, p in setting.primals.items()]
         shared = tuple((x, key) for x, out in outs.items() for key, part in given if part is out)
@@ -147,13 +147,14 @@ class NativeCase:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
-    def _setting(
+    def setting(
         self,
         primals: Sequence[Array],
         attrs: Attrs,
         ct: Any = None,
         wanted: frozenset[str] | None = None,
     ) -> Setting:
+        """What one call is asked: without `ct` anything of its shape, without `wanted` all."""
         names = self.case.primal_names
         every = {**self.case.attrs, **attrs}
         cotangents = self.calls.reference(primals, every) if ct is None else as_tuple(ct)
@@ -196,7 +197,7 @@ class NativeCase:
             return value
         return np.asarray(value.astype(np.float64) * factor).astype(dtype)
 
-    def _factor(self, setting: Setting, ct: Any) -> float:
+    def factor(self, setting: Setting, ct: Any) -> float:
         """What turns the code's gradients into the true ones."""
         factor = 1 / self._scale(setting)
         if self._takes_cotangent:

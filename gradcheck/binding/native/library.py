@@ -60,17 +60,27 @@ class Native:
                 for this case.
         """
         self._printed.clear()  # what was printed since is another case's
-        operation = operation_for(self.library, case, dtype)
-        if operation is None:
+        calls = self.calls(case, dtype)
+        if calls is None:
             return None
         spent = self._budget.exhausted(case.spec.name)
         if spent is not None:
             raise broken("vjp", spent, Verdict.NOTRUN)
-        calls = Calls(self.library, operation, case, self._running(case))
         try:
             return NativeCase(calls).bound(self.printed)
         except ManifestError as error:
             raise broken("vjp", str(error)) from error
+
+    def calls(self, case: Case, dtype: str) -> Calls | None:
+        """The calls of the operation for the case; None if the library has none.
+
+        Raises:
+            Unsupported: it has it in other dtypes alone.
+        """
+        operation = operation_for(self.library, case, dtype)
+        return (
+            None if operation is None else Calls(self.library, operation, case, self._running(case))
+        )
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
         """Nothing: a manifest has operators alone."""
