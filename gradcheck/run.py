@@ -181,7 +181,7 @@ def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:
 
 
 def _why(plan: Plan) -> Why:
-    return Why(lambda: mutants_of(plan.suite))
+    return Why(plan.suite.operators, lambda: mutants_of(plan.suite))
 
 
 def _dtypes(plan: Plan) -> list[str]:

@@ -15,6 +15,8 @@ Float = NDArray[np.float64]
 
 LEVELS: Final = 13
 """Steps of each element, each a quarter of the last: down to 3e-8 of the primal's magnitude."""
+BENT: Final = 0.01
+"""What the slopes of both sides may differ by, as a part of the steepest, where there is none."""
 EVALUATIONS: Final = 2 * LEVELS
 """Of forward, for each element that shares an output with another."""
 
@@ -36,7 +38,7 @@ def jacobian(point: Point, index: int, lines: Float) -> tuple[Float, Float]:
     moved = np.flatnonzero(found.owner >= 0)
     places = found.grid[:, found.owner[moved]]  # [c, moved]: which element each output answers for
     h = ladder.steps(evaluator.x, LEVELS)
-    slopes = _slopes(evaluator, found, moved, places, h)
+    slopes, bent = _slopes(evaluator, found, moved, places, h)
     blur = noise.per_output(lines, evaluator.base)[moved]
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     with np.errstate(all="ignore"):
@@ -44,7 +46,7 @@ def jacobian(point: Point, index: int, lines: Float) -> tuple[Float, Float]:
             slopes, np.abs(slopes), np.broadcast_to(blur, places.shape), h, u
         )
     value[moved, places] = found_value
-    bar[moved, places] = found_bar
+    bar[moved, places] = np.where(bent, np.inf, found_bar)
     return value, bar
 
 
@@ -54,13 +56,19 @@ def _slopes(
     moved: NDArray[np.int64],
     places: NDArray[np.int64],
     h: Float,
-) -> Float:
-    """Central differences [s, c, moved]; NaN where a step vanishes in rounding."""
+) -> tuple[Float, NDArray[np.bool_]]:
+    """Central differences [s, c, moved], NaN where a step vanishes in rounding; and kinks.
+
+    A kink [c, moved] is where the slopes of both sides differ however small the step: a symmetric
+    difference does not show it.
+    """
     x = evaluator.x.reshape(-1)
     ends = (x + np.array([1.0, -1.0])[:, None, None] * h[:, None]).astype(x.dtype)  # [2, s, n]
     gaps = ends[0].astype(np.float64) - ends[1].astype(np.float64)
     gaps = np.where(gaps > 0, gaps, np.nan)
     out = np.empty((h.size * found.colours, moved.size))
+    bends = np.empty_like(out)
+    base = evaluator.base[moved]
 
     def fill(rows: slice, copies: NDArray[Any]) -> None:
         # Copies come in pairs: step s and colour c upwards, then downwards.
@@ -75,6 +83,11 @@ def _slopes(
         rows = np.arange(both.start // 2, both.stop // 2)
         s, c = np.divmod(rows, found.colours)
         with np.errstate(all="ignore"):
-            change = (values[0::2] - values[1::2])[:, moved]
-            out[rows] = change / gaps[s[:, None], places[c]]
-    return out.reshape(h.size, found.colours, moved.size)
+            above, below = values[0::2][:, moved], values[1::2][:, moved]
+            gap = gaps[s[:, None], places[c]]
+            out[rows] = (above - below) / gap
+            bends[rows] = np.abs((above - base) + (below - base)) / gap
+    shape = (h.size, found.colours, moved.size)
+    slopes, bends = out.reshape(shape), np.nan_to_num(bends.reshape(shape), nan=np.inf)
+    steepest = np.max(np.where(np.isfinite(slopes), np.abs(slopes), 0.0), axis=0)
+    return slopes, np.min(bends, axis=0) > BENT * steepest

@@ -28,6 +28,7 @@ LARGEST: Final = 400
 """Elements of all primals above which only what the check has differenced is known."""
 OUTPUTS: Final = 1600
 """Elements of all outputs, likewise."""
+HERE: Final = "the point checked"
 ELSEWHERE: Final = ((0.75, 1.25), (1.25, 1.75))
 """Factors on the primals, drawn for each element: signs stay, and so does what is zero."""
 
@@ -99,7 +100,7 @@ class _Asked:
     def _steady(self) -> Probe | None:
         """A probe of code that gives other bits each time: nothing that it gives is held."""
         checked = self._checked
-        return self._probe("the point checked", 0, checked.primals, checked.attrs, self._cts[0])
+        return self._probe(HERE, checked.primals, checked.attrs, self._cts[0])
 
     @cached_property
     def _probes(self) -> list[Probe]:
@@ -110,18 +111,18 @@ class _Asked:
         checked = self._checked
         primals, attrs = checked.primals, checked.attrs
         points: list[tuple[str, tuple[Array, ...], Attrs, Cotangent]]
-        points = [("the point checked", primals, attrs, ct) for ct in self._cts[:2]]
+        points = [(HERE, primals, attrs, ct) for ct in self._cts[:2]]
         if not isinstance(self._truth, Estimated):
             shapes = [part.shape for part in self._cts[0]]
             for seed, factors in enumerate(ELSEWHERE):
                 draw = Draw("black box", seed, *shapes)
                 ct = tuple(draw.away(0.0, *shape) for shape in shapes)
-                points.append(("primals moved", _moved(primals, draw, factors), attrs, ct))
+                points.append(("other primals", _moved(primals, draw, factors), attrs, ct))
             for key, value in attrs.items():
                 if isinstance(value, float) and np.isfinite(value):
                     other = {**attrs, key: 1.5 * value + 0.0625}
                     points.append((f"{key} = {other[key]:g}", primals, other, self._cts[0]))
-        found = [self._probe(point[0], seed, *point[1:]) for seed, point in enumerate(points)]
+        found = [self._probe(*point) for point in points]
         return [probe for probe in found if probe is not None]
 
     @property
@@ -129,7 +130,7 @@ class _Asked:
         return self._checked.cotangents.values
 
     def _probe(
-        self, where: str, seed: int, primals: tuple[Array, ...], attrs: Attrs, ct: Cotangent
+        self, where: str, primals: tuple[Array, ...], attrs: Attrs, ct: Cotangent
     ) -> Probe | None:
         """None where forward is not defined, or the code fails."""
         checked, truth = self._checked, self._truth
@@ -152,7 +153,7 @@ class _Asked:
             return None
         probe = Probe(
             where=where,
-            seed=seed,
+            seed=0,
             names=names,
             primals=wide,
             attrs=attrs,

@@ -1,4 +1,4 @@
-"""Whether a gradient's elements each depend on one element of the cotangent, and with what slope."""
+"""Whether a gradient is, element by element, a slope times the cotangent, and which slope."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.draw import Draw
-from gradcheck.explain.probe import Cotangent, Float, Probe
+from gradcheck.explain.probe import Cotangent, Float, Mask, Probe
 
 SMALLEST: Final = 3
 """Elements below which any operator looks as if it acted element by element."""
@@ -75,10 +75,10 @@ def follows_values(probe: Probe, name: str) -> bool:
     return _same(found.got[name], moved(probe.got[name]), 64 * probe.u)
 
 
-def _cuts(probe: Probe) -> list[tuple[Float, Cotangent]]:
+def _cuts(probe: Probe) -> list[tuple[Mask, Cotangent]]:
     """Cotangents cut down to a part of their elements, and which."""
     (ct,) = probe.ct
-    out = []
+    out: list[tuple[Mask, Cotangent]] = []
     for k in range(MASKS):
         kept = Draw("cut", k).signs(*ct.shape) > 0
         out.append((kept, (np.where(kept, ct, 0.0),)))

@@ -94,10 +94,8 @@ def where(scene: Scene) -> str:
                     if any(q.attrs.get(key) != p.attrs[key] for q in failing)})  # fmt: skip
     varied = f", other {', '.join(attrs[:NOTED])}" if attrs else ""
     plural = "s" if all_of > 1 else ""
-    return (
-        f"wrong in {count} probe{plural} (samples {named}; "
-        f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}{varied})"
-    )
+    drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
+    return f"wrong in {count} probe{plural} ({drawn}{varied})"
 
 
 def residual(scene: Scene) -> str:

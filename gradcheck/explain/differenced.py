@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -58,14 +60,18 @@ class Differenced:
         size = sum(point.primals[i].size for i in point.differentiable)
         return 2 * EVALUATIONS * size * took <= SECONDS
 
-    @property
+    @cached_property
     def defaults(self) -> Attrs:
-        """None is known."""
-        return {}
+        """What forward's signature gives its arguments."""
+        try:
+            parameters = inspect.signature(self._forward).parameters.values()
+        except (TypeError, ValueError):  # none can be seen
+            return {}
+        return {p.name: p.default for p in parameters if p.default is not p.empty}
 
     @property
     def choices(self) -> Mapping[str, Sequence[Any]]:
-        """None is known."""
+        """No other values are known."""
         return {}
 
     def forward(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Float, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from gradcheck.contract.battery import PROPERTIES
-from gradcheck.finding import Diagnosis, Finding
+from gradcheck.finding import Diagnosis, Finding, Part
 from gradcheck.verdict import Verdict
 
 
@@ -55,11 +56,21 @@ OWED: Final = {
 SAYS: Final = {asked.name: asked.says for asked in PROPERTIES}
 REMEMBERS: Final = ("repeatable", "stateless")
 """Properties whose breach may be the memory of a call, of which the code can be asked."""
+COMPARED: Final = ("linear", "zero", "scaling", "sizes", "attributes", "layouts", "subsets")
+"""Properties that compare several answers."""
+FOLLOW: Final = {
+    "repeatable": COMPARED,
+    "stateless": COMPARED,
+    "dtype": ("linear", "scaling"),
+}
+"""Per property, whose breaches follow from its own: what answers each call otherwise is not linear
+either."""
+BROKEN: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.MISSING)
 
 
 def owed(finding: Finding) -> Finding:
     """A finding about a property, with its diagnosis where it is broken."""
-    if finding.name not in OWED or finding.verdict not in (Verdict.FAIL, Verdict.ERROR):
+    if finding.name not in OWED or finding.verdict not in BROKEN:
         return finding
     row = OWED[finding.name]
     label, says = row.label, row.says
@@ -70,3 +81,20 @@ def owed(finding: Finding) -> Finding:
             break
     found = Diagnosis(label=label, says=says, rule=finding.name, evidence=(seen,))
     return replace(finding, diagnosis=found)
+
+
+def concerted(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; a breach that follows from another one has that one's diagnosis."""
+    by_name = {f.name: f for f in findings if f.part is Part.CONTRACT and f.verdict in BROKEN}
+    out = {id(f): f for f in findings}
+    for name, followers in FOLLOW.items():
+        cause = by_name.get(name)
+        if cause is None or cause.diagnosis is None:
+            continue
+        for follower in followers:
+            finding = by_name.pop(follower, None)
+            if finding is not None and finding.diagnosis is not None:
+                evidence = (*finding.diagnosis.evidence, f"it follows from `{name}`")
+                told = replace(cause.diagnosis, evidence=evidence)
+                out[id(finding)] = replace(finding, diagnosis=told)
+    return list(out.values())

@@ -28,37 +28,38 @@ NAMED: Final = {
 class Quantity:
     """One number of a point: `words` name it, `of(probe)` is it, None where it does not exist.
 
-    `count`: it counts elements.
+    `count`: it is a whole number of elements, of a `part` of `array`, if they have names.
     """
 
     words: str
     of: Value
     count: bool
+    array: str = ""
+    part: str = ""
 
 
-def counts(probe: Probe) -> Iterator[Quantity]:
-    """Lengths and sizes of primals and outputs, and how many elements of one there are of another.
-
-    What sums run over comes first.
-    """
+def counts(probe: Probe, own: str) -> Iterator[Quantity]:
+    """Lengths and sizes of primals and outputs; what `own` sums over comes first."""
     arrays = [*_arrays(probe)]
+    mine = dict(arrays)[own]
     for name, shape in arrays:
-        for other, of in arrays:
-            if name != other:
-                words = f"the number of elements of {name} for each of {other}"
-                yield Quantity(words, _quotient(_size(shape), _size(of)), count=True)
+        if name not in probe.names:
+            for a, b, of, each in ((name, own, shape, mine), (own, name, mine, shape)):
+                words = f"the number of elements of {a} for each of {b}"
+                yield Quantity(words, _quotient(_size(of), _size(each)), count=True, array=name)
     for name, shape in arrays:
         for words, part in PARTS:
-            yield Quantity(words.format(name), _part(shape, part), count=True)
+            yield Quantity(words.format(name), _part(shape, part), count=True, array=name,
+                           part=words)  # fmt: skip
     for name, values in _integers(probe):
-        yield Quantity(f"the number of {name} that count", values, count=True)
+        yield Quantity(f"the number of {name}", values, count=True)
 
 
 def attributes(probe: Probe) -> Iterator[Quantity]:
     """Numbers among the attributes; of a tuple its entries and their product."""
     for name, value in probe.attrs.items():
         if _number(value):
-            yield Quantity(f"`{name}`", _attribute(name), count=False)
+            yield Quantity(f"`{name}`", _attribute(name), count=isinstance(value, int))
         elif isinstance(value, (tuple, list)) and value and all(_number(v) for v in value):
             for i in range(len(value)):
                 yield Quantity(f"`{name}[{i}]`", _entry(name, i), count=True)

@@ -117,10 +117,12 @@ class _Recall:
             "after the same calls it gave the same bits, after others it did not",
         )
 
-    def varies(self, otherwise: str) -> Diagnosis:
+    def varies(self, otherwise: str) -> Diagnosis | None:
         """What is left to say: how often it differs, and by how much."""
         answers = [self._probe.ask(self._u) for _ in range(REPEATS)]
         names = _differing(answers)
+        if otherwise == "V" and not names:
+            return None  # it takes other calls
         what = " and ".join(map(_name, names)) or "the answer"
         seen = (
             f"{REPEATS} calls with the same arguments gave "

@@ -116,16 +116,20 @@ def _proposals(every: Indices, size: int, worst: int) -> Iterator[Indices]:
 
 
 def taken(candidate: Candidate, along: Sequence[Group], kept: Indices) -> Candidate:
-    """The candidate with the indices `kept` alone, along groups of one size.
-
-    Indices that point along such an axis follow what they point at; those that point at nothing
-    any more are clipped.
-    """
+    """The candidate with the indices `kept` alone, along groups of one size."""
     primals = list(candidate.primals)
-    size = along[0].size
     for group in along:
         for i, axis in group.axes:
             primals[i] = np.take(primals[i], kept, axis=axis)
+    return replace(candidate, primals=tuple(primals))
+
+
+def _pointing(candidate: Candidate, size: int, kept: Indices) -> Candidate:
+    """The candidate with indices that follow what they pointed at, along an axis of `size`.
+
+    Those that point at nothing any more are clipped.
+    """
+    primals = list(candidate.primals)
     for i, primal in enumerate(primals):
         if primal.dtype.kind == "i" and primal.size and kept.size <= primal.max() < size:
             moved = np.minimum(np.searchsorted(kept, primal), kept.size - 1)
@@ -140,16 +144,18 @@ def _together(
     others = [g for g in groups(candidate) if g != group]
     same = [g for g in others if g.size == group.size]
     before, after = group.size, int(kept.size)
+    plain = _pointing(taken(candidate, (group,), kept), before, kept)
+    yield plain
     if same:
-        yield taken(candidate, (group, *same), kept)
+        yield _pointing(taken(candidate, (group, *same), kept), before, kept)
     if outcome is not Outcome.OUTSIDE:
         return
-    plain = taken(candidate, (group,), kept)
     followed = _following(candidate.attrs, before, after)
     if followed != candidate.attrs:
         yield replace(plain, attrs=followed)
         if same:
-            yield replace(taken(candidate, (group, *same), kept), attrs=followed)
+            every = _pointing(taken(candidate, (group, *same), kept), before, kept)
+            yield replace(every, attrs=followed)
     multiples = [g for g in others if g.size > before and g.size % before == 0]
     if multiples:
         for blocks in (True, False):

@@ -212,9 +212,12 @@ class Trials:
             raise Unsupported("nothing is said of this")
         if any(probe.right[n].shape != probe.primal(n).shape for n in probe.right):
             raise SpecError("the operator is not defined for these shapes")
-        if self.output not in probe.right or not np.isfinite(probe.right[self.output]).all():
+        if self.output not in probe.right:
+            raise SpecError("it has no gradient")
+        smooth = np.isfinite(probe.right[self.output])
+        if not (smooth | probe.kinked.get(self.output, False)).all():
             raise SpecError("there is no derivative here")
-        largest = float(np.max(np.abs(probe.right[self.output]), initial=0.0))
+        largest = _largest(probe.right[self.output])
         if not (largest >= self.least or (self.zero and largest == 0)):
             return None
         found = self._symptom(probe, case, ct)
@@ -267,13 +270,14 @@ class Trials:
 
     def _symptom(self, probe: Probe, case: Case, ct: Cotangent) -> Symptom | None:
         output, right = self.output, probe.right[self.output]
+        largest = _largest(right)
         raw = probe.raw.get(output)
         if raw is None:
-            return Symptom("absent")
+            return Symptom("absent", largest=largest)
         if raw.shape != right.shape:
-            return Symptom("shape")
+            return Symptom("shape", largest=largest)
         if raw.dtype != dtype_named(self.asked.dtype):
-            return Symptom("dtype")
+            return Symptom("dtype", largest=largest)
         got = probe.got[output]
         excess = _excess(probe, output)
         smooth = ~np.broadcast_to(probe.kinked.get(output, np.zeros((), dtype=bool)), got.shape)
@@ -283,7 +287,6 @@ class Trials:
         kind = "numbers" if np.isfinite(got).all() else "not finite"
         flat = int(np.argmax(excess))
         worst = tuple(int(i) for i in np.unravel_index(flat, excess.shape))
-        largest = float(np.max(np.abs(right), initial=0.0))
         return Symptom(kind, float(excess.max()), worst, largest)
 
     def _on_kink(self, case: Case, ct: Cotangent) -> Symptom | None:
@@ -308,6 +311,11 @@ class Trials:
     def _mourn(self, error: Broken) -> None:
         if error.finding.verdict in ENDED:
             self.left = 0
+
+
+def _largest(values: Array) -> float:
+    """The largest magnitude among finite values."""
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
 
 
 def _excess(probe: Probe, output: str) -> NDArray[np.float64]:

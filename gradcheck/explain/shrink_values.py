@@ -67,7 +67,8 @@ def _whole(candidate: Candidate, index: int, *, zeros: bool) -> Iterator[Candida
     if primal.dtype.kind == "i":
         options = [np.zeros_like(primal)]
     else:
-        options = [np.ones_like(primal), *(np.round(primal * g) / g + 0.0 for g in GRIDS)]  # no −0
+        options = [np.zeros_like(primal), np.ones_like(primal)]
+        options += (np.round(primal * g) / g + 0.0 for g in GRIDS)  # no −0
     for values in options:
         if np.array_equal(values, primal):
             return

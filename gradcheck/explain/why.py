@@ -12,14 +12,16 @@ from gradcheck.errors import GradcheckError
 from gradcheck.explain.diagnose import diagnose
 from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import Interrogation
-from gradcheck.explain.owed import REMEMBERS, owed
+from gradcheck.explain.owed import REMEMBERS, concerted, owed
 from gradcheck.explain.probe import Probe
 from gradcheck.explain.recall import recalled
+from gradcheck.explain.rules.kin import kin
 from gradcheck.explain.rules.nearest import nearest
 from gradcheck.explain.rules.table import RULES
 from gradcheck.explain.suspicion import Rule
 from gradcheck.finding import Diagnosis, Finding, Part
 from gradcheck.power.mutant import Mutant
+from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
@@ -34,9 +36,11 @@ class Why:
     """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
 
     They do not depend on the order in which cases are judged: what is asked is fixed by names.
-    `mutants()` are the suite's known defects by operator, asked for at the first failure.
+    `operators` are the suite's: a gradient may be another one's. `mutants()` are their known
+    defects by operator, asked for at the first failure.
     """
 
+    operators: Mapping[str, OpSpec] = field(default_factory=dict)
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]] = dict
     _asked: dict[tuple[str, str, str, str, int], Interrogation] = field(default_factory=dict)
 
@@ -48,7 +52,7 @@ class Why:
             return [*findings]
         key = (binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
         asked = self._asked.setdefault(key, Interrogation(binding, dtype))
-        return [self._with(finding, case, asked) for finding in findings]
+        return concerted([self._with(finding, case, asked) for finding in findings])
 
     def _with(self, finding: Finding, case: Case, asked: Interrogation) -> Finding:
         if not _guilty(finding):

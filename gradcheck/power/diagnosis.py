@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from gradcheck import pool
@@ -16,6 +17,7 @@ from gradcheck.power.attack import REJECTED, Target, Wrong
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
+from gradcheck.spec import OpSpec
 from gradcheck.suite import Case, Suite, load_suite
 
 Progress = Callable[[int, int, str], None]
@@ -60,8 +62,18 @@ def held_out(mutant: Mutant) -> bool:
     return int(key_of("held out", mutant.op, mutant.name)) % THIRDS == 0
 
 
-def named(mutant: Mutant, cases: Sequence[Case]) -> Named:
-    """Judge and diagnose one mutant at its killer, in the first dialect that has it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caught:
+    """A mutant rejected at a case, as an implementation that can be asked further."""
+
+    case: Case
+    binding: Wrong
+    dtype: str
+    findings: tuple[Finding, ...]
+
+
+def caught(mutant: Mutant, cases: Sequence[Case]) -> Caught:
+    """Judge one mutant at its killer, in the first dialect that has it.
 
     Raises:
         SpecError: the sample that must catch it does not.
@@ -81,17 +93,31 @@ def named(mutant: Mutant, cases: Sequence[Case]) -> Named:
         binding = Wrong(wrong, mutant.full_name)
         findings = judge_case(truth, binding, dtype)
         if any(f.verdict in REJECTED for f in findings):
-            explained = Why().explained(case, binding, dtype, findings)
-            return Named(
-                op=mutant.op,
-                family=case.spec.family,
-                name=mutant.name,
-                says=mutant.says,
-                labels=mutant.labels,
-                held_out=held_out(mutant),
-                found=tuple(_diagnosed(explained)),
-            )
+            return Caught(case=case, binding=binding, dtype=dtype, findings=tuple(findings))
     raise SpecError(f"mutant {mutant.full_name}: {mutant.killer} does not catch it in {dtype}")
+
+
+def named(
+    mutant: Mutant, cases: Sequence[Case], operators: Mapping[str, OpSpec] = MappingProxyType({})
+) -> Named:
+    """Judge and diagnose one mutant at its killer, in the first dialect that has it.
+
+    It may be named as another of the suite's `operators`, but not as a known defect: it is one.
+
+    Raises:
+        SpecError: the sample that must catch it does not.
+    """
+    found = caught(mutant, cases)
+    explained = Why(operators).explained(found.case, found.binding, found.dtype, found.findings)
+    return Named(
+        op=mutant.op,
+        family=found.case.spec.family,
+        name=mutant.name,
+        says=mutant.says,
+        labels=mutant.labels,
+        held_out=held_out(mutant),
+        found=tuple(_diagnosed(explained)),
+    )
 
 
 def _diagnosed(findings: Sequence[Finding]) -> Generator[tuple[str, Diagnosis]]:
@@ -135,7 +161,7 @@ def _prepare(plan: Naming) -> None:
 def _named_of(op: str) -> list[Named]:
     cases = _SUITE.cases([op], seed=_PLAN.seed)
     return [
-        named(mutant, cases)
+        named(mutant, cases, _SUITE.operators)
         for mutant in _MUTANTS[op]
         if not mutant.equivalent
         and _PLAN.part.holds(mutant.op, mutant.name)

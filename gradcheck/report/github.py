@@ -72,7 +72,8 @@ def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
     if group.results[1:]:
         more = diagnosed.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
-    yield from (f"blame: {text}" for text in model_words.charges(blames))
+    own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
+    yield from (f"blame: {text}" for text in model_words.charges(own))
     if first.repro:
         yield f"run: {words.command(first.repro)}"
 

@@ -13,7 +13,7 @@ from gradcheck.run import execute
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
 BEGINS = {"terminal": "gradcheck ", "json": "{", "markdown": "**gradcheck: ", "html": "<!doctype",
-          "junit": "<?xml "}  # fmt: skip
+          "junit": "<?xml ", "github": "::error title=gradcheck%3A problem::"}  # fmt: skip
 ENDINGS = {"terminal": "txt", "json": "json", "markdown": "md", "html": "html", "junit": "xml"}
 
 
@@ -213,3 +213,19 @@ def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypat
     assert re.search(r"\r1/\d+  \d+ s left  relu/default/\S+", shown)
     assert "\n" not in shown
     assert shown.endswith("\r")
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_every_result_says_where_the_code_stands_and_annotations_point_there(run, isolate):
+    words = ("--op", "relu", "--sample", "typical", "--dtype", "float64", "--impl")
+    found = run(*words, "kernels:WRONG", "--format", "json", isolate=isolate)
+    lines = Path("kernels.py").read_text().splitlines()
+    line = next(i for i, text in enumerate(lines, 1) if text.startswith("def negated"))
+    results = json.loads(found.out)["results"]
+    told = [r for r in results if r["verdict"] != "skip"]
+    assert {r["part"] for r in told} == {"gradient", "contract"}
+    assert {r["source"] for r in told} == {f"kernels.py:{line}"}
+    shown = run(*words, "kernels:WRONG", "--format", "github", isolate=isolate).out
+    where = f"::error file=kernels.py,line={line},title=relu/default · dx%3A sign::dx "
+    assert shown.startswith(where)
+    assert run(*words, "reference", "--format", "github").out.startswith("RESULT pass ")

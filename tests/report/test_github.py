@@ -157,7 +157,10 @@ def test_an_empty_run_is_an_error(empty):
 
 
 def test_gradients_that_a_guilty_stage_spoils_are_counted_and_the_stage_is_blamed(make):
-    blames = (make.blame("ln_f", names=("its dw lacks a factor",)),)
+    blames = (
+        make.blame("ln_f", names=("its dw lacks a factor",)),
+        make.blame("embed", round=2, names=("its dw is lost",)),
+    )
     run = make.run(
         make.of_model("loss", part=Part.VALUE, blames=blames),
         make.of_model("ln_f", FAIL, part=Part.STAGE),
@@ -168,6 +171,7 @@ def test_gradients_that_a_guilty_stage_spoils_are_counted_and_the_stage_is_blame
     assert properties["title"] == "gpt2/default · stage ln_f: FAIL"
     assert "blame: round 1: guilty: ln_f (1 of 25 stages)" in message.splitlines()
     assert "blame: its dw lacks a factor" in message.splitlines()
+    assert "its dw is lost" not in message  # of another stage
     assert rest.startswith("and 20 gradients that the guilty stages spoil; ")
 
 

@@ -6,12 +6,18 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from gradcheck.explain.probe import Float, Probe
+import numpy as np
+
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.spec import Attrs
 
 SMALL: Final = tuple(10.0**-k for k in range(3, 13))
 """Values that an eps is known to take elsewhere."""
+FILLED: Final = 16
+"""How many times larger a cotangent may become that is filled with zeros."""
+MEANS: Final = {"mean", "sum"}
+"""Reductions that differ by a count."""
 ORDINARY: Final = (0.0, 1.0, 0.5, 2.0, 0.01)
 """Values that are taken for other numbers."""
 
@@ -79,9 +85,27 @@ def _single(scene: Scene, key: str) -> Iterator[Reading]:
     if isinstance(value, int) and not isinstance(value, bool):
         yield "P", f"takes {key} + 1 for {key}", _related(key, lambda v: v + 1)
         yield "P", f"takes {key} − 1 for {key}", _related(key, lambda v: v - 1)
+    if isinstance(value, tuple) and len(value) > 1:
+        yield "P", f"reads {key} in reverse", _related(key, lambda v: v[::-1])
+        yield "P", f"takes the first of {key} for all of them", _related(key, _first)
+        yield "P", f"takes the last of {key} for all of them", _related(key, _last)
     for b in scene.first.attrs:
         if b != key and type(scene.first.attrs[b]) is type(value):
             yield "P", f"reads {b} where it needs {key}", _of_other(key, b)
+    if isinstance(value, (str, bool)) or value is None:
+        for other in (*truth.choices.get(key, ()), truth.defaults.get(key)):
+            label = "R" if isinstance(value, str) and {value, other} <= MEANS else "P"
+            if type(other) is type(value) or None in (value, other):
+                says = f"takes {key} = {other!r} where {value!r} is given"
+                yield label, says, _instead(key, value, other)
+
+
+def _first(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values[:1] * len(values)
+
+
+def _last(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values[-1:] * len(values)
 
 
 def _others(key: str, value: Any) -> Iterator[Any]:
@@ -113,13 +137,14 @@ def _functions(key: str, value: Any) -> Iterator[Reading]:
         yield "F", f"{key}²", _related(key, lambda v: v * v)
         yield "P", f"{key}, rounded,", _related(key, lambda v: float(round(v)))
         yield "P", f"{key}, cut off,", _related(key, lambda v: float(int(v)))
-    if isinstance(value, tuple) and len(value) > 1:
-        yield "P", f"the reverse of {key}", _related(key, lambda v: v[::-1])
-        yield "P", f"the first of {key}", _related(key, lambda v: v[:1] * len(v))
 
 
 def _constant(key: str, value: Any) -> Change:
     return lambda probe: {key: value}
+
+
+def _instead(key: str, value: Any, other: Any) -> Change:
+    return lambda probe: {key: other} if _equal(probe.attrs[key], value) else {}
 
 
 def _or(key: str, default: Any) -> Change:
@@ -150,10 +175,36 @@ def _exchanged(a: str, b: str) -> Change:
 def _at(output: str, change: Change) -> Callable[[Probe], Float | None]:
     def predicted(probe: Probe) -> Float | None:
         attrs = change(probe)
-        found = None if attrs is None else probe.vjp(attrs=attrs)
+        if attrs is None:
+            return None
+        ct = _refitted(probe, attrs) if attrs else probe.ct
+        found = None if ct is None else probe.vjp(ct=ct, attrs=attrs)
         return None if found is None else found.get(output)
 
     return predicted
+
+
+def _refitted(probe: Probe, attrs: Attrs) -> Cotangent | None:
+    """The cotangent cut, or filled with zeros, to what forward would give for other attributes."""
+    try:
+        with np.errstate(all="ignore"):
+            outputs = probe.truth.forward(probe.primals, {**probe.attrs, **attrs})
+    except RAISES:
+        return None
+    if len(outputs) != len(probe.ct):
+        return None
+    parts = []
+    for output, part in zip(outputs, probe.ct, strict=True):
+        if output.ndim != part.ndim or output.size > FILLED * max(part.size, 1):
+            return None
+        if output.shape == part.shape:
+            parts.append(part)
+            continue
+        new = np.zeros(output.shape)
+        both = tuple(slice(min(a, b)) for a, b in zip(output.shape, part.shape, strict=True))
+        new[both] = part[both]
+        parts.append(new)
+    return tuple(parts)
 
 
 def _equal(a: Any, b: Any) -> bool:

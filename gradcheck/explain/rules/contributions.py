@@ -109,17 +109,39 @@ def _taken(probe: Probe, name: str, cut: Cut, most: int) -> Float | None:
     return probe.memo[key]
 
 
+def along(probe: Probe, name: str, part: int, axis: int) -> Float | None:
+    """What each place along an axis of a cotangent contributes to a gradient, places in front."""
+    if part >= len(probe.ct) or probe.ct[part].ndim < -axis:
+        return None
+    return _taken(probe, name, _axis_of(part, axis), LATER)
+
+
+def jacobian(probe: Probe, name: str, part: int = 0) -> Float | None:
+    """The derivative of each element of output `part` by a primal, outputs flattened in front.
+
+    None where the cotangent is too large, or holds a zero.
+    """
+    ct = probe.ct[part]
+    taken = _taken(probe, name, _elements(part), LATER)
+    if taken is None or not ct.all():
+        return None
+    return np.asarray(taken / ct.reshape(-1, *(1,) * (taken.ndim - 1)))
+
+
 # ── how a cotangent is cut ───────────────────────────────────────────────────────────────────
 
 
 def _cuts(part: int, ct: Array) -> Iterator[Cut]:
     which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
     for axis in [*range(-ct.ndim, 0), *((0, 1) if ct.ndim > 1 else ())]:
-        yield Cut(part=part, says=f"along axis {axis} of {which}", slabs=_by_axis(axis))
+        yield _axis_of(part, axis)
     for inner in range(1, ct.ndim - 1):
         last = "axis" if inner == 1 else f"{inner} axes"
         yield Cut(part=part, says=f"along all but the last {last} of {which}", slabs=_rows(inner))
-    yield Cut(part=part, says=f"over all elements of {which}", slabs=_rows(0))
+    yield _elements(part)
+    for inner in range(2, ct.ndim):
+        says = f"along the last {inner} axes of {which}"
+        yield Cut(part=part, says=says, slabs=_places(inner))
     for axis in range(-ct.ndim, 0):
         for count in (2, 3, 4):
             yield Cut(
@@ -127,6 +149,16 @@ def _cuts(part: int, ct: Array) -> Iterator[Cut]:
                 says=f"of {count} blocks along axis {axis} of {which}",
                 slabs=_blocks(axis, count),
             )
+
+
+def _axis_of(part: int, axis: int) -> Cut:
+    which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
+    return Cut(part=part, says=f"along axis {axis} of {which}", slabs=_by_axis(axis))
+
+
+def _elements(part: int) -> Cut:
+    which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
+    return Cut(part=part, says=f"over all elements of {which}", slabs=_rows(0))
 
 
 def _by_axis(axis: int) -> Callable[[Array], Array | None]:
@@ -147,6 +179,18 @@ def _rows(inner: int) -> Callable[[Array], Array | None]:
         lead = ct.shape[: ct.ndim - inner]
         numbers = np.arange(int(np.prod(lead, dtype=int))).reshape((*lead, *(1,) * inner))
         return np.broadcast_to(numbers, ct.shape)
+
+    return slabs
+
+
+def _places(inner: int) -> Callable[[Array], Array | None]:
+    """The last `inner` axes taken as one, whatever stands before them."""
+
+    def slabs(ct: Array) -> Array | None:
+        if ct.ndim < inner:
+            return None
+        last = ct.shape[ct.ndim - inner :]
+        return np.broadcast_to(np.arange(int(np.prod(last, dtype=int))).reshape(last), ct.shape)
 
     return slabs
 

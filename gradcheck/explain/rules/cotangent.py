@@ -19,10 +19,15 @@ Part = Callable[[Float], Float]
 BOUNDS: Final = (1.0, 0.5, 2.0, 5.0, 10.0, 0.1)
 """Where cotangents are clipped, as gradients are in training."""
 DEEPEST: Final = 4
+"""Axes, from either end, of which one entry may stand for all."""
+OUTER: Final = (-3, -4)
+"""Axes that few arrays have: there an index is forgotten."""
 
 
 def cotangent(scene: Scene) -> Iterator[Suspicion]:
     """The true VJP of another cotangent: of ones, of its mean, of one of its rows, of its size."""
+    if len(scene.first.ct) > 1:
+        yield from _of_outputs(scene)
     for label, words, edit in edits(scene):
         yield predicting(
             scene, label, f"{scene.gradient} {words}", partial(_with, edit, scene.output)
@@ -42,15 +47,25 @@ def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
 def edits(scene: Scene) -> Iterator[tuple[str, str, Edit]]:
     """Class, words and edit of each."""
     probe = scene.first
+    if _copies(probe, scene.output):
+        yield "A", "holds 1 where the cotangent belongs: it is never written", _each(np.ones_like)
+    else:
+        yield "U", "ignores the cotangent: it is taken for all ones", _each(np.ones_like)
     for label, words, part in WHOLE:
         yield label, words, _each(part)
-    if len(probe.ct) > 1:
-        yield from _of_outputs(probe)
-    for words, edit in _slices(probe):
-        yield "U", words, edit
+    yield from _slices(probe)
     for bound in BOUNDS:
         yield "NL", f"clips the cotangent to [-{bound:g}, {bound:g}]", _each(_clipped(bound))
         yield "NL", f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
+
+
+def _copies(probe: Probe, name: str) -> bool:
+    """Whether each element of the gradient is one of the cotangent's, or 0."""
+    found = probe.vjp(tuple(np.ones_like(part) for part in probe.ct))
+    if found is None or not np.isin(found[name], (0.0, 1.0)).all():
+        return False
+    values = np.concatenate([part.ravel() for part in probe.ct])
+    return bool(np.isin(probe.right[name], (*values, 0.0)).all())
 
 
 def _each(part: Part) -> Edit:
@@ -62,7 +77,6 @@ def _filled(value: Callable[[Float], float]) -> Part:
 
 
 WHOLE: Final[tuple[tuple[str, str, Part], ...]] = (
-    ("U", "ignores the cotangent: it is taken for all ones", np.ones_like),
     ("U", "takes the mean of the cotangent for all of it", _filled(np.mean)),
     ("U", "takes the first element of the cotangent for all of it", _filled(lambda c: c.flat[0])),
     ("U", "takes the last element of the cotangent for all of it", _filled(lambda c: c.flat[-1])),
@@ -93,22 +107,34 @@ def _shortened(bound: float) -> Part:
     return lambda ct: ct * min(1.0, bound / float(np.linalg.norm(ct.ravel())))
 
 
-def _of_outputs(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
+def _of_outputs(scene: Scene) -> Iterator[Suspicion]:
     """The cotangent of one of several outputs is dropped, or stands for another's."""
+    for words, edit in _edits_of_outputs(scene.first):
+        says = f"{scene.gradient} {words}"
+        yield Suspicion(label="U", says=says, fits=partial(_all_with, edit))
+        yield predicting(scene, "T", says, partial(_with, edit, scene.output))
+
+
+def _all_with(edit: Edit, probe: Probe) -> bool:
+    """Whether an edit explains all gradients."""
+    return all(probe.reproduces(_with(edit, name, probe), name) for name in probe.right)
+
+
+def _edits_of_outputs(probe: Probe) -> Iterator[tuple[str, Edit]]:
     count = len(probe.ct)
     for i in range(count):
-        yield "U", f"ignores the cotangent of output {i + 1}", partial(_dropped, {i})
+        yield f"ignores the cotangent of output {i + 1}", partial(_dropped, {i})
     for i in range(count):
         rest = {*range(count)} - {i}
         if count > 2:
-            yield "U", f"uses the cotangent of output {i + 1} alone", partial(_dropped, rest)
+            yield f"uses the cotangent of output {i + 1} alone", partial(_dropped, rest)
         for j in range(count):
             if i != j and probe.ct[i].shape == probe.ct[j].shape:
                 words = f"uses the cotangent of output {j + 1} for output {i + 1}"
-                yield "U", words, partial(_taken, i, j, False)
+                yield words, partial(_taken, i, j, False)
                 if i < j:
                     words = f"exchanges the cotangents of outputs {i + 1} and {j + 1}"
-                    yield "U", words, partial(_taken, i, j, True)
+                    yield words, partial(_taken, i, j, True)
 
 
 def _dropped(which: set[int], probe: Probe) -> Cotangent:
@@ -123,19 +149,20 @@ def _taken(i: int, j: int, exchanged: bool, probe: Probe) -> Cotangent:
     return tuple(parts)
 
 
-def _slices(probe: Probe) -> Iterator[tuple[str, Edit]]:
+def _slices(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
     """One row, or one entry of an axis, stands for all of them."""
     rank = max((part.ndim for part in probe.ct), default=0)
     for at, which in ((0, "first"), (-1, "last")):
-        yield f"takes the cotangent of the {which} row for all rows", _each(partial(_row, at))
+        words = f"takes the cotangent of the {which} row for all rows"
+        yield "U", words, _each(partial(_row, at))
     axes = [*range(min(rank, DEEPEST)), *range(-1, -min(rank, DEEPEST) - 1, -1)]
     for axis in axes:
+        label = "I" if axis in OUTER else "U"
         for at, which in ((0, "first"), (-1, "last")):
             words = f"takes the {which} entry of the cotangent's axis {axis} for all of them"
-            yield words, _each(partial(_entry, axis, at))
-        words = f"averages the cotangent over its axis {axis}"
-        yield words, _each(partial(_averaged, axis))
-    yield "averages the cotangent over its rows", _each(_over_rows)
+            yield label, words, _each(partial(_entry, axis, at))
+        yield "U", f"averages the cotangent over its axis {axis}", _each(partial(_averaged, axis))
+    yield "U", "averages the cotangent over its rows", _each(_over_rows)
 
 
 def _row(at: int, ct: Float) -> Float:
@@ -227,7 +254,8 @@ def _linear(probe: Probe, name: str) -> bool:
 
 def _constant(name: str, probe: Probe) -> bool:
     if not probe.fails(name):
-        return True
+        other = probe.vjp(_turned(probe))
+        return other is not None and np.array_equal(other[name], probe.right[name])
     here = probe.got.get(name)
     if here is None or not here.any() or not np.isfinite(here).all():
         return False

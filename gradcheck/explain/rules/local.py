@@ -94,25 +94,29 @@ def _named(scene: Scene) -> Iterator[Suspicion]:
     yield predicting(scene, "D", says, lambda probe: probe.ct[0])
     found = slope(scene.first, scene.first.got[scene.output])
     values = list(_values(scene))
-    factors: list[_Value | None] = [None, *values]
-    for value in values:
+    pairs: list[tuple[_Value, _Value | None]] = [(value, None) for value in values]
+    pairs += [(a, b) for a in values for b in values if a is not b]
+    if found is None:
+        return
+    for value, other in pairs:
+        factor = other.read(scene.first) if other else None
         for words, function in SLOPES:
             alone = _of(value.read(scene.first), function)
-            for other in factors:
-                if other is value:
-                    continue
-                for word, both in _COMBINED if other else _ALONE:
-                    with np.errstate(all="ignore"):
-                        guess = both(alone, other.read(scene.first) if other else None)
-                    if found is None or not _alike(guess, found):
-                        continue
+            for word, both in _COMBINED if other else _ALONE:
+                with np.errstate(all="ignore"):
+                    guess = both(alone, factor)
+                if _alike(guess, found):
                     named = words.format(value.word) + word.format(other.word if other else "")
                     says = f"{scene.gradient} has the slope {named}, which is another function's"
                     yield predicting(scene, "D", says, _predicted(value, function, other, both))
 
 
-_ALONE: Final = (("", lambda a, _: a),)
-_COMBINED: Final = ((" · {}", lambda a, b: a * b), (" / {}", lambda a, b: a / b))
+_Both = tuple[str, Callable[[Any, Any], Any]]
+_ALONE: Final[tuple[_Both, ...]] = (("", lambda a, _: a),)
+_COMBINED: Final[tuple[_Both, ...]] = (
+    (" · {}", lambda a, b: a * b),
+    (" / {}", lambda a, b: a / b),
+)
 
 
 def _of(value: Float, function: Callable[[Any], Any]) -> Float:
@@ -280,6 +284,8 @@ def _region(scene: Scene) -> str:
         return ""
     # where the truth is 0, a wrong factor is right as well
     right = ~wrong & ((size > 0) | (_nothing(probes, name)))
+    if wrong.any() and not x[wrong].any() and x[right].all():
+        return f"where {name} is 0"
     for word, value in ((name, x), (f"|{name}|", np.abs(x))):
         for sign, there in (("<", value), (">", -value)):
             highest, lowest = np.max(there[wrong]), np.min(there[right], initial=np.inf)

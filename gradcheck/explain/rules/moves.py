@@ -23,12 +23,14 @@ class Move:
     """One way to misplace elements.
 
     `of(array, attrs)` gives an array of the same shape, the array itself where it has no such
-    axis or does not divide; `says` follows "with", `label` is the class that it makes.
+    axis or does not divide; `back` undoes it (None: elements are lost). `says` follows "with",
+    `label` is the class that it makes.
     """
 
     label: str
     says: str
     of: Callable[[Array, Attrs], Array]
+    back: Callable[[Array, Attrs], Array] | None = None
 
 
 def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
@@ -40,9 +42,10 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
     if rank > 1:
         yield from _orders()
     for axis in axes:
-        yield Move(label="L", says=f"{_axis(axis)} reversed", of=_along(axis, _flip))
+        flip = _along(axis, _flip)
+        yield Move(label="L", says=f"{_axis(axis)} reversed", of=flip, back=flip)
     if rank > 1:
-        yield Move(label="L", says="its last two axes reversed", of=_flip_two)
+        yield Move(label="L", says="its last two axes reversed", of=_flip_two, back=_flip_two)
     for axis in axes:
         for step in STEPS:
             yield _rolled(axis, step)
@@ -50,11 +53,13 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
         yield from _divisions(axis, attrs)
 
 
-def losses(rank: int) -> Iterator[Move]:
+def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
     """Moves of an array of `rank` axes by which some elements are lost, others doubled."""
     for axis in _axes(rank):
         yield from _shifts(axis)
         yield from _firsts(axis)
+        for count in (*PARTS, *_counts(attrs)):
+            yield _first_part(axis, count)
 
 
 def _axes(rank: int) -> list[int]:
@@ -100,9 +105,9 @@ def _exchanges(a: int, b: int) -> Iterator[Move]:
             return array
         return array.swapaxes(a, b)
 
-    yield Move(label="L", says=two, of=written)
-    yield Move(label="L", says=f"{two} in memory", of=read)
-    yield Move(label="L", says=f"{two} where they are equally long", of=square)
+    yield Move(label="L", says=two, of=written, back=read)
+    yield Move(label="L", says=f"{two} in memory", of=read, back=written)
+    yield Move(label="L", says=f"{two} where they are equally long", of=square, back=square)
 
 
 def _orders() -> Iterator[Move]:
@@ -120,10 +125,14 @@ def _orders() -> Iterator[Move]:
     def last_in_front(array: Array, attrs: Attrs) -> Array:
         return np.ascontiguousarray(np.moveaxis(array, -1, 0)).reshape(array.shape)
 
-    yield Move(label="L", says="its memory written column by column", of=by_columns)
-    yield Move(label="L", says="its memory read column by column", of=from_columns)
-    yield Move(label="L", says="its first axis taken for the innermost", of=batch_last)
-    yield Move(label="L", says="its innermost axis taken for the first", of=last_in_front)
+    turned = (
+        ("its memory written column by column", by_columns, from_columns),
+        ("its memory read column by column", from_columns, by_columns),
+        ("its first axis taken for the innermost", batch_last, last_in_front),
+        ("its innermost axis taken for the first", last_in_front, batch_last),
+    )
+    for says, of, back in turned:
+        yield Move(label="L", says=says, of=of, back=back)
 
 
 def _flip(array: Array, axis: int) -> Array:
@@ -141,6 +150,7 @@ def _rolled(axis: int, step: int) -> Move:
         label="I",
         says=f"each element along {_axis(axis)} taken from {places} {side} it, the ends joined",
         of=_along(axis, lambda array, k: np.roll(array, step, k)),
+        back=_along(axis, lambda array, k: np.roll(array, -step, k)),
     )
 
 
@@ -166,7 +176,7 @@ def _shifts(axis: int) -> Iterator[Move]:
 
 
 def _firsts(axis: int) -> Iterator[Move]:
-    """One entry of an axis in place of all."""
+    """One entry of an axis, or the sum of all, in place of each."""
     for place, which in ((0, "first"), (-1, "last")):
 
         def same(array: Array, k: int, place: int = place) -> Array:
@@ -179,57 +189,89 @@ def _firsts(axis: int) -> Iterator[Move]:
             says=f"the {which} entry of {_axis(axis)} in place of every one",
             of=_along(axis, same),
         )
+    yield Move(
+        label="B",
+        says=f"the sum over {_axis(axis)} in place of every entry",
+        of=_along(axis, lambda array, k: np.broadcast_to(array.sum(k, keepdims=True), array.shape)),
+    )
+
+
+def _first_part(axis: int, count: int | str) -> Move:
+    """The first of equal parts of an axis in place of all."""
+
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        if parts is None:
+            return array
+        k = axis % array.ndim
+        return np.broadcast_to(parts.take([0], axis=k), parts.shape).reshape(array.shape)
+
+    says = f"the first of {count} parts of {_axis(axis)} in place of every one"
+    return Move(label="I", says=says, of=of)
+
+
+def _counts(attrs: Attrs) -> list[str]:
+    """Attributes that may say into how many parts an axis is divided."""
+    return [key for key, value in attrs.items() if type(value) is int and value > 1]
+
+
+def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | None:
+    """An axis as two, parts first; None where it does not divide."""
+    n = attrs.get(count) if isinstance(count, str) else count
+    if not _has(array, axis) or type(n) is not int or n < 2:
+        return None
+    k = axis % array.ndim
+    if array.shape[k] % n or array.shape[k] <= n:
+        return None
+    return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
 
 
 def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
     """Parts of an axis in another order, or dealt out one by one."""
-    named = [key for key, value in attrs.items() if type(value) is int and value > 1]
-    for count in (*PARTS, *named):
-
-        def cut(array: Array, k: int, attrs: Attrs, count: int | str = count) -> Array | None:
-            """The axis as two, parts first; None where it does not divide."""
-            n = attrs.get(count) if isinstance(count, str) else count
-            k %= array.ndim
-            if type(n) is not int or n < 2 or array.shape[k] % n or array.shape[k] <= n:
-                return None
-            return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
-
-        def dealt(array: Array, attrs: Attrs, cut: Callable[..., Array | None] = cut) -> Array:
-            parts = cut(array, axis, attrs) if _has(array, axis) else None
-            if parts is None:
-                return array
-            k = axis % array.ndim
-            return np.ascontiguousarray(parts.swapaxes(k, k + 1)).reshape(array.shape)
-
-        def gathered(array: Array, attrs: Attrs, cut: Callable[..., Array | None] = cut) -> Array:
-            parts = cut(array, axis, attrs) if _has(array, axis) else None
-            if parts is None:
-                return array
-            k = axis % array.ndim
-            n = parts.shape[k]
-            pairs = array.reshape(*array.shape[:k], -1, n, *array.shape[k + 1 :])
-            return np.ascontiguousarray(pairs.swapaxes(k, k + 1)).reshape(array.shape)
-
+    for count in (*PARTS, *_counts(attrs)):
+        dealt, gathered = _dealt(axis, count), _gathered(axis, count)
         parts = f"{_axis(axis)} in {count} parts"
-        yield Move(label="L", says=f"{parts} dealt out one by one, not in blocks", of=dealt)
-        yield Move(label="L", says=f"{parts} in blocks, not dealt out one by one", of=gathered)
-        if isinstance(count, str):
-            continue
-        for a, b in combinations(range(count), 2):
-
-            def exchanged(
-                array: Array,
-                attrs: Attrs,
-                cut: Callable[..., Array | None] = cut,
-                a: int = a,
-                b: int = b,
-            ) -> Array:
-                parts = cut(array, axis, attrs) if _has(array, axis) else None
-                if parts is None:
-                    return array
-                order = [*range(parts.shape[axis % array.ndim])]
-                order[a], order[b] = order[b], order[a]
-                return parts.take(order, axis=axis % array.ndim).reshape(array.shape)
-
+        says = f"{parts} dealt out one by one, not in blocks"
+        yield Move(label="L", says=says, of=dealt, back=gathered)
+        says = f"{parts} in blocks, not dealt out one by one"
+        yield Move(label="L", says=says, of=gathered, back=dealt)
+        for a, b in combinations(range(count), 2) if isinstance(count, int) else ():
             which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
-            yield Move(label="L", says=f"the {which} of {_axis(axis)} exchanged", of=exchanged)
+            exchanged = _exchanged(axis, count, a, b)
+            says = f"the {which} of {_axis(axis)} exchanged"
+            yield Move(label="L", says=says, of=exchanged, back=exchanged)
+
+
+def _dealt(axis: int, count: int | str) -> Callable[[Array, Attrs], Array]:
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        if parts is None:
+            return array
+        k = axis % array.ndim
+        return np.ascontiguousarray(parts.swapaxes(k, k + 1)).reshape(array.shape)
+
+    return of
+
+
+def _gathered(axis: int, count: int | str) -> Callable[[Array, Attrs], Array]:
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        if parts is None:
+            return array
+        k = axis % array.ndim
+        pairs = array.reshape(*array.shape[:k], -1, parts.shape[k], *array.shape[k + 1 :])
+        return np.ascontiguousarray(pairs.swapaxes(k, k + 1)).reshape(array.shape)
+
+    return of
+
+
+def _exchanged(axis: int, count: int, a: int, b: int) -> Callable[[Array, Attrs], Array]:
+    def of(array: Array, attrs: Attrs) -> Array:
+        parts = _parts(array, axis, count, attrs)
+        if parts is None:
+            return array
+        order = [*range(count)]
+        order[a], order[b] = b, a
+        return parts.take(order, axis=axis % array.ndim).reshape(array.shape)
+
+    return of

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.rules.contributions import LATER, MOST, jacobian
 from gradcheck.explain.rules.moves import Move, losses, moves
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.spec import Attrs
@@ -24,7 +25,8 @@ def orientation(scene: Scene) -> Iterator[Suspicion]:
 
 def displaced(scene: Scene) -> Iterator[Suspicion]:
     """The same with elements read from, or written to, a neighbour's place."""
-    yield from _moved(scene, losses)
+    attrs = scene.first.attrs
+    yield from _moved(scene, lambda rank: losses(rank, attrs))
 
 
 def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator[Suspicion]:
@@ -68,3 +70,87 @@ def _at_primal(
         return None if found is None else found.get(name)
 
     return at
+
+
+# ── read and written in another layout ───────────────────────────────────────────────────────
+
+
+def relaid(scene: Scene) -> Iterator[Suspicion]:
+    """Operands read in another layout, and the gradient written back in it."""
+    name, first = scene.output, scene.first
+    own = first.primal(name)
+    if own.size > READ:
+        return
+    for move in moves(own.ndim, first.attrs):
+        if move.back is None:
+            continue
+        for says, chosen in _layouts(scene):
+            yield predicting(
+                scene,
+                move.label,
+                f"{scene.gradient} is right for another layout: {says} with {move.says}",
+                _in_layout(name, move, chosen),
+            )
+
+
+def _layouts(scene: Scene) -> Iterator[tuple[str, Callable[[Probe, str | int], bool]]]:
+    """Which operands share the layout: primals by name, cotangents by number."""
+    first, name = scene.first, scene.output
+    rank = first.primal(name).ndim
+    alike = [n for n, p in zip(first.names, first.primals, strict=True) if p.ndim == rank]
+    yield f"{name} is read, and its gradient written,", lambda probe, key: key == name
+    if any(ct.ndim == rank for ct in first.ct):
+        says = f"{name} and the cotangent are read, and the gradient written,"
+        yield says, lambda probe, key: key == name or isinstance(key, int)
+    if len(alike) > 1:
+        says = "all operands are read, and the gradient written,"
+        yield says, lambda probe, key: isinstance(key, int) or key in alike
+
+
+def _in_layout(
+    name: str, move: Move, chosen: Callable[[Probe, str | int], bool]
+) -> Callable[[Probe], Float | None]:
+    back = move.back
+    assert back is not None
+
+    def of(probe: Probe) -> Float | None:
+        primals = {
+            other: move.of(value, probe.attrs)
+            for other, value in zip(probe.names, probe.primals, strict=True)
+            if chosen(probe, other)
+        }
+        parts = enumerate(probe.ct)
+        ct = tuple(move.of(c, probe.attrs) if chosen(probe, k) else c for k, c in parts)
+        found = probe.vjp(ct=ct, primals=primals)
+        return None if found is None or name not in found else back(found[name], probe.attrs)
+
+    return of
+
+
+# ── J in place of its transpose ──────────────────────────────────────────────────────────────
+
+
+def forward_mode(scene: Scene) -> Iterator[Suspicion]:
+    """The Jacobian applied to the cotangent, where its transpose belongs."""
+    name, first = scene.output, scene.first
+    if len(first.ct) != 1 or first.ct[0].size != first.right[name].size:
+        return
+    tested = [p for p in scene.failing if p.ct[0].size == p.right[name].size]
+    if len(tested) < 2 or first.ct[0].size > MOST:
+        return
+
+    def fits(probe: Probe) -> bool:
+        ct = probe.ct[0]
+        if ct.size != probe.right[name].size or ct.size > LATER:
+            return True  # J cannot be applied to it, or would cost too much
+        rows = jacobian(probe, name)
+        if rows is None:
+            return False
+        applied = rows.reshape(ct.size, -1) @ ct.ravel()
+        return probe.reproduces(applied.reshape(probe.right[name].shape), name)
+
+    yield Suspicion(
+        label="L",
+        says=f"{scene.gradient} is the Jacobian applied to the cotangent, not its transpose",
+        fits=fits,
+    )

@@ -87,7 +87,10 @@ def _ends(axis: int) -> Iterator[Places]:
     )
     for says, test in halves:
         yield Places(
-            label="I", says=says, of=_line(axis, test), needs=lambda a: _length(a, axis) > 3
+            label="G" if "half" in says else "I",  # one of two packed operands has none
+            says=says,
+            of=_line(axis, test),
+            needs=lambda a: _length(a, axis) > 3,
         )
 
 

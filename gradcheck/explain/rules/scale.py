@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -38,26 +38,45 @@ class Factor:
 
 
 def scale(scene: Scene) -> Iterator[Suspicion]:
-    """A constant multiple of the right gradient: signs, numbers, counts, attributes."""
-    seen = [factor_at(probe, scene.output) for probe in scene.failing]
-    found = [c for c in seen if c is not None]
-    if len(found) < len(seen) or _telling(scene) < ENOUGH:
-        return
-    low, high = min(found), max(found)
-    constant = high - low <= LOOSE * abs(high)
-    number = found[0] if constant else None
+    """A constant multiple of the right gradient: signs, numbers, attributes, roots of counts."""
+    found = _factors(scene)
+    number = _constant(found)
     if number is not None and abs(number + 1) <= LOOSE:
         yield _suspicion(scene, Factor("S", "has the wrong sign: the right value negated", _is(-1)))
-        return
-    plain = [c for c in PLAIN if number is not None and abs(number / c - 1) <= LOOSE]
-    for c in plain:
-        yield _suspicion(scene, _number(c))
-    for factor in named(scene.first):
-        values = [factor.of(probe) for probe in scene.failing]
-        if all(map(_near, values, found)):
-            yield _suspicion(scene, factor)
-    if number is not None and not plain:
+    for c in PLAIN:
+        if number is not None and abs(number / c - 1) <= LOOSE:
+            yield _suspicion(scene, _number(c))
+    yield from _fitting(scene, found, named(scene))
+
+
+def reduction(scene: Scene) -> Iterator[Suspicion]:
+    """A count, its inverse, or another count's; then products with attributes, then any number."""
+    found = _factors(scene)
+    yield from _fitting(scene, found, counted(scene))
+    number = _constant(found)
+    if number is not None:
         yield _suspicion(scene, _number(number))
+
+
+def _factors(scene: Scene) -> list[float]:
+    """The factor at each failing probe; none where there is none at one of them."""
+    seen = [factor_at(probe, scene.output) for probe in scene.failing]
+    found = [c for c in seen if c is not None]
+    return found if len(found) == len(seen) and _telling(scene) >= ENOUGH else []
+
+
+def _constant(found: list[float]) -> float | None:
+    """The factor, where it is the same at all probes."""
+    if not found or max(found) - min(found) > LOOSE * abs(max(found)):
+        return None
+    return found[0]
+
+
+def _fitting(scene: Scene, found: list[float], factors: Iterable[Factor]) -> Iterator[Suspicion]:
+    """The names that have the right value at all failing probes."""
+    for factor in factors if found else ():
+        if all(_near(factor.of(p), c) for p, c in zip(scene.failing, found, strict=True)):
+            yield _suspicion(scene, factor)
 
 
 def factor_at(probe: Probe, name: str) -> float | None:
@@ -144,11 +163,15 @@ COUNTED: Final[tuple[Form, ...]] = (
      lambda n: (n - 1) / n),
     ("R", "is n/(n - 1) of the right value, n being {}: n - 1 stands for n",
      lambda n: n / (n - 1)),
-    ("F", "lacks the square root of n, n being {}", lambda n: 1 / math.sqrt(n)),
-    ("F", "has the square root of n too much, n being {}", math.sqrt),
-    ("F", "lacks n squared, n being {}", lambda n: 1 / n**2),
-    ("F", "has n squared too much, n being {}", lambda n: n**2),
 )  # fmt: skip
+ROOTS: Final[tuple[Form, ...]] = (
+    ("F", "is 1/√n of the right value, n being {}", lambda n: 1 / math.sqrt(n)),
+    ("F", "is √n times the right value, n being {}", math.sqrt),
+)
+SQUARES: Final[tuple[Form, ...]] = (
+    ("F", "is 1/n² of the right value, n being {}", lambda n: 1 / n**2),
+    ("F", "is n² times the right value, n being {}", lambda n: n**2),
+)
 GIVEN: Final[tuple[Form, ...]] = (
     ("F", "is {} times the right value", lambda a: a),
     ("F", "is 1/{} of the right value", lambda a: 1 / a),
@@ -166,21 +189,60 @@ GIVEN: Final[tuple[Form, ...]] = (
     ("F", "is -{} times the right value", lambda a: -a),
     ("F", "is -1/{} of the right value", lambda a: -1 / a),
 )
-WINDOWS: Final[tuple[Form, ...]] = tuple(
-    ("R", words, form) for label, words, form in (*COUNTED[:2],)
-)
 POWERS: Final = ((1.0, "{}"), (-1.0, "1/{}"), (0.5, "√{}"), (-0.5, "1/√{}"))
 
 
-def named(first: Probe) -> Iterator[Factor]:
-    """Everything that a factor may be called, the likeliest first."""
-    counted, given = [*counts(first)], [*attributes(first)]
-    for forms, quantities in ((COUNTED[:2], counted), (GIVEN, given), (COUNTED[2:], counted)):
-        for quantity in quantities:
-            yield from _formed(quantity, WINDOWS if quantity.count and quantities is given
-                               else forms)  # fmt: skip
-    yield from _products(counted, given)
-    yield from _quotients(counted)
+def named(scene: Scene) -> Iterator[Factor]:
+    """What a factor may be called that is no count, the likeliest first."""
+    yield from _degrees(scene.output)
+    for quantity in attributes(scene.first):
+        if not quantity.count:
+            yield from _formed(quantity, GIVEN)
+    for quantity in counts(scene.first, scene.output):
+        yield from _formed(quantity, ROOTS)
+
+
+def counted(scene: Scene) -> Iterator[Factor]:
+    """Counts, then what is made of two quantities."""
+    given, own = [*attributes(scene.first)], [*counts(scene.first, scene.output)]
+    whole = [quantity for quantity in given if quantity.count]
+    for quantity in (*own, *whole):
+        yield from _formed(quantity, COUNTED)
+    for quantity in whole:
+        yield from _formed(quantity, GIVEN)
+    for quantity in own:
+        yield from _formed(quantity, SQUARES)
+    yield from _quotients(own, scene.output)
+    yield from _products(own, given)
+
+
+def _degrees(name: str) -> Iterator[Factor]:
+    """The degree of forward in a primal, as if it were a power of it."""
+    of = partial(_degree, name)
+    words = f"the degree of forward in {name}"
+    yield Factor("F", f"is n times the right value, n being {words}", of)
+    yield Factor("F", f"is 1/n of the right value, n being {words}", _applied(_inverse, of))
+
+
+def _inverse(n: float) -> float:
+    return 1 / n
+
+
+def _degree(name: str, probe: Probe) -> float | None:
+    """The n of forward(2x) = 2^n forward(x); None where there is none. Zeros are taken for 1."""
+    own = probe.primal(name)
+    x = np.where(own == 0, 1.0, own)
+    once, twice = (
+        np.concatenate([y.ravel() for y in probe.truth.forward(values, probe.attrs)])
+        for values in ([c * x if n == name else p
+                        for n, p in zip(probe.names, probe.primals, strict=True)]
+                       for c in (1.0, 2.0))
+    )  # fmt: skip
+    ratio = twice[once != 0] / once[once != 0]
+    if not ratio.size or not (ratio > 0).all() or np.ptp(ratio) > LOOSE * ratio[0]:
+        return None
+    n = float(np.log2(ratio[0]))
+    return n if abs(n - round(n)) <= LOOSE and round(n) >= 1 else None
 
 
 def _formed(quantity: Quantity, forms: tuple[Form, ...]) -> Iterator[Factor]:
@@ -199,9 +261,9 @@ def _applied(form: Callable[[float], float], of: Value) -> Value:
     return value
 
 
-def _products(counted: list[Quantity], given: list[Quantity]) -> Iterator[Factor]:
+def _products(own: list[Quantity], given: list[Quantity]) -> Iterator[Factor]:
     """An attribute and a count, or two attributes."""
-    for a, b in [*product(given, counted), *product(given, given)]:
+    for a, b in [*product(given, own), *product(given, given)]:
         for (p, first), (q, second) in product(POWERS, POWERS):
             if a is not b:
                 words = (
@@ -221,12 +283,20 @@ def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
     return float(x**p * y**q)
 
 
-def _quotients(counted: list[Quantity]) -> Iterator[Factor]:
-    """One count in place of another."""
-    for a, b in product(counted, counted):
-        if a is not b:
-            words = f"is m/n of the right value, m being {a.words}, n being {b.words}"
-            yield Factor("R", words, partial(_both, a.of, 1.0, b.of, -1.0))
+def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
+    """One count in place of another: R where both count what one sum may run over."""
+    pairs = [(a, b) for a, b in product(own, own) if a is not b]
+    for label, alike in (("R", True), ("F", False)):
+        for a, b in pairs:
+            if _comparable(a, b, name) == alike:
+                words = f"is m/n of the right value, m being {a.words}, n being {b.words}"
+                yield Factor(label, words, partial(_both, a.of, 1.0, b.of, -1.0))
+
+
+def _comparable(a: Quantity, b: Quantity, name: str) -> bool:
+    """Whether they measure one array, or the same part of two, or what of it is in use."""
+    repeated = a.part == b.part and name in {a.array, b.array}
+    return a.array == b.array or repeated or not (a.array and b.array)
 
 
 def shared(scene: Scene) -> Iterator[Suspicion]:
@@ -244,7 +314,8 @@ def _over(count: Callable[[Probe, str], Float | None], name: str, probe: Probe) 
     if n is None or not np.isfinite(n).all():
         return None
     whole = np.abs(n - np.round(n)) <= 1e-9 * np.maximum(1.0, n)
-    if not whole.all() or n.min(initial=0) < 0 or n.max(initial=0) <= 1:
+    most = sum(part.size for part in probe.ct)
+    if not whole.all() or n.min(initial=0) < 0 or not 1 < n.max(initial=0) <= most:
         return probe.right[name]
     return np.asarray(probe.right[name] / np.maximum(n, 1.0))
 

@@ -44,18 +44,45 @@ def slots(scene: Scene) -> Iterator[Suspicion]:
     yield from _exchanged(scene)
     for other in scene.first.right:
         if other != name:
-            yield predicting(
-                scene, "G", f"{own} has the gradient of {other} added to it",
-                partial(_added, name, other),
-            )  # fmt: skip
+            apart = all(_apart(probe, name, other) for probe in scene.failing)
+            says = (
+                f"{own} gets what belongs to {other}, too: nothing keeps it away"
+                if apart
+                else f"{own} has the gradient of {other} added to it"
+            )
+            yield predicting(scene, "D" if apart else "T", says, partial(_added, name, other))
 
 
 def _stands(name: str, other: str, probe: Probe) -> bool:
-    """Whether the gradient of `other` is what came for `name`, be it of another shape."""
+    """Whether the gradient of `other` is what came for `name`, be it of another shape.
+
+    They may have changed places before they were reduced to the shapes of what was broadcast.
+    """
     right, raw = probe.right.get(other), probe.raw.get(name)
-    if name in probe.got or right is None or raw is None:
-        return probe.reproduces(right, name)
-    return near(raw, right, probe.dtype)
+    if right is None or raw is None or raw.shape == right.shape:
+        fits = name in probe.got and probe.reproduces(right, name)
+        return fits or (raw is not None and right is not None and near(raw, right, probe.dtype))
+    small, large = sorted((np.asarray(raw, dtype=np.float64), right), key=lambda a: a.size)
+    return probe.fails(name) and near(_summed(large, small.shape), small, probe.dtype)
+
+
+def _summed(x: Float, shape: tuple[int, ...]) -> Float | None:
+    """The sum over the axes along which `shape` was broadcast; None if it was not."""
+    if len(shape) > x.ndim:
+        return None
+    lead = x.ndim - len(shape)
+    axes = [k for k in range(x.ndim) if k < lead or shape[k - lead] == 1]
+    return np.asarray(x.sum(axis=tuple(axes))).reshape(shape) if _fits(x, shape, lead) else None
+
+
+def _fits(x: Float, shape: tuple[int, ...], lead: int) -> bool:
+    return all(n in (1, x.shape[lead + k]) for k, n in enumerate(shape))
+
+
+def _apart(probe: Probe, name: str, other: str) -> bool:
+    """Whether no element of both gradients differs from 0."""
+    a, b = probe.right[name], probe.right[other]
+    return a.shape == b.shape and not ((a != 0) & (b != 0)).any()
 
 
 def _added(name: str, other: str, probe: Probe) -> Float | None:
@@ -65,19 +92,21 @@ def _added(name: str, other: str, probe: Probe) -> Float | None:
 
 def _exchanged(scene: Scene) -> Iterator[Suspicion]:
     """Two arguments, or an argument and the cotangent, change places in the call."""
-    probe, own, name = scene.first, scene.gradient, scene.output
+    probe, own = scene.first, scene.gradient
     for a, b in combinations(probe.names, 2):
         if _alike(probe.primal(a), probe.primal(b)):
-            says = f"{own} is right for {a} and {b} exchanged: one is read as the other"
-            for place in dict.fromkeys((name, {a: b, b: a}.get(name, name))):
-                yield predicting(scene, "G", says, partial(_swapped, a, b, place))
+            yield Suspicion(
+                label="G",
+                says=f"{own} is right for {a} and {b} exchanged: one is read as the other",
+                fits=partial(_swapped, a, b),
+            )
     for a in probe.names:
         if len(probe.ct) == 1 and _alike(probe.primal(a), probe.ct[0]):
             yield Suspicion(
                 label="G",
                 says=f"{own} is right for {a} and the cotangent exchanged: "
                 "one is read as the other",
-                fits=partial(_taken_for_ct, a, name),
+                fits=partial(_taken_for_ct, a),
             )
 
 
@@ -85,12 +114,21 @@ def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and a.dtype.kind == b.dtype.kind == "f"
 
 
-def _swapped(a: str, b: str, place: str, probe: Probe) -> Float | None:
+def _swapped(a: str, b: str, probe: Probe) -> bool:
+    """Whether that explains all gradients, returned in either order."""
+    if not _alike(probe.primal(a), probe.primal(b)):
+        return False
     found = probe.vjp(primals={a: probe.primal(b), b: probe.primal(a)})
-    return None if found is None else found.get(place)
+    if found is None:
+        return False
+    turned = {a: b, b: a}
+    return any(
+        all(probe.reproduces(found.get(place.get(n, n)), n) for n in found)
+        for place in ({}, turned)
+    )
 
 
-def _taken_for_ct(a: str, name: str, probe: Probe) -> bool:
+def _taken_for_ct(a: str, probe: Probe) -> bool:
     """Whether that explains all gradients: where one alone is wrong, it read something else."""
     primal = probe.primal(a)
     if not _alike(primal, probe.ct[0]):
@@ -99,7 +137,7 @@ def _taken_for_ct(a: str, name: str, probe: Probe) -> bool:
     if found is None:
         return False
     alone = probe.vjp((primal,))
-    if len(found) == 1 and alone is not None and np.array_equal(alone[name], found[name]):
+    if len(found) == 1 and alone is not None and np.array_equal(alone[a], found[a]):
         return False
     return all(probe.reproduces(found[n], n) for n in found)
 

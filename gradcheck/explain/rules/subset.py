@@ -20,13 +20,14 @@ def subset(scene: Scene) -> Iterator[Suspicion]:
     if len(scene.failing) < PROBES:
         return
     first, name = scene.first, scene.output
-    if name not in first.got:
+    if name not in first.got or _on_kinks(scene):
         return
+    rank = max(probe.right[name].ndim for probe in scene.failing)
     for says, value in VALUES:
         other = value(first, name)
-        if other is None or not _between(first, name, other):
+        if other is None or not _between(first, name, other) or _by_value(scene, value):
             continue
-        for where in places(first, first.right[name].ndim):
+        for where in places(first, rank):
             if any(where.needs(probe.right[name]) for probe in scene.failing):
                 yield _suspicion(scene, where, says, value)
 
@@ -56,6 +57,48 @@ def _between(probe: Probe, name: str, other: Float) -> bool:
     with np.errstate(all="ignore"):
         chosen = np.where(wrong, other, probe.right[name])
     return probe.reproduces(chosen, name) and bool(wrong.any()) and got.size > 1
+
+
+def _on_kinks(scene: Scene) -> bool:
+    """Whether every wrong element sits on a kink: its value is to blame, not its place."""
+    name = scene.output
+    return all(
+        name in probe.kinked
+        and probe.kinked[name].shape == probe.right[name].shape
+        and bool((probe.kinked[name] | ~probe.wrong(name)).all())
+        for probe in scene.failing
+    )
+
+
+def _by_value(scene: Scene, value: Callable[[Probe, str], Float | None]) -> bool:
+    """Whether a threshold on a primal's values, or on their size, tells the places as well."""
+    name = scene.output
+    for operand in scene.first.names:
+        for of in (np.asarray, np.abs):
+            sides = [_side(probe, name, operand, of, value) for probe in scene.failing]
+            if all(side == sides[0] and side != 0 for side in sides):
+                return True
+    return False
+
+
+def _side(
+    probe: Probe,
+    name: str,
+    operand: str,
+    of: Callable[[Float], Float],
+    value: Callable[[Probe, str], Float | None],
+) -> int:
+    """1 where the operand is larger at all wrong places than at all others, -1 if smaller."""
+    other = value(probe, name)
+    x = of(np.asarray(probe.primal(operand), dtype=np.float64))
+    wrong, right = probe.wrong(name), probe.right[name]
+    if other is None or x.shape != right.shape:
+        return 0
+    tells = ~np.isclose(other, right)  # elsewhere the two cannot be told apart
+    inside, outside = x[wrong], x[~wrong & tells]
+    if not inside.size or not outside.size:
+        return 0
+    return int(inside.min() > outside.max()) - int(inside.max() < outside.min())
 
 
 # ── what stands there instead ────────────────────────────────────────────────────────────────

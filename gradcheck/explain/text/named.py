@@ -23,7 +23,7 @@ SIGNIFICANT: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number by its name; `label` is the class of a factor that is wrong by it."""
+    """A number by its name; `label` is F for a number, A for an attribute, R for a count."""
 
     says: str
     label: str
@@ -55,16 +55,20 @@ def _known(run: Run) -> Iterator[tuple[str, str, Callable[[Run], float | None]]]
     attrs = [k for k, v in run.probe.attrs.items() if _real(v)]
     for name in attrs:
         for says, f in _OF_ATTR:
-            yield says.replace("a", name), "F", _attribute(name, f)
+            yield says.replace("a", name), "A", _attribute(name, f)
     axes = list(_axes(run))
     for (name, axis), (says, f) in itertools.product(axes, _OF_COUNT):
-        yield says.replace("n", f"n, the length of axis {axis} of {name}", 1), "R", _count(
+        yield says.replace("n", f"n, the length of axis {axis} of {name}", 1), _class(says), _count(
             ((name, axis),), f
         )
     for one, two in itertools.combinations(axes, 2):
         both = f"n, the axes {one[1]} of {one[0]} and {two[1]} of {two[0]} together"
         yield both, "R", _count((one, two), lambda n: n)
         yield "1/" + both, "R", _count((one, two), lambda n: 1 / n)
+
+
+def _class(says: str) -> str:
+    return "F" if "sqrt" in says else "R"
 
 
 def _real(v: Any) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -62,16 +64,19 @@ class Ref:
     kind: str = ""
     step: int | None = None
 
+    def node(self, run: Run, turn: int) -> Node | None:
+        """The operation, seen from another in its turn `turn`."""
+        if self.name:
+            return run.leaves.get(self.name)
+        if self.output >= 0:
+            return run.tape.forward[self.output]
+        same = run.chains.get((self.chain, self.kind), [])
+        k = 0 if self.step is None else turn + self.step
+        return same[k] if 0 <= k < len(same) else None
+
     def on(self, run: Run, turn: int) -> Array | None:
         """Its value, seen from an operation in its turn `turn`."""
-        if self.name:
-            found = run.leaves.get(self.name)
-        elif self.output >= 0:
-            found = run.tape.forward[self.output]
-        else:
-            same = run.chains.get((self.chain, self.kind), [])
-            k = 0 if self.step is None else turn + self.step
-            found = same[k] if 0 <= k < len(same) else None
+        found = self.node(run, turn)
         return None if found is None else found.value
 
 
@@ -105,6 +110,7 @@ class Run:
         ):
             raise Endless
 
+    @cached_property
     def with_ct(self) -> set[int]:
         """Indices of the operations that the cotangent flows through."""
         found = {n.index for n in self.tape.nodes if n.name.startswith("ct") and not n.chain}
@@ -113,30 +119,62 @@ class Run:
                 found.add(node.index)
         return found
 
-    def again(self, nodes: list[Node], change: Change) -> Array | None:
-        """The gradient with `nodes` performed otherwise; None where that is not defined."""
-        if not nodes:
+    @cached_property
+    def known(self) -> set[int]:
+        """Indices of the values that forward has, too, arguments included."""
+        tape = self.tape
+        ours = {_key(n) for n in tape.nodes[tape.length :]}
+        return {n.index for n in tape.nodes[: tape.length] if n.name or _key(n) in ours}
+
+    @cached_property
+    def elementwise(self) -> bool:
+        """Whether the operator acts element by element."""
+        spec = self.probe.truth.spec  # type: ignore[attr-defined]
+        return not re.search(r"[a-z]", spec.signature)
+
+    def again(self, changes: Changes) -> Array | None:
+        """The gradient with operations performed otherwise; None where that is not defined."""
+        if not changes:
             return self.needed[-1].value
         try:
             with np.errstate(all="ignore"):
-                found = replay(self.needed, {node.index: change for node in nodes})
+                found = replay(self.needed, changes)
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return None
         return found if found.shape == self.needed[-1].value.shape else None
 
 
+def _key(node: Node) -> tuple[tuple[int, ...], bytes]:
+    return node.value.shape, node.value.tobytes()
+
+
+Changes = Mapping[int, Change]
+"""What is performed otherwise on one tape, by the operations' indices."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One change of the text: at `target`, operations give what `change(run)` says.
+    """One change of the text: `changes(run)` says what it is on the tape of any probe.
 
-    `change` returns None where the change means nothing.
+    They are None where the change means nothing there. Of edits that fit equally, that of the
+    lowest `rank` is the likelier.
     """
 
     label: str
     says: str
-    target: tuple[Target, ...]
-    change: Callable[[Run], Change | None]
+    changes: Callable[[Run], Changes | None]
+    rank: int = 0
     evidence: tuple[str, ...] = ()
+
+
+def at(target: Target, change: Change) -> Callable[[Run], Changes]:
+    """The same change of all operations of a target."""
+    return lambda run: {node.index: change for node in target.on(run)}
+
+
+def all_of(every: tuple[Target, ...], change: Change) -> Callable[[Run], Changes]:
+    """The same change of all operations of several targets."""
+    return lambda run: {n.index: change for target in every for n in target.on(run)}
 
 
 @dataclass(slots=True)
@@ -159,20 +197,18 @@ class Text:
     def predicted(self, probe: Probe, edit: Edit) -> Array | None:
         """The gradient under an edit."""
         run = self.run(probe)
-        change = None if run is None else edit.change(run)
-        if run is None or change is None:
-            return None
-        return run.again([n for target in edit.target for n in target.on(run)], change)
+        changes = None if run is None else edit.changes(run)
+        return None if run is None or changes is None else run.again(changes)
 
     @property
     def spent(self) -> bool:
         """Whether so much was tried that no more is."""
         return self.work > WORK
 
-    def tried(self, run: Run, nodes: list[Node], change: Change) -> Array | None:
+    def tried(self, run: Run, changes: Changes | None) -> Array | None:
         """The gradient at the first probe, with the work counted."""
         self.work += len(run.needed)
-        return run.again(nodes, change)
+        return None if changes is None else run.again(changes)
 
 
 class Likeness:

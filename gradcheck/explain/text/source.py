@@ -31,12 +31,23 @@ def operand_text(node: Node, k: int) -> str:
 
 
 @cache
-def _parsed(place: Place) -> tuple[str, ast.expr | None]:
-    """The name that the expression is given, if it is given one, and its tree."""
+def span(place: Place) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Line and column where an expression begins, and where it ends."""
     code, offset = place
     line, end, start, stop = list(code.co_positions())[offset // 2]
     if line is None or end is None or start is None or stop is None:
+        return None
+    return (line, start), (end, stop)
+
+
+@cache
+def _parsed(place: Place) -> tuple[str, ast.expr | None]:
+    """The name that the expression is given, if it is given one, and its tree."""
+    code = place[0]
+    found = span(place)
+    if found is None:
         return "", None
+    (line, start), (end, stop) = found
     rows = [linecache.getline(code.co_filename, k).encode() for k in range(line, end + 1)]
     if not all(rows):
         return "", None

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from gradcheck.explain.rules.terms.factors import factors
 from gradcheck.explain.rules.terms.functions import functions
 from gradcheck.explain.rules.terms.masks import masks
+from gradcheck.explain.rules.terms.places import places
 from gradcheck.explain.rules.terms.reductions import reductions
 from gradcheck.explain.rules.terms.scales import scales
+from gradcheck.explain.rules.terms.slopes import slopes
 from gradcheck.explain.rules.terms.uses import uses
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.explain.text.run import Edit, Likeness, Text
 
-FAMILIES = (scales, factors, reductions, masks, functions, uses)
-"""The likeliest change first: a term or a sign, a factor, a count, a mask, a function, a value."""
+FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (places,), (uses,))
+"""The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a
+place, a value."""
 
 
 def terms(scene: Scene) -> Iterator[Suspicion]:
@@ -27,8 +30,9 @@ def terms(scene: Scene) -> Iterator[Suspicion]:
     if run is None:
         return
     like = Likeness(probe, scene.output)
-    for family in FAMILIES:
-        for edit in family(text, run, like):
+    for group in FAMILIES:
+        edits = [edit for family in group for edit in family(text, run, like)]
+        for edit in sorted(edits, key=lambda edit: edit.rank):
             yield _suspicion(text, edit)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gradcheck.explain.rules.terms.scales import scaled
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.rules.terms.scales import BENT, FACTOR, WHOLE, affine
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -29,28 +29,24 @@ def factors(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
 def _operand(
     text: Text, run: Run, like: Likeness, node: Node, k: int, target: Target
 ) -> Iterator[Edit]:
-    nodes = target.on(run)
     says = operand_text(node, k)
     divisor = node.kind == "divide" and k == 1
     what = "divisor" if divisor else "factor"
-    for change, how in (
-        (_one(k), f"lacks the {what} `{says}`"),
-        (_twice(k), f"has the {what} `{says}` twice"),
-        (_other_side(k), f"is {'multiplied' if divisor else 'divided'} by `{says}`"),
+    for change, how, less in (
+        (_one(k), f"lacks the {what} `{says}`", True),
+        (_twice(k), f"has the {what} `{says}` twice", False),
+        (_other_side(k), f"is {'multiplied' if divisor else 'divided'} by `{says}`", False),
     ):
-        if like(text.tried(run, nodes, change)):
+        changes = at(target, change)
+        if like(text.tried(run, changes(run))):
             whole = node is run.needed[-1]
             yield Edit(
-                label=_label(text, run, node, k, nodes),
+                label=_label(text, run, node, k, target, less),
                 says=f"{text.scene.gradient} {how}" if whole else
                 f"{text.scene.gradient}: `{text_of(node)}` {how}",
-                target=(target,),
-                change=_constant(change),
+                changes=changes,
+                rank=WHOLE if whole else FACTOR if _linear(text, run, target) else BENT,
             )  # fmt: skip
-
-
-def _constant(change: Change) -> Callable[[Run], Change | None]:
-    return lambda _: change
 
 
 def _one(k: int) -> Change:
@@ -71,30 +67,33 @@ def _shape(ops: list[Any]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(o) for o in ops))
 
 
-def _label(text: Text, run: Run, node: Node, k: int, nodes: list[Node]) -> str:
-    """F; D where a power of one value is another, or the product stands inside a function."""
+def _label(text: Text, run: Run, node: Node, k: int, target: Target, less: bool) -> str:
+    """F; D where a power of one value is another, or the product stands inside a function.
+
+    A value of forward that lacks a factor is another value: V.
+    """
     one, other = node.operands[k], node.operands[1 - k]
     if isinstance(one, Node) and one.name.startswith("ct"):
         return "U"
-    if one is other or not _affine(text, run, nodes):
+    if one is other:
         return "D"
-    return "R" if isinstance(one, int) and not isinstance(one, bool) and one > 2 else "F"
+    array = isinstance(one, Node) and one.value.size > 1
+    if node.index in run.with_ct:
+        if array and run.elementwise:
+            return "D"
+        return "R" if isinstance(one, int) and not isinstance(one, bool) and one > 2 else "F"
+    if array and less and not run.elementwise and isinstance(other, Node):
+        return "V"
+    if not _linear(text, run, target):
+        return "D"
+    return "D" if array and run.elementwise and not less else "F"
 
 
-def _affine(text: Text, run: Run, nodes: list[Node]) -> bool:
+def _linear(text: Text, run: Run, target: Target) -> bool:
     """Whether the gradient is linear in what these operations give."""
 
     def times(c: float) -> Change:
         return lambda node, ops: node.call(ops) * c
 
-    twice, none = text.tried(run, nodes, times(2.0)), text.tried(run, nodes, times(0.0))
-    if twice is None or none is None:
-        return False
-    right = run.needed[-1].value
-    with np.errstate(all="ignore"):
-        off = np.abs(twice - 2 * right + none)
-        size = np.max(np.abs(right - none), initial=0.0)
-    return bool(np.all(off <= 1e-9 * size + 1e-12 * np.max(np.abs(right), initial=0.0)))
-
-
-__all__ = ["factors", "scaled"]
+    twice, none = (text.tried(run, at(target, times(c))(run)) for c in (2.0, 0.0))
+    return none is not None and affine(run.needed[-1].value, none, twice)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import F64
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, all_of, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -48,12 +48,11 @@ def functions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 continue
             seen.add(target)
             for label, says, change in changes:
-                if like(text.tried(run, target.on(run), change)):
+                if like(text.tried(run, at(target, change)(run))):
                     yield Edit(
                         label=label,
                         says=f"{text.scene.gradient}: {says}",
-                        target=(target,),
-                        change=_constant(change),
+                        changes=at(target, change),
                     )
     yield from _everywhere(text, run, like)
 
@@ -63,20 +62,14 @@ def _everywhere(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     every = {n.place: Target(place=n.place, kind="divide") for n in run.needed
              if n.kind == "divide" and n.place is not None}  # fmt: skip
     if len(every) > 1:
-        nodes = [node for target in every.values() for node in target.on(run)]
         for eps in EPSILONS:
-            change = _plus(1, eps)
-            if like(text.tried(run, nodes, change)):
+            changes = all_of(tuple(every.values()), _plus(1, eps))
+            if like(text.tried(run, changes(run))):
                 yield Edit(
                     label="E",
                     says=f"{text.scene.gradient}: {eps:g} is added to every divisor",
-                    target=tuple(every.values()),
-                    change=_constant(change),
+                    changes=changes,
                 )
-
-
-def _constant(change: Change) -> Callable[[Run], Change | None]:
-    return lambda _: change
 
 
 def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:

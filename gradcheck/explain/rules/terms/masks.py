@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -18,6 +18,7 @@ COMPARISONS: Final = {
     "greater_equal": np.greater,
 }
 """Each with the one that differs in a tie."""
+EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 
 def masks(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
@@ -30,17 +31,12 @@ def masks(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 continue
             seen.add(target)
             for label, says, change in changes:
-                if like(text.tried(run, target.on(run), change)):
+                if like(text.tried(run, at(target, change)(run))):
                     yield Edit(
                         label=label,
                         says=f"{text.scene.gradient}: {says}",
-                        target=(target,),
-                        change=_constant(change),
+                        changes=at(target, change),
                     )
-
-
-def _constant(change: Change) -> Callable[[Run], Change | None]:
-    return lambda _: change
 
 
 def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
@@ -50,6 +46,8 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         mask, yes, no = (operand_text(node, k) for k in range(3))
         yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
         yield label, f"`{no}` is taken everywhere, also where `{mask}`", _taken(2)
+        yield "S", f"`{no}` is -`{yes}`, where not `{mask}`", _mirrored(2)
+        yield "S", f"`{yes}` has the other sign", _mirrored(1)
         yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
     elif node.kind in ("maximum", "minimum"):
         for k in (0, 1):
@@ -58,6 +56,9 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         other = COMPARISONS[node.kind]
         label = "I" if _positional(node, run) else "D"
         yield "I" if label == "I" else "K", f"{me} is decided the other way in a tie", _with(other)
+        for k in (0, 1) if label == "D" else ():
+            for eps in EPSILONS:
+                yield "E", f"the threshold of {me} is off by {eps:g}", _plus(k, eps)
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield label, f"{me} is taken to hold everywhere", _all(True)
         yield label, f"{me} is taken to hold nowhere", _all(False)
@@ -91,8 +92,17 @@ def _taken(k: int) -> Change:
     return lambda node, ops: np.broadcast_to(ops[k], np.shape(node.value))
 
 
+def _mirrored(k: int) -> Change:
+    """A branch is the negative of the first."""
+    return lambda node, ops: node.call([*ops[:k], -ops[1], *ops[k + 1 :]])
+
+
 def _operand(k: int) -> Change:
     return lambda node, ops: np.broadcast_to(ops[k], np.broadcast_shapes(*map(np.shape, ops)))
+
+
+def _plus(k: int, eps: float) -> Change:
+    return lambda node, ops: node.call([*ops[:k], ops[k] + eps, *ops[k + 1 :]])
 
 
 def _with(function: Any) -> Change:

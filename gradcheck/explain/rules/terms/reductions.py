@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, all_of, at, targets
 from gradcheck.explain.text.source import text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -23,28 +23,32 @@ def reductions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 continue
             seen.add(target)
             for label, says, change in _changes(node):
-                if like(text.tried(run, target.on(run), change)):
+                if like(text.tried(run, at(target, change)(run))):
                     yield Edit(
                         label=label,
                         says=f"{text.scene.gradient}: `{text_of(node)}` {says}",
-                        target=(target,),
-                        change=_constant(change),
+                        changes=at(target, change),
                     )
+    yield from _together(text, run, like)
 
 
-def _constant(change: Change) -> Callable[[Run], Change | None]:
-    return lambda _: change
+def _together(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """All means at once, or all sums."""
+    for kind in ("mean", "sum"):
+        every = tuple({n.place: Target(place=n.place, kind=kind) for n in run.needed
+                       if n.kind == kind and n.place is not None}.values())  # fmt: skip
+        if len(every) < 2:
+            continue
+        for label, says, change in _counted(kind):
+            changes = all_of(every, change)
+            if like(text.tried(run, changes(run))):
+                yield Edit(
+                    label=label, says=f"{text.scene.gradient}: each {kind} {says}", changes=changes
+                )
 
 
 def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
-    if node.kind == "mean":
-        yield "R", "is a sum, not a mean", _by_count(lambda n: n)
-        yield "R", "divides by n - 1, where n elements are averaged", _by_count(
-            lambda n: n / (n - 1)
-        )
-        yield "R", "divides by the root of the count", _by_count(np.sqrt)
-    else:
-        yield "R", "is a mean, not a sum", _by_count(lambda n: 1 / n)
+    yield from _counted(node.kind)
     if node.kind == "reduce_to" or not isinstance(node.kwargs.get("axis", _given(node)), int):
         return
     yield "T", "is not formed: each element takes its own value alone", lambda n, ops: ops[0]
@@ -55,6 +59,20 @@ def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
     yield "A", "keeps its first element alone", _kept(slice(0, 1))
     yield "I", "leaves out its last element", _kept(slice(0, -1))
     yield "I", "leaves out its first element", _kept(slice(1, None))
+
+
+def _counted(kind: str) -> Iterator[tuple[str, str, Change]]:
+    if kind != "mean":
+        yield "R", "is a mean, not a sum", _by_count(lambda n: 1 / n)
+        return
+    yield "R", "is a sum, not a mean", _by_count(lambda n: n)
+    yield "R", "divides by n - 1, where n elements are averaged", _by_count(lambda n: n / (n - 1))
+    yield "R", "divides by the root of the count", _by_count(np.sqrt)
+    yield "R", "divides by the number of all elements", _by_total
+
+
+def _by_total(node: Node, ops: list[Any]) -> Any:
+    return node.call(ops) / max(np.size(node.value), 1)
 
 
 def _first(node: Node) -> Any:

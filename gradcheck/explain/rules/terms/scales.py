@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from gradcheck.explain.probe import Array
 from gradcheck.explain.text.named import SIGNIFICANT, Candidate, candidates, factor_at, numbers
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -23,7 +24,9 @@ HOMOGENEOUS: Final = frozenset(
     }
 )  # fmt: skip
 """Operations that hand a factor of an operand on: it is looked for behind them."""
-SLOTS: Final = frozenset({"concatenate"})
+JOINED: Final = frozenset({"concatenate"})
+LOST, SIGN, WHOLE, WEIGHT, FACTOR, BENT = range(6)
+"""Ranks: a plain loss before a wrong weight; what stands inside a function comes last."""
 
 
 def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
@@ -39,7 +42,7 @@ def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 for target in targets(node, run):
                     if (target, k) not in seen and not text.spent:
                         seen.add((target, k))
-                        yield from _weights(text, run, like, node, k, target, found)
+                        yield from Weighing(text, run, like, node, k, target).edits(found)
 
 
 def scaled(k: int, factor: Any) -> Change:
@@ -61,134 +64,214 @@ def _counts(node: Node, k: int, run: Run) -> bool:
     return node.kind not in HOMOGENEOUS or len(run.users.get(operand.index, ())) > 1
 
 
-def _weights(
-    text: Text,
-    run: Run,
-    like: Likeness,
-    node: Node,
-    k: int,
-    target: Target,
-    found: list[Candidate],
-) -> Iterator[Edit]:
-    nodes = target.on(run)
-    without = text.tried(run, nodes, scaled(k, 0.0))
-    if without is None:
-        return
-    right = run.needed[-1].value
-    with np.errstate(all="ignore"):
-        part, rest = right - without, like.got - without
-    if not np.any(part) or without.shape != like.got.shape:
-        return
-    if like(without):
-        yield _edit(text, run, node, k, target, *_lost(text, run, node, k, target), 0.0)
-    negated = text.tried(run, nodes, scaled(k, -1.0))
-    if like(negated):
-        label = "S" if _affine(text, run, nodes, k, without) else "D"
-        yield _edit(text, run, node, k, target, label, f"{_term(node, k)} has the other sign", -1.0)
-    usable = np.isfinite(part) & np.isfinite(rest)
-    p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
-    c = float(np.sum(p * r) / np.sum(p * p))
-    if np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0)) and c:
-        yield from _numbered(text, run, like, node, k, target, c, without)
-        return
-    for candidate, inverse in _matching(p, r, found):
-        yield from _by_array(text, run, like, node, k, target, candidate, inverse)
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """Operand `k` of one operation, wherever `target` means: which weight of it fits."""
 
+    text: Text
+    run: Run
+    like: Likeness
+    node: Node
+    k: int
+    target: Target
 
-def _edit(
-    text: Text, run: Run, node: Node, k: int, target: Target, label: str, says: str, c: float
-) -> Edit:
-    return Edit(
-        label=_eps(node, k, label),
-        says=f"{text.scene.gradient}: {says}" if not says.startswith("lacks") else
-        f"{text.scene.gradient} {says}",
-        target=(target,),
-        change=lambda _: scaled(k, c),
-        evidence=_inside(node, target),
-    )  # fmt: skip
+    def edits(self, found: list[Candidate]) -> Iterator[Edit]:
+        """Weight 0, −1, some number, some array."""
+        without = self._with(0.0)
+        right = self.run.needed[-1].value
+        if without is None:
+            return
+        with np.errstate(all="ignore"):
+            part, rest = right - without, self.like.got - without
+        if not np.any(part):
+            return
+        if self.like(without):
+            label, says = self._lost(without)
+            yield self._edit(label, says, LOST, at(self.target, scaled(self.k, 0.0)), without)
+        if self.like(self._with(-1.0)):
+            label = "S" if self._affine(without) else "D"
+            says = f"{self._term} has the other sign"
+            yield self._edit(label, says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
+        usable = np.isfinite(part) & np.isfinite(rest)
+        p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
+        size = float(np.sum(p * p))
+        if not 0.0 < size < np.inf:
+            return
+        c = float(np.sum(p * r)) / size
+        if c and np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0)):
+            yield from self._numbered(c, without)
+            return
+        for candidate, inverse in matching(p, r, found):
+            yield from self._by_array(candidate, inverse, without)
 
+    def _with(self, factor: Any) -> Array | None:
+        change = scaled(self.k, factor)
+        return self.text.tried(self.run, {n.index: change for n in self.target.on(self.run)})
 
-def _inside(node: Node, target: Target) -> tuple[str, ...]:
-    if target.turn is not None:
-        return (f"in the {'first' if target.turn == 0 else 'last'} turn of its loop alone",)
-    return ()
+    def _affine(self, without: Array) -> bool:
+        return affine(self.run.needed[-1].value, without, self._with(2.0))
 
+    def _edit(
+        self,
+        label: str,
+        says: str,
+        rank: int,
+        changes: Callable[[Run], Changes | None],
+        without: Array,
+    ) -> Edit:
+        own = self.text.scene.gradient
+        if _eps(self.node.operands[self.k]):
+            label = "E"
+        return Edit(
+            label=label,
+            says=f"{own} {says}" if says.startswith("lacks") else f"{own}: {says}",
+            changes=changes,
+            rank=rank if self._affine(without) else BENT,
+            evidence=_turn(self.target),
+        )
 
-def _term(node: Node, k: int) -> str:
-    what = "term" if node.kind in SUMS else "part" if node.kind in SLOTS else "value"
-    return f"the {what} `{operand_text(node, k)}`"
+    @property
+    def _term(self) -> str:
+        kind = self.node.kind
+        what = "term" if kind in SUMS else "part" if kind in JOINED else "value"
+        return f"the {what} `{operand_text(self.node, self.k)}`"
 
+    @property
+    def _flows(self) -> bool:
+        """Whether the cotangent flows through the operand."""
+        operand = self.node.operands[self.k]
+        return isinstance(operand, Node) and operand.index in self.run.with_ct
 
-def _eps(node: Node, k: int, label: str) -> str:
-    """The class E where it is eps that is wrong."""
-    operand = node.operands[k]
-    if isinstance(operand, Node):
-        return "E" if "eps" in operand.name else label
-    return "E" if isinstance(operand, float) and 0 < abs(operand) <= 1e-4 else label
+    def _lost(self, without: Array) -> tuple[str, str]:
+        node, k = self.node, self.k
+        if node.kind in SUMS:
+            array = isinstance(node.operands[k], Node) and _size(node.operands[k]) > 1
+            says = f"lacks {self._term}"
+            if not array:
+                says = f"`{operand_text(node, k)}` is left out of `{text_of(node)}`"
+            return self._label("lost", without), says
+        label = self._label("lost", without)
+        return label, f"{self._term} is taken for 0"
 
+    def _label(self, how: str, without: Array) -> str:
+        """The class of an operand that is lost, weighted by a number, lacks or has a factor."""
+        node, run = self.node, self.run
+        if self._flows:
+            if node.kind in SUMS:
+                return "T" if how == "lost" else "F"
+            return "D" if node.kind == "where" else "G" if (
+                node.kind in JOINED and how == "lost"
+            ) else _PLAIN[how]  # fmt: skip
+        if node.kind not in SUMS:
+            return _PLAIN[how] if node.kind in HOMOGENEOUS and self._affine(without) else "D"
+        own, other = _size(node.operands[self.k]), _size(node.operands[1 - self.k])
+        if how == "number":
+            return "T" if self._affine(without) else "D"
+        if own > 1 and other <= 1:
+            return "D"  # what is left of the sum is a number
+        if not run.elementwise:
+            return "T"
+        top = how in ("lost", "lacks") and own > 1 and self._whole_slope
+        return "T" if top else "D"
 
-def _lost(text: Text, run: Run, node: Node, k: int, target: Target) -> tuple[str, str]:
-    operand = node.operands[k]
-    if node.kind in SUMS:
-        array = isinstance(operand, Node) and bool(operand.parents or operand.value.ndim)
-        if array and isinstance(operand, Node):
-            linear = operand.index in run.with_ct() or _affine(
-                text, run, target.on(run), k, text.tried(run, target.on(run), scaled(k, 0.0))
+    @property
+    def _whole_slope(self) -> bool:
+        """Whether the sum is the slope itself, which the cotangent is multiplied by."""
+        leaf = self.run.leaves.get("ct")
+        right = self.run.needed[-1].value
+        if leaf is None or leaf.value.shape != right.shape:
+            return False
+        with np.errstate(all="ignore"):
+            product = leaf.value * self.node.value
+            return product.shape == right.shape and bool(
+                np.all(np.abs(product - right) <= 1e-9 * np.max(np.abs(right), initial=0.0))
             )
-            return ("T" if linear else "D"), f"lacks {_term(node, k)}"
-        return "D", f"`{operand_text(node, k)}` is left out of `{text_of(node)}`"
-    label = "G" if node.kind in SLOTS else "D" if node.kind == "where" else "T"
-    return label, f"{_term(node, k)} is taken for 0"
+
+    def _numbered(self, c: float, without: Array) -> Iterator[Edit]:
+        for number in numbers(self.run, c):
+            value = number.of(self.run)
+            if value is None or not self.like(self._with(value)):
+                continue
+            label = self._label("number", without)
+            if number.label == "R" and label in ("F", "T"):
+                label = "R"
+            elif number.label == "A" and label == "T" and not self.run.elementwise:
+                label = "D"
+            says = f"{self._term} is {number.says} times the right value"
+            yield self._edit(label, says, WEIGHT, _times(self.target, self.k, number.of), without)
+
+    def _by_array(self, candidate: Candidate, inverse: bool, without: Array) -> Iterator[Edit]:
+        k, target = self.k, self.target
+
+        def times(run: Run) -> Change:
+            def change(node: Node, operands: list[Any]) -> Any:
+                v = candidate.ref.on(run, node.turn)
+                if v is None:
+                    raise ValueError(candidate.says)
+                return scaled(k, 1 / v if inverse else v)(node, operands)
+
+            return change
+
+        def changes(run: Run) -> Changes:
+            return {node.index: times(run) for node in target.on(run)}
+
+        if self.like(self.text.tried(self.run, changes(self.run))):
+            label = self._label("lacks" if inverse else "extra", without)
+            says = f"{self._term} {_how(inverse)} `{candidate.says}`"
+            if _signs(candidate.value):
+                label, says = "S", f"{self._term} has the sign of `{candidate.says}` wrong"
+            yield self._edit(label, says, FACTOR, changes, without)
 
 
-def _affine(text: Text, run: Run, nodes: list[Node], k: int, without: Array | None) -> bool:
-    """Whether the gradient is linear in that operand."""
-    twice = text.tried(run, nodes, scaled(k, 2.0))
-    if twice is None or without is None:
+_PLAIN: Final = {"lost": "T", "number": "F", "lacks": "F", "extra": "F"}
+
+
+def _how(inverse: bool) -> str:
+    return "lacks the factor" if inverse else "has, once too often, the factor"
+
+
+def _size(x: Any) -> int:
+    return int(x.value.size) if isinstance(x, Node) else 1
+
+
+def _signs(value: Array) -> bool:
+    return bool(np.all(np.isin(value, (-1.0, 1.0))))
+
+
+def _turn(target: Target) -> tuple[str, ...]:
+    if target.turn is None:
+        return ()
+    return (f"in the {'first' if target.turn == 0 else 'last'} turn of its loop alone",)
+
+
+def _eps(operand: Any) -> bool:
+    """Whether it is an eps."""
+    if isinstance(operand, Node):
+        return "eps" in operand.name
+    return isinstance(operand, float) and 0 < abs(operand) <= 1e-4
+
+
+def affine(right: Array, without: Array, twice: Array | None) -> bool:
+    """Whether the gradient is linear in what was taken 0, 1 and 2 times."""
+    if twice is None:
         return False
-    right = run.needed[-1].value
     with np.errstate(all="ignore"):
         off = np.abs(twice - 2 * right + without)
         size = np.max(np.abs(right - without), initial=0.0)
     return bool(np.all(off <= 1e-9 * size + 1e-12 * np.max(np.abs(right), initial=0.0)))
 
 
-def _numbered(
-    text: Text,
-    run: Run,
-    like: Likeness,
-    node: Node,
-    k: int,
-    target: Target,
-    c: float,
-    without: Array,
-) -> Iterator[Edit]:
-    nodes = target.on(run)
-    for number in numbers(run, c):
-        value = number.of(run)
-        if value is None or not like(text.tried(run, nodes, scaled(k, value))):
-            continue
-        linear = _affine(text, run, nodes, k, without)
-        yield Edit(
-            label=_eps(node, k, number.label if linear else "D"),
-            says=f"{text.scene.gradient}: {_term(node, k)} is {number.says} times the right value",
-            target=(target,),
-            change=_times(k, number.of),
-            evidence=_inside(node, target),
-        )
-
-
-def _times(k: int, of: Callable[[Run], float | None]) -> Callable[[Run], Change | None]:
-    def change(run: Run) -> Change | None:
+def _times(
+    target: Target, k: int, of: Callable[[Run], float | None]
+) -> Callable[[Run], Changes | None]:
+    def changes(run: Run) -> Changes | None:
         value = of(run)
-        return None if value is None else scaled(k, value)
+        return None if value is None else at(target, scaled(k, value))(run)
 
-    return change
+    return changes
 
 
-def _matching(
-    part: Array, rest: Array, found: list[Candidate]
-) -> Iterator[tuple[Candidate, bool]]:
+def matching(part: Array, rest: Array, found: list[Candidate]) -> Iterator[tuple[Candidate, bool]]:
     """Arrays that the quotient of what came and what is right is equal to; or their inverses."""
     telling = np.abs(part) > SIGNIFICANT * np.max(np.abs(part), initial=0.0)
     if np.count_nonzero(telling) < 3:
@@ -205,36 +288,6 @@ def _matching(
                     yield candidate, inverse
 
 
-def _by_array(
-    text: Text,
-    run: Run,
-    like: Likeness,
-    node: Node,
-    k: int,
-    target: Target,
-    candidate: Candidate,
-    inverse: bool,
-) -> Iterator[Edit]:
-    def change(run: Run) -> Change | None:
-        def times(node: Node, operands: list[Any]) -> Any:
-            v = candidate.ref.on(run, node.turn)
-            if v is None:
-                raise ValueError
-            return scaled(k, 1 / v if inverse else v)(node, operands)
-
-        return times
-
-    made = change(run)
-    if made is not None and like(text.tried(run, target.on(run), made)):
-        how = "lacks the factor" if inverse else "has, once too often, the factor"
-        yield Edit(
-            label=_eps(node, k, "F"),
-            says=f"{text.scene.gradient}: {_term(node, k)} {how} `{candidate.says}`",
-            target=(target,),
-            change=change,
-        )
-
-
 def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iterator[Edit]:
     """A factor of the whole gradient that is an array."""
     last = run.needed[-1]
@@ -243,21 +296,27 @@ def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iter
     with np.errstate(all="ignore"):
         usable = np.isfinite(like.got) & np.isfinite(last.value)
     part, rest = np.where(usable, last.value, 0.0), np.where(usable, like.got, 0.0)
-    for candidate, inverse in _matching(part, rest, found):
-        how = "lacks the factor" if inverse else "has, once too often, the factor"
+    for candidate, inverse in matching(part, rest, found):
+        label = "D" if run.elementwise else "F"
+        if inverse and candidate.says.startswith("ct"):
+            label = "U"
         yield Edit(
-            label="U" if inverse and candidate.says.startswith("ct") else "F",
-            says=f"{text.scene.gradient} {how} `{candidate.says}`",
-            target=(Target(place=last.place, kind=last.kind, chain=last.chain, turn=-1),),
-            change=_result_times(candidate, inverse),
+            label="S" if _signs(candidate.value) else label,
+            says=f"{text.scene.gradient} {_how(inverse)} `{candidate.says}`",
+            changes=_result_times(candidate, inverse),
+            rank=WHOLE,
         )
 
 
-def _result_times(candidate: Candidate, inverse: bool) -> Callable[[Run], Change | None]:
-    def change(run: Run) -> Change | None:
+def _result_times(candidate: Candidate, inverse: bool) -> Callable[[Run], Changes | None]:
+    def changes(run: Run) -> Changes | None:
         v = candidate.ref.on(run, 0)
-        if v is None:
+        if v is None or run.needed[-1].place is None:
             return None
-        return lambda node, operands: node.call(operands) * (1 / v if inverse else v)
+        return {
+            run.needed[-1].index: lambda node, operands: (
+                node.call(operands) * (1 / v if inverse else v)
+            )
+        }
 
-    return change
+    return changes

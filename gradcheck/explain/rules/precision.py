@@ -1,0 +1,343 @@
+"""Precision: rounded through a narrow type, flushed to zero, cancelled, differenced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from gradcheck.draw import Draw
+from gradcheck.explain.byelement import is_diagonal, slope
+from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+
+TYPES: Final = (
+    (4, "four significant bits", 0.0),
+    (8, "bfloat16", 0.0),
+    (11, "float16", 2.0**-24),
+    (24, "float32", 0.0),
+)
+"""Significant bits, the implicit one included, and the type that has them; narrowest first.
+
+Last, what is lost of any number, however small.
+"""
+STEPS: Final = (*(10.0**-k for k in range(1, 9)), *(2.0**-k for k in range(4, 27)))
+"""Steps with which a backward may difference forward."""
+WITHIN: Final = 16.0
+"""Units of a narrow type that a gradient summed in it may be off, in its largest element."""
+COARSE: Final = 0.125
+"""Share of the largest element that no rounding costs."""
+MOST: Final = 0.75
+SEEN: Final = 3
+"""Elements that must show the same factor."""
+LOST: Final = 3
+"""Elements that must be lost."""
+TINY: Final = 1e-3
+"""Share of the largest below which what is flushed is tiny."""
+HUGE: Final = {"float16": 40.0, "bfloat16": 1e12, "float32": 1e12, "float64": 1e102}
+"""Magnitude of an argument beyond which its cube may overflow."""
+
+
+def precision(scene: Scene) -> Iterator[Suspicion]:
+    """Constants and results in a narrow type; flushed; differenced; rounding errors."""
+    if any(scene.output not in probe.got for probe in scene.failing):
+        return
+    yield from _narrow_constant(scene)
+    yield from _narrow(scene)
+    yield from _flushed(scene)
+    yield from _differenced(scene)
+    yield from _noisy(scene)
+
+
+# ── a narrow type ────────────────────────────────────────────────────────────────────────────
+
+
+def short(values: Float, bits: int) -> Float:
+    """Values rounded to nearest with `bits` significant bits, of any exponent."""
+    with np.errstate(all="ignore"):
+        mantissa, exponent = np.frexp(values)
+        return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits))
+
+
+def _narrow_constant(scene: Scene) -> Iterator[Suspicion]:
+    """One factor that differs from 1 by no more than rounding a constant to float32 does."""
+    name, probe = scene.output, scene.first
+    if probe.dtype != "float64":
+        return
+    got, right = probe.got[name], probe.right[name]
+    there = np.abs(right) > TINY * np.max(np.abs(right), initial=0.0)
+    if there.sum() < SEEN:
+        return
+    ratios = got[there] / right[there]
+    off = float(np.median(ratios)) - 1.0
+    if not 0 < abs(off) <= 2.0**-24:
+        return
+    says = f"{scene.gradient} is off by a factor of 1 {off:+.1e}: a constant is rounded to float32"
+    yield predicting(scene, "O", says, lambda p: (1.0 + off) * p.right[name])
+
+
+def _narrow(scene: Scene) -> Iterator[Suspicion]:
+    """The result, or what comes in, has passed through a narrow type."""
+    name, own = scene.output, scene.gradient
+    for bits, kind, lost in TYPES:
+        if 2.0**-bits <= 2 * scene.first.u:
+            continue
+        yield Suspicion(
+            label="O",
+            says=f"{own} is rounded to {kind} on the way",
+            fits=_is_short(name, bits, lost),
+            evidence=(
+                f"it has {bits} significant bits where the right one has more, and is off by no "
+                f"more than {WITHIN:.0f} units of such a type",
+            ),
+        )
+
+
+def _is_short(name: str, bits: int, lost: float) -> Callable[[Probe], bool]:
+    """Whether all elements are short numbers where the right ones are not."""
+
+    def fits(probe: Probe) -> bool:
+        if not probe.fails(name):
+            return True
+        sharp = _moved(probe, 0, 2.0**-6)
+        if sharp is None or name not in sharp.got:
+            return False
+        got, right = sharp.got[name], sharp.right[name]
+        there = np.abs(right) > lost
+        size = min(WITHIN * 2.0**-bits, COARSE) * np.max(np.abs(right), initial=0.0)
+        return bool(
+            np.isfinite(got).all()
+            and (short(got, bits) == got).all()
+            and np.mean(short(right, bits)[there] != right[there]) >= MOST
+            and np.count_nonzero(got) >= MOST * there.sum()
+            and np.max(np.abs(got - right)) <= size + WITHIN * lost
+        )
+
+    return fits
+
+
+def _moved(probe: Probe, k: int, by: float) -> Probe | None:
+    """The code a little elsewhere, at numbers with all their bits."""
+
+    def near(role: str, x: Array) -> Array:
+        if x.dtype.kind != "f":
+            return x
+        return np.asarray(x * (1 + by * Draw(role, k, by).uniform(-1.0, 1.0, *x.shape)))
+
+    primals = [near(n, p) for n, p in zip(probe.names, probe.primals, strict=True)]
+    # not on the grid of what is drawn: a seventh has all its bits
+    ct = tuple(near("ct", part) * (8 / 7) for part in probe.ct)
+    return probe.at(primals, ct)
+
+
+# ── flushed to zero ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A magnitude that decides what is flushed: its words, and its value at a probe."""
+
+    word: str
+    label: str
+    read: Callable[[Probe], Float | None]
+
+
+def _flushed(scene: Scene) -> Iterator[Suspicion]:
+    """Zero wherever something is below a threshold, or an argument beyond one."""
+    probes = [p for p in (*scene.failing, *scene.passing) if scene.output in p.got]
+    if any((p.got[scene.output][p.wrong(scene.output)] != 0).any() for p in scene.failing):
+        return
+    for name in scene.first.names:
+        size = _Size(f"|{name}|", "O", _against(name))
+        found = _threshold(probes, scene.output, size)
+        if found is not None and -found.lost >= HUGE[scene.first.dtype]:
+            says = f"{scene.gradient} is 0 where |{name}| is huge: an intermediate overflows"
+            evidence = (
+                f"it is lost from |{name}| = {-found.lost:.3g} on, and right up to "
+                f"{-found.kept:.3g}",
+            )
+            yield predicting(scene, "O", says, _cut(scene.output, size, found), evidence)
+    for size in _sizes(scene):
+        found = _threshold(probes, scene.output, size)
+        if found is not None and found.lost <= TINY * found.largest:
+            nothing = found.lost <= 8 * scene.first.u * found.largest
+            says = f"{scene.gradient} is flushed to 0 where {size.word} is tiny"
+            evidence = (
+                f"the largest lost is {found.lost:.3g}, the smallest kept {found.kept:.3g}",
+            )
+            label = "O" if nothing else size.label
+            yield predicting(scene, label, says, _cut(scene.output, size, found), evidence)
+
+
+def _sizes(scene: Scene) -> Iterator[_Size]:
+    name = scene.output
+    yield _Size("it", "O", lambda p: np.abs(p.right[name]))
+
+    def of_slope(probe: Probe) -> Float | None:
+        found = slope(probe, probe.right[name])
+        return None if found is None else np.abs(found)
+
+    yield _Size("its slope", "D", of_slope)
+    yield _Size("its share of the cotangent", "D", _share(name))
+    yield _Size("the output", "D", _output(name))
+
+
+def _share(name: str) -> Callable[[Probe], Float | None]:
+    def read(probe: Probe) -> Float | None:
+        right = probe.right[name]
+        ct = _spread(probe.ct[0], right.shape) if len(probe.ct) == 1 else None
+        with np.errstate(all="ignore"):
+            return None if ct is None else np.abs(right / ct)
+
+    return read
+
+
+def _output(name: str) -> Callable[[Probe], Float | None]:
+    def read(probe: Probe) -> Float | None:
+        if len(probe.outputs) != 1:
+            return None
+        found = _spread(probe.outputs[0], probe.right[name].shape)
+        return None if found is None else np.abs(found)
+
+    return read
+
+
+def _against(name: str) -> Callable[[Probe], Float | None]:
+    """Minus the magnitude of an argument: "below" is then beyond."""
+
+    def read(probe: Probe) -> Float | None:
+        value = probe.primal(name)
+        shape = probe.right.get(name, np.zeros(())).shape
+        return -np.abs(value) if value.shape == shape and value.dtype.kind == "f" else None
+
+    return read
+
+
+def _spread(x: Float, shape: tuple[int, ...]) -> Float | None:
+    """An array over a shape: as it is, or one number for all of the last axis."""
+    for form in (x.shape, (*x.shape, 1)):
+        try:
+            if len(form) <= len(shape):
+                return np.broadcast_to(x.reshape(form), shape)
+        except ValueError:
+            continue
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """The largest that is lost, the smallest that is kept, and the largest of all."""
+
+    lost: float
+    kept: float
+    largest: float
+
+
+def _threshold(probes: Sequence[Probe], name: str, size: _Size) -> _Threshold | None:
+    """What parts zeros from what is right, over all probes; None where nothing does."""
+    zeros, kept, largest = [], [], 0.0
+    for probe in probes:
+        values = size.read(probe)
+        if values is None or values.shape != probe.right[name].shape:
+            return None
+        wrong, right = probe.wrong(name), probe.right[name]
+        zeros.append(values[wrong])
+        # where the truth is 0, flushing does nothing
+        kept.append(values[~wrong & (right != 0) & (probe.got[name] != 0)])
+        largest = max(largest, float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0)))
+    low, high = np.concatenate(zeros), np.concatenate(kept)
+    apart = low.size >= LOST and high.size > 0 and 0 != np.max(low) < np.min(high)
+    if not apart:
+        return None
+    return _Threshold(float(np.max(low)), float(np.min(high)), largest)
+
+
+def _cut(name: str, size: _Size, found: _Threshold) -> Callable[[Probe], Float | None]:
+    """What is right, but for zeros below the threshold; between the two, as it came."""
+
+    def of(probe: Probe) -> Float | None:
+        values = size.read(probe)
+        if values is None:
+            return None
+        return np.where(values <= found.lost, 0.0, probe.right[name])
+
+    return of
+
+
+# ── a difference of forward ──────────────────────────────────────────────────────────────────
+
+
+def _differenced(scene: Scene) -> Iterator[Suspicion]:
+    """Forward differenced with a fixed step, where it acts element by element."""
+    name = scene.output
+    if not is_diagonal(scene.first, name):
+        return
+    for step in STEPS:
+        for words, up, down in (("central", 1, 1), ("forward", 1, 0), ("backward", 0, 1)):
+            says = f"{scene.gradient} is a {words} difference with a step of {step:.3g}"
+            yield predicting(scene, "O", says, _difference(name, up * step, down * step))
+
+
+def _difference(name: str, up: float, down: float) -> Callable[[Probe], Float]:
+    def of(probe: Probe) -> Float:
+        k = probe.names.index(name)
+
+        def at(by: float) -> Float:
+            primals = [p + by if i == k else p for i, p in enumerate(probe.primals)]
+            return probe.truth.forward(primals, probe.attrs)[0]
+
+        with np.errstate(all="ignore"):
+            return np.asarray(probe.ct[0] * (at(up) - at(-down)) / (up + down))
+
+    return of
+
+
+# ── errors of rounding ───────────────────────────────────────────────────────────────────────
+
+NUDGES: Final = tuple(2.0**-k for k in (9, 12, 15, 18, 21))
+"""How far arguments are moved, relative to themselves."""
+CALM: Final = 0.02
+"""Share of itself by which the right gradient may then move."""
+RANDOM: Final = 0.5
+"""Share of itself by which an error that is rounding then moves; a wrong formula's, by `CALM`."""
+TRIES: Final = 4
+
+
+def _noisy(scene: Scene) -> Iterator[Suspicion]:
+    """The error changes at random when arguments move so little that the gradient does not."""
+    name = scene.output
+    jumps = [_jump(probe, name) for probe in scene.failing]
+    typical = float(np.median(jumps))
+    random = min(jumps) >= RANDOM / 2 and typical >= RANDOM
+    if not random:
+        return
+    yield Suspicion(
+        label="O",
+        says=f"{scene.gradient} has an error of rounding: something cancels, or is kept in a "
+        "narrow type",
+        fits=lambda probe: name in probe.got,
+        evidence=(
+            f"where arguments move so little that the right gradient changes by less than "
+            f"{CALM:.0%}, the error changes by {typical:.0%} of itself",
+        ),
+    )
+
+
+def _jump(probe: Probe, name: str) -> float:
+    """How much the error changes, in units of itself; 0 where that cannot be told."""
+    for by in NUDGES:
+        near = [_moved(probe, k, by) for k in range(TRIES)]
+        found = [p for p in near if p is not None and name in p.got]
+        rights = np.array([p.right[name] for p in found])
+        gots = np.array([p.got[name] for p in found])
+        if len(found) < TRIES or not (np.isfinite(gots).all() and np.isfinite(rights).all()):
+            return 0.0
+        moved = float(np.linalg.norm(np.ptp(rights, axis=0)))
+        if moved <= CALM * TRIES * np.linalg.norm(rights[0]):
+            errors = gots - rights
+            size = float(np.sqrt(np.mean(errors**2)))
+            spread = float(np.sqrt(np.mean(np.var(errors, axis=0, ddof=1))))
+            return spread / size if size > 0 else 0.0
+    return 0.0
