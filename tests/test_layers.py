@@ -94,8 +94,8 @@ LAYERS = (
     "report.power report.rule_power report.contract_power report.diagnosis_power",
     "report.fault",
     "report.probe",
-    "repro repro.name repro.literal repro.point repro.c repro.pieces repro.python repro.export",
-    "report.repro",
+    "repro repro.name repro.literal repro.point repro.pieces repro.python repro.c_literal",
+    "repro.c_pieces repro.c_calls repro.c repro.export report.repro",
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.run commands.power",
     "commands.listing",

@@ -1,1 +1,1 @@
-"""One case alone: found by its name, shown in full, or written as a script that needs no gradcheck."""
+"""One case alone: found by its name, or written as a script that stands without us."""

@@ -186,6 +186,6 @@ MOVED: Final = """\
     double ends[2], at[2];
     if (gc_forward(worst, STEP, &at[0], &ends[0]) == 0
         && gc_forward(worst, -STEP, &at[1], &ends[1]) == 0)
-        printf("\\nThe library's own forward, differenced at the first of them: %.6g, with a step of"
-               " %g\\n", (ends[0] - ends[1]) / (at[0] - at[1]), STEP);
+        printf("\\nThe library's own forward, differenced at the first of them: %.6g, with a step"
+               " of %g\\n", (ends[0] - ends[1]) / (at[0] - at[1]), STEP);
 """
