@@ -127,7 +127,7 @@ def test_failures_say_what_is_wrong_and_gaps_why_without_a_traceback(pytest_):
     )
     assert "\nFAIL relu/default/typical/float64 · dx: sign: dx " in fail
     assert "\n  reason: 39 of 63 elements are outside their bound\n  evidence: " in fail
-    assert "\n  run: gradcheck run " in fail
+    assert "\n  run: gradcheck repro relu/default/typical/float64:x " in fail
     assert "\nERROR silu/default/typical/float64 · vjp: vjp raised RuntimeError: boom" in error
     assert "Traceback" not in found.stdout
     assert "runtest" not in found.stdout
@@ -140,9 +140,7 @@ def test_a_broken_contract_fails_the_item_at_which_it_is_asked(pytest_):
     found = pytest_(*words, "--gradcheck-sample", "[ts]*", "--gradcheck-dtype", "float32")
     assert found.returncode == 1
     assert "1 failed" in found.stdout
-    assert (
-        "FAIL relu/default/typical/float32 · contract: scaling: nonlinear: " in found.stdout
-    )
+    assert "FAIL relu/default/typical/float32 · contract: scaling: nonlinear: " in found.stdout
     assert "\n  reason: A cotangent times" in found.stdout
 
 
@@ -196,7 +194,8 @@ def test_a_case_at_fault_fails(pytest_):
     assert found.returncode == 1
     assert "2 failed, 2 passed" in found.stdout
     assert "INVALID square/default/broken/float64 · vjp: " in found.stdout
-    assert "gradcheck run --suite kernels:SUITE --op square" in found.stdout
+    again = "run: gradcheck repro square/default/broken/float64 --suite kernels:SUITE"
+    assert again in found.stdout
     assert " --seed 3\n" in found.stdout
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,41 +21,63 @@ NOTED: Final = 3
 """Attributes and samples that the evidence spells out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What the rules make of a gradient: `found` is the first suspicion that holds, if any does."""
+
+    scene: Scene
+    found: tuple[Rule, Suspicion] | None
+
+    @property
+    def suspicion(self) -> Suspicion | None:
+        """What is suspected, to be put to further probes."""
+        return None if self.found is None else self.found[1]
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The same in words; without a suspicion it has no label, and shows what is left over."""
+        scene = self.scene
+        if self.found is None:
+            return Diagnosis(
+                label="",
+                says=f"{scene.gradient}: no known pattern",
+                evidence=(residual(scene), where(scene)),
+            )
+        rule, suspicion = self.found
+        return Diagnosis(
+            label=suspicion.label,
+            says=suspicion.says,
+            rule=rule.name,
+            evidence=(*suspicion.evidence, where(scene)),
+        )
+
+
 def diagnose(
     output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
 ) -> Diagnosis | None:
-    """What is wrong with the gradient of the primal `output`; None where no probe shows it wrong.
+    """What is wrong with the gradient of the primal `output`; None where no probe shows it wrong."""
+    found = ruled(output, probes, rules)
+    return None if found is None else found.diagnosis
+
+
+def ruled(
+    output: str,
+    probes: Sequence[Probe],
+    rules: Sequence[Rule] = RULES,
+    usual: Ruling | None = None,
+) -> Ruling | None:
+    """What the rules make of the gradient; None where no probe shows it wrong.
 
     `probes` are the most telling first. A suspicion is formed at the first that fails, and kept
-    only if it holds in every other one. Where none does, the diagnosis has no label, and shows
-    what is left over.
+    only if it holds in every other one. `usual` is the ruling on the first of the probes alone:
+    what held, or did not, there need not be looked for again.
     """
     scene = _scene(output, probes)
     if scene is None:
         return None
-    found = _found(scene, rules)
-    if found is None:
-        return Diagnosis(
-            label="",
-            says=f"{scene.gradient}: no known pattern",
-            evidence=(residual(scene), where(scene)),
-        )
-    rule, suspicion = found
-    return Diagnosis(
-        label=suspicion.label,
-        says=suspicion.says,
-        rule=rule.name,
-        evidence=(*suspicion.evidence, where(scene)),
-    )
-
-
-def suspected(
-    output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
-) -> Suspicion | None:
-    """The suspicion behind a diagnosis, to be put to further probes; None where there is none."""
-    scene = _scene(output, probes)
-    found = None if scene is None else _found(scene, rules)
-    return None if found is None else found[1]
+    if usual is None or (usual.suspicion is not None and not _holds(usual.suspicion, scene)):
+        return Ruling(scene, _found(scene, rules))
+    return Ruling(scene, usual.found)
 
 
 def _scene(output: str, probes: Sequence[Probe]) -> Scene | None:
@@ -68,17 +92,26 @@ def _found(scene: Scene, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None
     if wrong < TELLING and not scene.passing:
         return None
     suspicions = ((rule, suspicion) for rule in rules for suspicion in _suspected(rule, scene))
-    return next((pair for pair in suspicions if _holds(pair[1], scene)), None)
+    with _quiet():
+        return next((pair for pair in suspicions if _holds(pair[1], scene)), None)
 
 
 def _suspected(rule: Rule, scene: Scene) -> Generator[Suspicion]:
     """What a rule suspects; nothing more, once it meets values that it was not made for."""
-    with suppress(*RAISES), np.errstate(all="ignore"):
+    with suppress(*RAISES):
         yield from rule.suspect(scene)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a guess divides by zero is nobody's concern."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
 def _holds(suspicion: Suspicion, scene: Scene) -> bool:
-    with suppress(*RAISES), np.errstate(all="ignore"):
+    with suppress(*RAISES), _quiet():
         return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
     return False
 

@@ -91,7 +91,13 @@ class Interrogation:
 
     def probes(self, case: Case) -> list[Probe]:
         """Probes at other samples of the case's dialect first, then at the case itself."""
-        wanted = (*others(case), *_seeded(case, SEEDS + 1))
+        return self._at_each([*others(case), *_seeded(case, SEEDS + 1)])
+
+    def usual(self, case: Case) -> list[Probe]:
+        """The same but for the case itself: these are common to all cases of the dialect."""
+        return self._at_each(others(case))
+
+    def _at_each(self, wanted: Sequence[Case]) -> list[Probe]:
         unique = {(other.name, other.seed): other for other in wanted}
         found = [self._probe(other) for other in unique.values()]
         return [probe for probe in found if probe is not None]

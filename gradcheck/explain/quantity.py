@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from gradcheck.explain.probe import Probe
 
 Value = Callable[[Probe], float | None]
 Shape = tuple[int, ...]
+Part = Callable[[Shape], Sequence[int] | None]
 
 DEEPEST: Final = 4
 """Axes, from either end, that are named one by one."""
@@ -43,16 +45,22 @@ def counts(probe: Probe, own: str) -> Iterator[Quantity]:
     arrays = [*_arrays(probe)]
     mine = dict(arrays)[own]
     for name, shape in arrays:
+        yield _counted(name, shape, *PARTS[0])
+    for name, shape in arrays:
         if name not in probe.names:
             for a, b, of, each in ((name, own, shape, mine), (own, name, mine, shape)):
                 words = f"the number of elements of {a} for each of {b}"
                 yield Quantity(words, _quotient(_size(of), _size(each)), count=True, array=name)
     for name, shape in arrays:
-        for words, part in PARTS:
-            yield Quantity(words.format(name), _part(shape, part), count=True, array=name,
-                           part=words)  # fmt: skip
+        for words, part in PARTS[1:]:
+            yield _counted(name, shape, words, part)
     for name, values in _integers(probe):
         yield Quantity(f"the number of {name}", values, count=True)
+
+
+def _counted(name: str, shape: Callable[[Probe], Shape], words: str, part: Part) -> Quantity:
+    of = _part(shape, part)
+    return Quantity(words.format(name), of, count=True, array=name, part=words)
 
 
 def attributes(probe: Probe) -> Iterator[Quantity]:
@@ -64,6 +72,42 @@ def attributes(probe: Probe) -> Iterator[Quantity]:
             for i in range(len(value)):
                 yield Quantity(f"`{name}[{i}]`", _entry(name, i), count=True)
             yield Quantity(f"the product of `{name}`", _product(name), count=True)
+
+
+def relative(probe: Probe) -> Iterator[Quantity]:
+    """Attributes as multiples of their defaults, which is 1 where those are taken."""
+    for name, value in probe.attrs.items():
+        default = probe.truth.defaults.get(name)
+        if _number(value) and _number(default) and default:
+            of = _attribute(name)
+            yield Quantity(
+                f"`{name}` over its default {default}", _scaled(of, default), count=False
+            )
+
+
+def along(probe: Probe, own: str) -> Iterator[Quantity]:
+    """How long the axes are that an attribute names, but for one of them."""
+    i = probe.names.index(own)
+    for name in probe.attrs:
+        if name.startswith(("axis", "axes", "dim")):
+            for words, part in (("last", slice(None, -1)), ("first", slice(1, None))):
+                of = partial(_lengths, name, i, part)
+                yield Quantity(f"the length along all of `{name}` but the {words}", of, count=True)
+
+
+def _lengths(name: str, i: int, part: slice, probe: Probe) -> float | None:
+    axes, shape = probe.attrs.get(name), probe.primals[i].shape
+    if not isinstance(axes, (tuple, list)):
+        return None if axes is None else 1.0
+    return float(math.prod(shape[axis] for axis in axes[part]))
+
+
+def _scaled(of: Value, by: float) -> Value:
+    def scaled(probe: Probe) -> float | None:
+        value = of(probe)
+        return None if value is None else value / by
+
+    return scaled
 
 
 def _number(value: Any) -> bool:
@@ -108,14 +152,16 @@ def _size(shape: Callable[[Probe], Shape]) -> Value:
 
 
 def _quotient(a: Value, b: Value) -> Value:
+    """How often b goes into a, where it does."""
+
     def of(probe: Probe) -> float | None:
         top, bottom = a(probe), b(probe)
-        return top / bottom if top is not None and bottom else None
+        return top / bottom if top and bottom and top >= bottom else None
 
     return of
 
 
-def _part(shape: Callable[[Probe], Shape], part: Callable[[Shape], Sequence[int] | None]) -> Value:
+def _part(shape: Callable[[Probe], Shape], part: Part) -> Value:
     def of(probe: Probe) -> float | None:
         lengths = part(shape(probe))
         return None if lengths is None else float(math.prod(lengths))
@@ -123,24 +169,24 @@ def _part(shape: Callable[[Probe], Shape], part: Callable[[Shape], Sequence[int]
     return of
 
 
-def _axis(k: int) -> Callable[[Shape], Sequence[int] | None]:
+def _axis(k: int) -> Part:
     return lambda s: (s[k],) if -len(s) <= k < len(s) else None
 
 
-def _beyond(rank: int, part: slice) -> Callable[[Shape], Sequence[int] | None]:
+def _beyond(rank: int, part: slice) -> Part:
     return lambda s: s[part] if len(s) >= rank else None
 
 
-PARTS: Final[tuple[tuple[str, Callable[[Shape], Sequence[int] | None]], ...]] = (
+PARTS: Final[tuple[tuple[str, Part], ...]] = (
+    ("the number of rows of {}", _beyond(1, slice(None, -1))),
     ("the number of elements of {}", lambda s: s),
     ("the length of {}'s last axis", _axis(-1)),
-    ("the number of rows of {}", _beyond(2, slice(None, -1))),
     *((f"the length of {{}}'s axis {k}", _axis(k)) for k in range(DEEPEST - 1)),
     *((f"the length of {{}}'s axis {k}", _axis(k)) for k in range(-2, -DEEPEST - 1, -1)),
-    ("the number of elements of {} for each entry of axis 0", _beyond(2, slice(1, None))),
+    ("the number of elements of {} for each entry of axis 0", _beyond(1, slice(1, None))),
     ("the size of {}'s last two axes", _beyond(2, slice(-2, None))),
     ("the size of {}'s last three axes", _beyond(3, slice(-3, None))),
-    ("the number of matrices in {}", _beyond(3, slice(None, -2))),
+    ("the number of matrices in {}", _beyond(2, slice(None, -2))),
 )
 
 

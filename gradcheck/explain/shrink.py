@@ -13,7 +13,7 @@ from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
-from gradcheck.explain.diagnose import diagnose, suspected
+from gradcheck.explain.diagnose import ruled
 from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import ENDED, Interrogation
 from gradcheck.explain.probe import Probe
@@ -22,6 +22,7 @@ from gradcheck.explain.shrink_shapes import smaller
 from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Candidate, Trials, judged
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
 from gradcheck.explain.suspicion import Rule
+from gradcheck.explain.why import remembering, unsteady
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.lowprecision import rounded
@@ -39,8 +40,6 @@ BUDGET: Final = 500
 FADED: Final = 2.0**-7
 """What may be left of the true gradient's size after one step; a few of them lead to 1e-5."""
 WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
-NOTHING: Final = (Verdict.UNBOUND, Verdict.UNSUPPORTED, Verdict.SKIP, Verdict.NOTRUN)
-"""Verdicts that say nothing of the code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +71,36 @@ def shrink(
     output: str,
     rules: Sequence[Rule] = RULES,
     budget: int = BUDGET,
+    convention: str = "",
 ) -> Shrunk | None:
     """The failure of one gradient in fewer elements and shorter numbers; None: it does not fail.
 
     `output` is a primal's name, or "vjp" for the call as a whole. What stays is the verdict, the
     manner (numbers, NaN, shape, absence) and, where one of `rules` names the failure, what that
     suspects. A candidate outside the operator's domain is none; nor is one that two calls answer
-    differently. What it takes is counted, not timed: `budget` points. A call that dies is not
+    differently. `convention` names the system whose choice on kinks is the only one allowed (empty:
+    any). What it takes is counted, not timed: `budget` points. A call that dies is not
     repeated in smaller: such a case comes back as it is.
+
+    Raises:
+        SpecError: the case is at fault.
     """
     if output not in (CALL, *case.primal_names):
         return None
     asked = Interrogation(binding, dtype)
-    trials = Trials(asked, output, budget)
+    trials = Trials(asked, output, budget, convention)
     start = _start(case, trials)
     if start is None:
-        return as_it_is(case, binding, dtype, output)
+        return as_it_is(case, binding, dtype, output, convention)
     diagnosis = _suspected(case, trials, rules)
     if trials.fits is not None and not trials.begins(start):
         trials.fits, diagnosis = None, None  # it does not hold here
-    found = _reduced(start, trials) or as_it_is(case, binding, dtype, output)
-    if found is None or diagnosis is None:
+    found = _reduced(start, trials) or as_it_is(case, binding, dtype, output, convention)
+    if found is None:
+        return None
+    if unsteady(found.finding):
+        return replace(found, finding=remembering(found.finding, asked.own(case)))
+    if diagnosis is None:
         return found
     return replace(found, finding=replace(found.finding, diagnosis=diagnosis))
 
@@ -123,9 +131,10 @@ def _suspected(case: Case, trials: Trials, rules: Sequence[Rule]) -> Diagnosis |
 
         trials.fits = None if formed is None or not formed.label else same
         return formed
-    suspicion = suspected(output, probes(case), rules)
+    ruling = ruled(output, probes(case), rules)
+    suspicion = None if ruling is None else ruling.suspicion
     trials.fits = None if suspicion is None else suspicion.fits
-    return diagnose(output, probes(case), rules)
+    return None if ruling is None else ruling.diagnosis
 
 
 def _reduced(start: Candidate, trials: Trials) -> Shrunk | None:
@@ -186,7 +195,7 @@ def _confirmed(candidate: Candidate, trials: Trials) -> Shrunk | None:
     try:
         case = candidate.case()
         ct = trials.cotangent(candidate, case)
-        truth, finding = judged(case, trials.asked, trials.output, ct)
+        truth, finding = judged(case, trials.asked, trials.output, ct, trials.convention)
     except (Broken, *UNTOUCHED):
         return None
     if finding.name != trials.output or finding.verdict not in WRONG:
@@ -194,12 +203,18 @@ def _confirmed(candidate: Candidate, trials: Trials) -> Shrunk | None:
     return shown(truth, finding, trials.asked, 0)
 
 
-def as_it_is(case: Case, binding: Binding, dtype: str, output: str) -> Shrunk | None:
-    """The failure at the case as it stands, under the worst cotangent; None: it does not fail."""
-    truth = CaseTruth(case, low=dtype if dtype in LOW else "")
+def as_it_is(
+    case: Case, binding: Binding, dtype: str, output: str, convention: str = ""
+) -> Shrunk | None:
+    """The failure at the case as it stands, under the worst cotangent; None: it does not fail.
+
+    Raises:
+        SpecError: the case is at fault.
+    """
+    truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "")
     findings = judge_case(truth, binding, dtype)
     finding = next((f for f in findings if f.name == output), None)
-    if finding is None or finding.verdict in (Verdict.PASS, *NOTHING):
+    if finding is None or finding.verdict not in (*WRONG, *ENDED):
         return None
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0

@@ -104,15 +104,18 @@ def _proposals(every: Indices, size: int, worst: int) -> Iterator[Indices]:
         width = size // blocks
         yield every[every % width == worst % width]
         yield every[every // width == worst // width]
-        for few in range(1, width):
+        for few in (1, 2, (width + 1) // 2, width - 1):
             yield every[every % width < few]
-        for few in range(1, blocks):
+        for few in (1, 2, (blocks + 1) // 2, blocks - 1):
             yield every[every // width < few]
-    yield every[: (size + 1) // 2]
-    yield every[size // 2 :]
-    step = 1 if size <= LONG else size // LONG
-    for start in range(size - step, -1, -step):
-        yield np.delete(every, slice(start, start + step))
+    step = size // 2
+    while step:
+        yield every[:-step]
+        yield every[step:]
+        step //= 2
+    if size <= LONG:
+        for index in range(size - 1, -1, -1):
+            yield np.delete(every, index)
 
 
 def taken(candidate: Candidate, along: Sequence[Group], kept: Indices) -> Candidate:

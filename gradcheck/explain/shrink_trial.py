@@ -141,19 +141,21 @@ class Trials:
     """Puts candidates to one implementation and counts them.
 
     `symptom` is what must stay, and `fits`, if there is one, must hold. `left` is the budget, in
-    evaluations; it is empty once a call has died. `least` is what the largest element of the true
-    gradient must not fall below (`zero`: but it may vanish): a gradient that cancels shows little.
+    evaluations; it is empty once a call has died. `convention` is as in `CaseTruth`. `least` is
+    what the largest element of the true gradient must not fall below (`zero`: but it may vanish):
+    a gradient that cancels shows little.
     """
 
     asked: Interrogation
     output: str
     left: int
+    convention: str = ""
     symptom: Symptom | None = None
     fits: Callable[[Probe], bool] | None = None
     least: float = 0.0
     zero: bool = True
     last: Symptom | None = field(default=None, init=False)
-    _known: dict[object, Outcome] = field(default_factory=dict, init=False)
+    _known: dict[object, tuple[Outcome, Symptom | None]] = field(default_factory=dict, init=False)
     _domain: Domain | None = field(default=None, init=False)
 
     def begins(self, candidate: Candidate) -> bool:
@@ -181,20 +183,21 @@ class Trials:
                 return Outcome.LOST
             self.left -= 1
             self._known[key] = self._tried(candidate)
-        return self._known[key]
+        outcome, found = self._known[key]
+        self.last = found if outcome is Outcome.KEPT else self.last
+        return outcome
 
-    def _tried(self, candidate: Candidate) -> Outcome:
+    def _tried(self, candidate: Candidate) -> tuple[Outcome, Symptom | None]:
         try:
             found = self.examine(candidate)
         except Broken as error:
             self._mourn(error)
-            return Outcome.LOST
+            return Outcome.LOST, None
         except UNTOUCHED:
-            return Outcome.OUTSIDE
+            return Outcome.OUTSIDE, None
         if found is None or self.symptom is None or not found.like(self.symptom):
-            return Outcome.LOST
-        self.last = found
-        return Outcome.KEPT
+            return Outcome.LOST, None
+        return Outcome.KEPT, found
 
     def examine(self, candidate: Candidate) -> Symptom | None:
         """How the candidate fails; None where it does not, or not for the reason suspected.
@@ -282,7 +285,8 @@ class Trials:
         excess = _excess(probe, output)
         smooth = ~np.broadcast_to(probe.kinked.get(output, np.zeros((), dtype=bool)), got.shape)
         if not ((excess > 1) & smooth).any():
-            return self._on_kink(case, ct) if (excess > 1).any() else None
+            asked = (excess > 1).any() or (self.convention and not smooth.all())
+            return self._on_kink(case, ct) if asked else None
         excess = np.where(smooth, excess, 0.0)
         kind = "numbers" if np.isfinite(got).all() else "not finite"
         flat = int(np.argmax(excess))
@@ -292,7 +296,7 @@ class Trials:
     def _on_kink(self, case: Case, ct: Cotangent) -> Symptom | None:
         """Where only elements on a kink differ, the whole judgement knows what is allowed."""
         self.left -= DEAR
-        finding = judged(case, self.asked, self.output, ct)[1]
+        finding = judged(case, self.asked, self.output, ct, self.convention)[1]
         return Symptom("kink") if finding.verdict is Verdict.FAIL else None
 
     def _fits(self, probe: Probe) -> bool:
@@ -332,7 +336,7 @@ def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
 
 
 def judged(
-    case: Case, asked: Interrogation, output: str, ct: Cotangent
+    case: Case, asked: Interrogation, output: str, ct: Cotangent, convention: str = ""
 ) -> tuple[CaseTruth, Finding]:
     """The whole judgement of one gradient under one cotangent, and the truth it rests on.
 
@@ -341,7 +345,7 @@ def judged(
     """
     dtype = asked.dtype
     cotangents = Cotangents(("shrunk",), (ct,))
-    truth = CaseTruth(case, low=dtype if dtype in LOW else "", cotangents=cotangents)
+    truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "", cotangents=cotangents)
     findings = judge_case(truth, asked.binding, dtype)
     named = [f for f in findings if f.name == output]
     return truth, (named or [f for f in findings if f.name == CALL] or findings)[0]

@@ -9,7 +9,7 @@ from typing import Final
 
 from gradcheck.binding import Binding
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.diagnose import diagnose
+from gradcheck.explain.diagnose import Ruling, ruled
 from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import Interrogation
 from gradcheck.explain.owed import REMEMBERS, concerted, owed
@@ -31,6 +31,10 @@ JUDGED: Final = (Part.GRADIENT, Part.CONTRACT)
 """Parts of which there is a diagnosis."""
 
 
+Key = tuple[str, str, str, str, int]
+"""Implementation, operator, dialect, dtype, seed."""
+
+
 @dataclass
 class Why:
     """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
@@ -42,7 +46,8 @@ class Why:
 
     operators: Mapping[str, OpSpec] = field(default_factory=dict)
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]] = dict
-    _asked: dict[tuple[str, str, str, str, int], Interrogation] = field(default_factory=dict)
+    _asked: dict[Key, Interrogation] = field(default_factory=dict)
+    _usual: dict[tuple[Key, str], Ruling | None] = field(default_factory=dict)
 
     def explained(
         self, case: Case, binding: Binding, dtype: str, findings: Sequence[Finding]
@@ -51,21 +56,28 @@ class Why:
         if not any(_guilty(finding) for finding in findings):
             return [*findings]
         key = (binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
-        asked = self._asked.setdefault(key, Interrogation(binding, dtype))
-        return concerted([self._with(finding, case, asked) for finding in findings])
+        if key not in self._asked:
+            self._asked[key] = Interrogation(binding, dtype)
+        return concerted([self._with(finding, case, key) for finding in findings])
 
-    def _with(self, finding: Finding, case: Case, asked: Interrogation) -> Finding:
+    def _with(self, finding: Finding, case: Case, key: Key) -> Finding:
         if not _guilty(finding):
             return finding
         if finding.part is Part.CONTRACT:
             finding = owed(finding)
         if unsteady(finding):
-            return remembering(finding, asked.own(case))
+            return remembering(finding, self._asked[key].own(case))
         if finding.part is Part.CONTRACT or finding.name not in case.primal_names:
             return finding
-        rules = (*RULES, nearest(self._known.get(case.spec.name, ())))
-        found = told(finding, asked.probes(case), rules)
+        found = self._told(finding, case, key)
         return finding if found is None else replace(finding, diagnosis=found)
+
+    def _told(self, finding: Finding, case: Case, key: Key) -> Diagnosis | None:
+        output, op, asked = finding.name, case.spec.name, self._asked[key]
+        rules = (*RULES, kin(op, self.operators), nearest(self._known.get(op, ())))
+        if finding.compared and (key, output) not in self._usual:
+            self._usual[key, output] = ruled(output, asked.usual(case), rules)
+        return told(finding, asked.probes(case), rules, self._usual.get((key, output)))
 
     @cached_property
     def _known(self) -> Mapping[str, Sequence[Mutant]]:
@@ -75,10 +87,18 @@ class Why:
             return {}
 
 
-def told(finding: Finding, probes: Sequence[Probe], rules: Sequence[Rule]) -> Diagnosis | None:
+def told(
+    finding: Finding,
+    probes: Sequence[Probe],
+    rules: Sequence[Rule],
+    usual: Ruling | None = None,
+) -> Diagnosis | None:
     """Why a gradient is wrong; where no numbers were compared, why its form is."""
     formed = None if finding.compared else malformed(finding.name, probes)
-    return formed or diagnose(finding.name, probes, rules)
+    if formed is not None:
+        return formed
+    ruling = ruled(finding.name, probes, rules, usual)
+    return None if ruling is None else ruling.diagnosis
 
 
 def unsteady(finding: Finding) -> bool:

@@ -89,7 +89,9 @@ def _again(result: Record) -> Told:
     facts = words.facts(result)
     if not named:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
-    behind = [("reason", reason)] if reason else []
+    counted = words.extent(result).partition(";")[0]
+    told_below = counted and reason.startswith(counted)  # "failed: 3 of 24 elements; …"
+    behind = [("reason", reason)] if reason and not told_below else []
     return Told(result=result, word=f"{named}, as above", text="", facts=(*behind, *facts))
 
 

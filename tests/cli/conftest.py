@@ -76,7 +76,7 @@ def run(capsys):
     """
 
     def call(*words, command="run", isolate=False):
-        own = ["--no-isolate"] if command == "run" and not isolate else []
+        own = ["--no-isolate"] if command in ("run", "repro") and not isolate else []
         code = main([command, *own, *words])
         return SimpleNamespace(code=code, **capsys.readouterr()._asdict())
 

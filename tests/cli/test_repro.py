@@ -25,6 +25,11 @@ def shown(terminal):
     return [x.removeprefix("  run: ") for x in terminal.splitlines() if x.startswith("  run: ")]
 
 
+def told(text):
+    """The repro lines of a JSON report."""
+    return [result["repro"] for result in json.loads(text)["results"]]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -52,7 +57,7 @@ def test_every_repro_line_gives_its_own_result_again_and_no_other(judged, capsys
 
 def test_the_terminal_shows_the_lines_whole(run, judged):
     words = ("--op", "relu", *TYPICAL, "--impl", "kernels:WRONG", "--seed", "12345678901")
-    words += ("--no-contract",)
+    words += ("--no-contract", "--timeout", "123.25", "--convention", "PyTorch")
     (line,) = shown(run(*words).out)
     assert [line] == [r["repro"] for r in judged(*words).results]
     assert len(line) > 100  # wider than the terminal, and yet not wrapped
@@ -66,9 +71,9 @@ def test_a_hostile_name_survives_its_repro_line(run, name):
     lines = shown(found.out)
     assert (found.code, len(lines)) == (1, 2)
     for line in lines:
-        again = run(*shlex.split(line)[2:])
+        again = run(*shlex.split(line)[2:], "--format", "json", command="repro")
         assert again.code == 1
-        assert shown(again.out) == [line]
+        assert told(again.out) == [line]
 
 
 def test_a_shell_runs_a_repro_line_and_nothing_else(run, environment):
@@ -77,10 +82,10 @@ def test_a_shell_runs_a_repro_line_and_nothing_else(run, environment):
     suite = ("--suite", "gradcheck_cases:SUITE", "--op", "relu", *TYPICAL)
     (line,) = shown(run(*suite, f"--impl={name}:WRONG").out)
     python = shlex.quote(sys.executable)
-    script = f'gradcheck() {{ {python} -m gradcheck "$@"; }}\n{line}\n'
+    script = f'gradcheck() {{ {python} -m gradcheck "$@"; }}\n{line} --format json\n'
     again = subprocess.run(
         ["sh", "-c", script], env=environment, capture_output=True, text=True, check=False
     )
     assert (again.returncode, again.stderr) == (1, "")
-    assert shown(again.stdout) == [line]
+    assert told(again.stdout) == [line]
     assert not Path("pwned").exists()

@@ -253,6 +253,18 @@ def test_a_kink_stays_a_kink_and_what_any_subgradient_allows_is_no_failure():
     assert shrink(the_case("relu", "kink"), Wrong(half), "float64", "x") is None
 
 
+def test_a_choice_on_a_kink_fails_where_another_is_the_only_one_allowed():
+    def vjp(ct, x):
+        return np.where(x == 0, 1.0, x > 0) * ct  # a subgradient, but PyTorch returns 0
+
+    case = the_case("relu", "kink")
+    assert shrink(case, Wrong(vjp), "float64", "x") is None
+    found = shrink(case, Wrong(vjp), "float64", "x", convention="PyTorch")
+    assert found.case.primals[0].tolist() == 0.0
+    assert found.got == found.cotangent[0]
+    assert found.want == 0
+
+
 def test_a_smooth_sample_does_not_shrink_onto_a_kink():
     found = shrunk("relu", changed("relu", x=lambda g: 2 * g), "x")
     assert not found.case.sample.at_kink

@@ -93,9 +93,19 @@ def test_what_is_shared_is_said_once(make):
     told = [[label for label, _ in one.facts if label in ("evidence", "pattern")] for one in said]
     assert [len(labels) for labels in told] == [2, 0, 2, 2, 1, 0, 0, 0]
     assert [dict(one.facts).get("reason") for one in said] == [
-        REASON, REASON, REASON, REASON, None, None, REASON, None,
+        REASON, None, REASON, REASON, None, None, None, None,
     ]  # fmt: skip
+    assert all("failed" in dict(one.facts) for one in said)  # which counts them, too
     assert [one.result for one in said[:7]] == results
+
+
+def test_a_reason_of_its_own_is_told_with_each(make):
+    results = [
+        make.result(verdict=FAIL, sample=s, reason=f"got {s}", diagnosis=make.why()) for s in "ab"
+    ]
+    first, second = diagnosed.told(results)
+    assert second.lead == "scale, as above"
+    assert (dict(first.facts)["reason"], dict(second.facts)["reason"]) == ("got a", "got b")
 
 
 def test_the_rest_is_counted_and_named_only_where_diagnoses_differ(make):

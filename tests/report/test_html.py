@@ -361,7 +361,7 @@ def test_why_stands_in_the_card_and_in_the_row_and_is_said_once_in_each(make):
     top, table = text.split("Operators and gradients")
     assert "dw 5 results: scale FAIL s0 float64 scale: dw is 1/3 of the right value" in top
     assert top.count("dw is 1/3") == table.count("dw is 1/3") == 1
-    assert top.count("scale, as above reason 3 of 24 elements") == html.SAMPLES - 1
+    assert top.count("scale, as above worst dw[1, 3]") == html.SAMPLES - 1
     assert top.count("evidence 3 is the number of rows") == 1
     assert "… and 2 more, in the table below: 2 FAIL evidence" not in top
     assert "… and 2 more, in the table below: 2 FAIL " in top

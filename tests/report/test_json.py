@@ -101,3 +101,22 @@ def test_a_models_results_say_what_they_are_about(make):
         "exact": False, "stages": ["a"], "of": 25, "assumption": "one fault at a time",
         "bounds": ["x", "y"], "round": 1, "names": ["z"],
     }]  # fmt: skip
+
+
+def test_a_diagnosis_is_data_with_the_word_of_its_class(explained, make):
+    found = {
+        f"{r['op']} {r['sample']}": r for r in load(render(explained))["results"] if r["reason"]
+    }
+    assert found["rms_norm s0"]["diagnosis"] == {
+        "label": "F",
+        "class": "scale",
+        "says": "dw is 1/3 of the right value",
+        "rule": "counts",
+        "evidence": ["3 is the number of rows", "wrong in all 5 probes"],
+    }
+    unknown = found["gelu typical"]["diagnosis"]
+    assert (unknown["label"], unknown["class"]) == ("", None)
+    assert unknown["evidence"] == ["the residual is 0.3"]
+    assert found["exp typical"]["diagnosis"] is None
+    (placed,) = load(render(make.run(make.result(source="src/rms.c:120"))))["results"]
+    assert placed["source"] == "src/rms.c:120"

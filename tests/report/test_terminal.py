@@ -224,7 +224,7 @@ def test_hostile_text_cannot_paint_or_fake_lines(hostile):
 def test_a_class_stands_in_the_first_line_and_a_shared_one_is_said_once(explained):
     text = render(explained)
     assert text.count("· dw: scale: dw is 1/3 of the right value\n  reason: 3 of 24") == 1
-    assert text.count("· dw: scale, as above\n  reason: 3 of 24") == terminal.SAMPLES - 1
+    assert text.count("· dw: scale, as above\n  worst: dw[1, 3]") == terminal.SAMPLES - 1
     assert text.count("  evidence: 3 is the number of rows\n") == 1
     more = "… and 3 more of rms_norm/weight · dw: 3 FAIL: 2 scale, 1 term (dw lacks a term)"
     assert more in text

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Array, Float, Mask, Probe
-from gradcheck.explain.rules.places import BLOCKS
+from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.rules.keeps import KEEPS, PER_ELEMENT, Keep
+from gradcheck.explain.rules.subset import by_value, on_kinks, zero
 from gradcheck.explain.suspicion import Scene, Suspicion
 
 MOST: Final = 64
@@ -22,47 +23,35 @@ LATER: Final = 256
 class Cut:
     """A way to cut the cotangent of output `part` into slabs, in the order of memory.
 
-    `slabs(ct)` numbers the slab of each element from 0 (None: cannot be cut so).
+    `slabs(ct)` numbers the slab of each element from 0 (None: cannot be cut so). Without a `part`
+    all outputs' cotangents are cut alike, and slabs of one number belong together.
     """
 
-    part: int
+    part: int | None
     says: str
     slabs: Callable[[Array], Array | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """Which contributions are left: `of(slabs)` gives weights per slab and element.
-
-    `shared` labels the defect where several slabs reach one element of the gradient, `alone`
-    where each reaches its own (empty: it cannot be told apart there).
-    """
-
-    shared: str
-    alone: str
-    says: str
-    of: Callable[[Mask], Array]
-    needs: Callable[[int], bool] = lambda n: n > 1
-    """Whether so many slabs tell it from simpler ways."""
 
 
 def contributions(scene: Scene) -> Iterator[Suspicion]:
     """The gradient with some of the cotangent's slabs left out."""
     first = scene.first
     indexed = any(p.dtype.kind != "f" for p in first.primals)
-    for part, ct in enumerate(first.ct):
-        for cut in _cuts(part, ct):
-            taken = _taken(first, scene.output, cut, MOST)
-            if taken is None or len(taken) < 2:
-                continue
-            reach = taken != 0
-            overlap = bool((reach.sum(axis=0) > 1).any())
-            for keep in KEEPS:
-                label = keep.shared if overlap else keep.alone
-                if indexed and overlap and keep in PER_ELEMENT:
-                    label = "DI"
-                if label and any(keep.needs(n) for n in _counts(scene, cut)):
-                    yield _suspicion(scene, cut, keep, label)
+    by_values = on_kinks(scene) or by_value(scene, zero)
+    cuts = [cut for part, ct in enumerate(first.ct) for cut in _cuts(part, ct)]
+    joint = _cuts(None, min(first.ct, key=np.ndim)) if len(first.ct) > 1 else ()
+    for cut in [*cuts, *joint]:
+        taken = _taken(first, scene.output, cut, MOST)
+        if taken is None or len(taken) < 2:
+            continue
+        overlap = bool(((taken != 0).sum(axis=0) > 1).any())
+        if not overlap and by_values:
+            continue
+        for keep in KEEPS:
+            label = keep.shared if overlap else keep.alone
+            if indexed and overlap and keep in PER_ELEMENT:
+                label = "DI"
+            if label and any(keep.needs(n) for n in _counts(scene, cut)):
+                yield _suspicion(scene, cut, keep, label)
 
 
 def _suspicion(scene: Scene, cut: Cut, keep: Keep, label: str) -> Suspicion:
@@ -80,33 +69,33 @@ def _suspicion(scene: Scene, cut: Cut, keep: Keep, label: str) -> Suspicion:
 def _counts(scene: Scene, cut: Cut) -> Iterator[int]:
     """How many slabs there are in each failing probe."""
     for probe in scene.failing:
-        slabs = cut.slabs(probe.ct[cut.part]) if cut.part < len(probe.ct) else None
-        yield 0 if slabs is None or not slabs.size else int(slabs.max()) + 1
+        numbers = _numbers(probe, cut).values()
+        yield max((int(n.max()) + 1 for n in numbers if n.size), default=0)
 
 
 def _taken(probe: Probe, name: str, cut: Cut, most: int) -> Float | None:
     """What each slab of the cotangent contributes to the gradient, slabs first."""
     key = ("contributions", name, cut.part, cut.says)
-    if key in probe.memo:
-        found: Float | None = probe.memo[key]
+    found: Float | None = probe.memo.get(key)
+    if found is not None:
         return found
-    if cut.part >= len(probe.ct):
+    numbered = _numbers(probe, cut)
+    count = max((int(n.max()) + 1 for n in numbered.values() if n.size), default=0)
+    if not numbered or count > most:
         return None
-    ct = probe.ct[cut.part]
-    slabs = cut.slabs(ct)
-    count = 0 if slabs is None or not slabs.size else int(slabs.max()) + 1
-    if slabs is None or count > most:
-        return None
-    rest = [np.zeros_like(other) for other in probe.ct]
     parts = []
     for slab in range(count):
-        rest[cut.part] = np.where(slabs == slab, ct, 0.0)
-        vjp = probe.vjp(ct=tuple(rest))
+        ct = tuple(
+            np.where(numbered[k] == slab, part, 0.0) if k in numbered else np.zeros_like(part)
+            for k, part in enumerate(probe.ct)
+        )
+        vjp = probe.vjp(ct=ct)
         if vjp is None or name not in vjp:
             return None
         parts.append(vjp[name])
-    probe.memo[key] = np.stack(parts) if parts else np.zeros((0, *probe.right[name].shape))
-    return probe.memo[key]
+    found = np.stack(parts) if parts else np.zeros((0, *probe.right[name].shape))
+    probe.memo[key] = found
+    return found
 
 
 def along(probe: Probe, name: str, part: int, axis: int) -> Float | None:
@@ -128,11 +117,21 @@ def jacobian(probe: Probe, name: str, part: int = 0) -> Float | None:
     return np.asarray(taken / ct.reshape(-1, *(1,) * (taken.ndim - 1)))
 
 
+def _numbers(probe: Probe, cut: Cut) -> dict[int, Array]:
+    """The slabs of each output's cotangent that is cut; empty where one cannot be cut so."""
+    chosen = range(len(probe.ct)) if cut.part is None else [cut.part]
+    if any(k >= len(probe.ct) for k in chosen):
+        return {}
+    found = {k: cut.slabs(probe.ct[k]) for k in chosen}
+    numbered = {k: n for k, n in found.items() if n is not None}
+    return numbered if len(numbered) == len(found) else {}
+
+
 # ── how a cotangent is cut ───────────────────────────────────────────────────────────────────
 
 
-def _cuts(part: int, ct: Array) -> Iterator[Cut]:
-    which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
+def _cuts(part: int | None, ct: Array) -> Iterator[Cut]:
+    which = _which(part)
     for axis in [*range(-ct.ndim, 0), *((0, 1) if ct.ndim > 1 else ())]:
         yield _axis_of(part, axis)
     for inner in range(1, ct.ndim - 1):
@@ -151,13 +150,18 @@ def _cuts(part: int, ct: Array) -> Iterator[Cut]:
             )
 
 
-def _axis_of(part: int, axis: int) -> Cut:
-    which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
+def _which(part: int | None) -> str:
+    named = {None: "all cotangents", 0: "the cotangent"}
+    return named.get(part, f"output {part}'s cotangent")
+
+
+def _axis_of(part: int | None, axis: int) -> Cut:
+    which = _which(part)
     return Cut(part=part, says=f"along axis {axis} of {which}", slabs=_by_axis(axis))
 
 
-def _elements(part: int) -> Cut:
-    which = "the cotangent" if part == 0 else f"output {part}'s cotangent"
+def _elements(part: int | None) -> Cut:
+    which = _which(part)
     return Cut(part=part, says=f"over all elements of {which}", slabs=_rows(0))
 
 
@@ -199,7 +203,7 @@ def _blocks(axis: int, count: int) -> Callable[[Array], Array | None]:
     def slabs(ct: Array) -> Array | None:
         if not -ct.ndim <= axis < ct.ndim or ct.shape[axis] % count or ct.shape[axis] <= count:
             return np.zeros(ct.shape, dtype=int)
-        return _numbered(ct, axis) // (ct.shape[axis] // count)
+        return np.asarray(_numbered(ct, axis) // (ct.shape[axis] // count))
 
     return slabs
 
@@ -208,112 +212,3 @@ def _numbered(ct: Array, axis: int) -> Array:
     k = axis % ct.ndim
     numbers = np.arange(ct.shape[k]).reshape(-1, *(1,) * (ct.ndim - 1 - k))
     return np.broadcast_to(numbers, ct.shape)
-
-
-# ── which contributions are left ─────────────────────────────────────────────────────────────
-
-
-def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
-    """Weights by the slab's number alone."""
-
-    def of(reach: Mask) -> Array:
-        return np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
-
-    return of
-
-
-def _last(reach: Mask) -> Array:
-    """The last slab that reaches each element."""
-    return reach & (np.cumsum(reach[::-1], axis=0)[::-1] == 1)
-
-
-def _first(reach: Mask) -> Array:
-    return reach & (np.cumsum(reach, axis=0) == 1)
-
-
-def _first_two(reach: Mask) -> Array:
-    return reach & (np.cumsum(reach, axis=0) <= 2)
-
-
-def _last_two(reach: Mask) -> Array:
-    return reach & (np.cumsum(reach[::-1], axis=0)[::-1] <= 2)
-
-
-def _mean(reach: Mask) -> Array:
-    return reach / np.maximum(reach.sum(axis=0), 1)
-
-
-PER_ELEMENT: Final = (
-    Keep(
-        shared="A",
-        alone="",
-        says="keeps of each element's contributions the last, as if it overwrote the others,",
-        of=_last,
-    ),
-    Keep(
-        shared="A",
-        alone="",
-        says="keeps of each element's contributions the first only",
-        of=_first,
-    ),
-    Keep(shared="R", alone="", says="is the mean of each element's contributions", of=_mean),
-    Keep(
-        shared="A",
-        alone="",
-        says="keeps of each element's contributions two at most, the first,",
-        of=_first_two,
-    ),
-    Keep(
-        shared="A",
-        alone="",
-        says="keeps of each element's contributions two at most, the last,",
-        of=_last_two,
-    ),
-)
-BY_SLAB: Final = (
-    Keep(
-        shared="A",
-        alone="I",
-        says="is that of the last slab only, as if it overwrote the others,",
-        of=_at(lambda n: np.arange(n) == n - 1),
-    ),
-    Keep(
-        shared="B",
-        alone="I",
-        says="is that of the first slab only",
-        of=_at(lambda n: np.arange(n) == 0),
-    ),
-    Keep(
-        shared="I",
-        alone="I",
-        says="lacks what the last slab contributes",
-        of=_at(lambda n: np.arange(n) < n - 1),
-    ),
-    Keep(
-        shared="I",
-        alone="I",
-        says="lacks what the first slab contributes",
-        of=_at(lambda n: np.arange(n) > 0),
-    ),
-    *(
-        Keep(
-            shared="W",
-            alone="W",
-            says=f"lacks what is left over after the last whole block of {block} slabs",
-            of=_at(lambda n, block=block: np.arange(n) < n // block * block),
-            needs=lambda n, block=block: n > block and n % block > 0,
-        )
-        for block in BLOCKS
-    ),
-    *(
-        Keep(
-            shared="W",
-            alone="W",
-            says=f"lacks what lies beyond the first {block} slabs",
-            of=_at(lambda n, block=block: np.arange(n) < block),
-            needs=lambda n, block=block: n > block,
-        )
-        for block in BLOCKS
-    ),
-)
-KEEPS: Final = (*BY_SLAB, *PER_ELEMENT)

@@ -8,7 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.byelement import answers_diagonally, follows_values, is_diagonal, slope
+from gradcheck.explain.byelement import (
+    SMALLEST,
+    answers_diagonally,
+    follows_values,
+    is_diagonal,
+    over,
+    slope,
+)
 from gradcheck.explain.probe import Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
@@ -73,7 +80,7 @@ class _Value:
 def local(scene: Scene) -> Iterator[Suspicion]:
     """The slope by name; a diagonal for a whole Jacobian; where a slope is wrong, as it is."""
     probe, name = scene.first, scene.output
-    if name not in probe.got or len(probe.ct) != 1 or probe.ct[0].shape != probe.right[name].shape:
+    if name not in probe.got or over(probe, probe.right[name].shape) is None:
         return
     if not is_diagonal(probe, name):
         yield from _diagonal(scene)
@@ -91,7 +98,7 @@ def local(scene: Scene) -> Iterator[Suspicion]:
 def _named(scene: Scene) -> Iterator[Suspicion]:
     """One function of a value, alone or times or over another value."""
     says = f"{scene.gradient} passes the cotangent on as it came: the slope is missing"
-    yield predicting(scene, "D", says, lambda probe: probe.ct[0])
+    yield predicting(scene, "D", says, lambda p: over(p, p.right[scene.output].shape))
     found = slope(scene.first, scene.first.got[scene.output])
     values = list(_values(scene))
     pairs: list[tuple[_Value, _Value | None]] = [(value, None) for value in values]
@@ -108,7 +115,8 @@ def _named(scene: Scene) -> Iterator[Suspicion]:
                 if _alike(guess, found):
                     named = words.format(value.word) + word.format(other.word if other else "")
                     says = f"{scene.gradient} has the slope {named}, which is another function's"
-                    yield predicting(scene, "D", says, _predicted(value, function, other, both))
+                    of = _predicted(scene.output, value, function, other, both)
+                    yield predicting(scene, "D", says, of)
 
 
 _Both = tuple[str, Callable[[Any, Any], Any]]
@@ -134,14 +142,21 @@ def _alike(guess: Float, found: Float) -> bool:
 
 
 def _predicted(
-    value: _Value, function: Callable[[Any], Any], other: _Value | None, both: Callable[..., Any]
-) -> Callable[[Probe], Float]:
-    def of(probe: Probe) -> Float:
+    name: str,
+    value: _Value,
+    function: Callable[[Any], Any],
+    other: _Value | None,
+    both: Callable[..., Any],
+) -> Callable[[Probe], Float | None]:
+    def of(probe: Probe) -> Float | None:
+        ct = over(probe, probe.right[name].shape)
+        if ct is None:
+            return None
         with np.errstate(all="ignore"):
             factor = both(
                 _of(value.read(probe), function), other.read(probe) if other is not None else None
             )
-            return np.asarray(probe.ct[0] * factor)
+            return np.asarray(ct * factor)
 
     return of
 
@@ -154,7 +169,7 @@ def _values(scene: Scene) -> Iterator[_Value]:
         primal = scene.first.primal(name)
         if primal.dtype.kind == "f" and primal.shape in (shape, ()):
             yield _Value(name, _primal(name))
-    if len(scene.first.outputs) == 1:
+    if len(scene.first.outputs) == 1 and scene.first.outputs[0].shape == shape:
         yield _Value("y" if "y" not in names else "the output", lambda probe: probe.outputs[0])
 
 
@@ -167,6 +182,8 @@ def _primal(name: str) -> Callable[[Probe], Float]:
 
 def _diagonal(scene: Scene) -> Iterator[Suspicion]:
     name = scene.output
+    if scene.first.ct[0].shape != scene.first.right[name].shape:
+        return
 
     def of(probe: Probe) -> Float | None:
         (ct,) = probe.ct
@@ -214,57 +231,59 @@ def _flipped(scene: Scene) -> Iterator[Suspicion]:
 def _other(scene: Scene) -> Iterator[Suspicion]:
     """The slope is another function of the same element's data, whatever it may be."""
     name = scene.output
-    wrong = sum(int(probe.wrong(name).sum()) for probe in scene.failing)
-    if wrong < TELLING or not _free(scene):
+    shown = [probe for probe in scene.failing if _shows(probe, name)]
+    wrong = sum(int(probe.wrong(name).sum()) for probe in shown)
+    enough = wrong >= TELLING and len(shown) >= ENOUGH * len(scene.failing)
+    if not enough or not _free(shown, name) or not all(_by_element(p, name) for p in shown):
         return
     where = _region(scene)
-    says = f"{scene.gradient} has another slope than forward" + (f" {where}" if where else "")
     evidence = [
         "each element of it is the cotangent's times a number that depends on the values at that "
         "element alone"
     ]
-    evidence += [f"there, it is {value}" for value in _there(scene)]
-    yield Suspicion(label="D", says=says, fits=_by_element(name), evidence=tuple(evidence))
+    evidence += [f"where it is wrong, it is {value}" for value in _there(shown, name)]
+    yield Suspicion(
+        label="D",
+        says=f"{scene.gradient} has another slope than forward" + (f" {where}" if where else ""),
+        fits=lambda probe: name in probe.got,
+        evidence=tuple(evidence),
+    )
 
 
 TELLING: Final = 5
 """Wrong elements below which a slope without a name is none."""
+ENOUGH: Final = 0.5
+"""Share of failing probes that must show what the slope depends on."""
 
 
-def _free(scene: Scene) -> bool:
-    """Whether the slope is none of what has a class of its own: a factor, a place, a kink."""
-    name = scene.output
-    for probe in scene.failing:
-        with np.errstate(all="ignore"):
-            ratio = (probe.got[name] / probe.right[name])[probe.right[name] != 0]
-        if not np.isfinite(probe.got[name]).all():
-            return False
-        if ratio.size and np.ptp(ratio) <= ALIKE * np.max(np.abs(ratio)):
-            return False
-        on = probe.kinked.get(name)
-        if on is not None and not (probe.wrong(name) & ~on).any():
-            return False
-    return True
+def _shows(probe: Probe, name: str) -> bool:
+    """Whether a probe can show it: enough finite elements, each with a cotangent of its own."""
+    return (
+        name in probe.got
+        and probe.right[name].size >= SMALLEST
+        and bool(np.isfinite(probe.got[name]).all())
+        and is_diagonal(probe, name)
+    )
 
 
-def _by_element(name: str) -> Callable[[Probe], bool]:
-    def fits(probe: Probe) -> bool:
-        if not probe.fails(name):
-            return True
-        if name not in probe.got:
-            return False
-        if probe.right[name].size < SMALL:
-            return True
-        return (
-            is_diagonal(probe, name)
-            and answers_diagonally(probe, name)
-            and follows_values(probe, name)
-        )
-
-    return fits
+def _free(probes: Sequence[Probe], name: str) -> bool:
+    """Whether the slope is none of what has a class of its own: a factor, a kink."""
+    kinked = [name in p.kinked and not (p.wrong(name) & ~p.kinked[name]).any() for p in probes]
+    return not all(kinked) and not all(_factor(probe, name) for probe in probes)
 
 
-SMALL: Final = 3
+def _factor(probe: Probe, name: str) -> bool:
+    """Whether one number makes all that is right what came."""
+    right, got = probe.right[name], probe.got[name]
+    there = right != 0
+    if not there.any():
+        return False
+    ratio = got[there] / right[there]
+    return bool(np.ptp(ratio) <= ALIKE * np.max(np.abs(ratio)) and not got[~there].any())
+
+
+def _by_element(probe: Probe, name: str) -> bool:
+    return answers_diagonally(probe, name) and follows_values(probe, name)
 
 
 def _share(scene: Scene) -> float:
@@ -312,14 +331,11 @@ def _between(low: float, high: float) -> float:
     return (low + high) / 2
 
 
-def _there(scene: Scene) -> Iterator[str]:
+def _there(probes: Sequence[Probe], name: str) -> Iterator[str]:
     """What stands where it is wrong, if that is one number or the cotangent times one."""
-    name = scene.output
-    got = np.concatenate([p.got[name][p.wrong(name)] for p in scene.failing])
-    cts = np.concatenate([p.ct[0][p.wrong(name)] for p in scene.failing])
-    with np.errstate(all="ignore"):
-        slopes = got / cts
-    if (got == 0).all():
+    found = [(slope(probe, probe.got[name]), probe.wrong(name)) for probe in probes]
+    slopes = np.concatenate([s[wrong] for s, wrong in found if s is not None])
+    if not slopes.any():
         yield "0"
     elif np.ptp(slopes) <= ALIKE * np.max(np.abs(slopes)):
         yield f"{slopes[0]:.6g} times the cotangent"

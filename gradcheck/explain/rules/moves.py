@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -58,7 +59,7 @@ def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
     for axis in _axes(rank):
         yield from _shifts(axis)
         yield from _firsts(axis)
-        for count in (*PARTS, *_counts(attrs)):
+        for count in _counts(attrs):
             yield _first_part(axis, count)
 
 
@@ -157,7 +158,7 @@ def _rolled(axis: int, step: int) -> Move:
 def _shifts(axis: int) -> Iterator[Move]:
     """One place along an axis: what falls out is lost, what comes in is zero or the end again."""
 
-    def shifted(array: Array, k: int, step: int, edge: bool) -> Array:
+    def shifted(array: Array, k: int, *, step: int, edge: bool) -> Array:
         if array.shape[k] == 0:
             return array
         out = np.roll(array, step, k)
@@ -171,7 +172,7 @@ def _shifts(axis: int) -> Iterator[Move]:
             yield Move(
                 label="I",
                 says=f"each element along {_axis(axis)} taken from 1 place {side} it; {comes}",
-                of=_along(axis, lambda array, k, s=step, e=edge: shifted(array, k, s, e)),
+                of=_along(axis, partial(shifted, step=step, edge=edge)),
             )
 
 
@@ -210,9 +211,10 @@ def _first_part(axis: int, count: int | str) -> Move:
     return Move(label="I", says=says, of=of)
 
 
-def _counts(attrs: Attrs) -> list[str]:
-    """Attributes that may say into how many parts an axis is divided."""
-    return [key for key, value in attrs.items() if type(value) is int and value > 1]
+def _counts(attrs: Attrs) -> list[int | str]:
+    """Into how many parts an axis may be divided: numbers, and attributes that say it."""
+    named = [key for key, value in attrs.items() if type(value) is int and value > 1]
+    return [*PARTS, *named]
 
 
 def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | None:
@@ -221,25 +223,29 @@ def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | N
     if not _has(array, axis) or type(n) is not int or n < 2:
         return None
     k = axis % array.ndim
-    if array.shape[k] % n or array.shape[k] <= n:
+    if array.shape[k] % n or array.shape[k] < n:
         return None
     return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
 
 
 def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
     """Parts of an axis in another order, or dealt out one by one."""
-    for count in (*PARTS, *_counts(attrs)):
+    for count in _counts(attrs):
         dealt, gathered = _dealt(axis, count), _gathered(axis, count)
         parts = f"{_axis(axis)} in {count} parts"
         says = f"{parts} dealt out one by one, not in blocks"
         yield Move(label="L", says=says, of=dealt, back=gathered)
         says = f"{parts} in blocks, not dealt out one by one"
         yield Move(label="L", says=says, of=gathered, back=dealt)
-        for a, b in combinations(range(count), 2) if isinstance(count, int) else ():
-            which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
-            exchanged = _exchanged(axis, count, a, b)
-            says = f"the {which} of {_axis(axis)} exchanged"
-            yield Move(label="L", says=says, of=exchanged, back=exchanged)
+        if isinstance(count, int):
+            yield from _exchanges_of_parts(axis, count)
+
+
+def _exchanges_of_parts(axis: int, count: int) -> Iterator[Move]:
+    for a, b in combinations(range(count), 2):
+        which = "halves" if count == 2 else f"parts {a + 1} and {b + 1} of {count}"
+        of = _exchanged(axis, count, a, b)
+        yield Move(label="L", says=f"the {which} of {_axis(axis)} exchanged", of=of, back=of)
 
 
 def _dealt(axis: int, count: int | str) -> Callable[[Array, Attrs], Array]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from itertools import combinations
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,10 +15,8 @@ from gradcheck.explain.suspicion import Scene, Suspicion
 
 Field = Callable[[Probe], Array | None]
 
-OVERFLOWS: Final = (
-    (44.3614, "exp(2x)"), (88.7228, "exp(x)"), (354.8914, "exp(2x)"), (709.7827, "exp(x)"),
-)  # fmt: skip
-"""Arguments beyond which a type overflows, float32 first: ln of its largest number."""
+OVERFLOWS: Final = {"float32": 88.7228, "float64": 709.7827}
+"""Arguments beyond which exp overflows: ln of a type's largest number."""
 LARGE: Final = 4.0
 """Magnitude beyond which a threshold speaks of overflow and not of a special point."""
 ENOUGH: Final = 3
@@ -42,16 +41,12 @@ def nonfinite(scene: Scene) -> Iterator[Suspicion]:
     if not all(_else_right(probe, name) for probe in scene.failing):
         return
     kind = _kind(scene)
-    told = [(m, _split(m, every, bad)) for m in _measures(scene.first, name)]
-    apart = [(measure, split) for measure, split in told if split is not None]
-    for conditions in (_at_zero, _overflowing, _signed, _special):
-        for measure, split in apart:
-            for where in conditions(measure, split):
-                yield Suspicion(
-                    label="N",
-                    says=f"{scene.gradient} is {kind} where {where.words}, right elsewhere",
-                    fits=partial(_marks, where.of, name),
-                )
+    for words, of in _conditions(scene, every, [b for b in bad if b is not None]):
+        yield Suspicion(
+            label="N",
+            says=f"{scene.gradient} is {kind} {words}, right elsewhere",
+            fits=partial(_marks, of, name),
+        )
     count = sum(int(b.sum()) for b in bad if b is not None)
     size = sum(b.size for b in bad if b is not None and b.any())
     yield Suspicion(
@@ -95,12 +90,43 @@ def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
     return bool(np.array_equal(marked & ~np.isnan(probe.right[name]), bad))
 
 
-# ── what is measured ─────────────────────────────────────────────────────────────────────────
+# ── what is special there ────────────────────────────────────────────────────────────────────
+
+Holds = Callable[[Probe], Mask | None]
 
 
-def _measures(probe: Probe, name: str) -> Iterator[Measure]:
+def _conditions(
+    scene: Scene, every: Sequence[Probe], bad: Sequence[Mask]
+) -> Iterator[tuple[str, Holds]]:
+    """In words, and the elements each holds for: of attributes, of primals, of anything else."""
+    yield from _of_attributes(every, bad)
+    for measures in (_primals, _others):
+        told = [(m, _split(m, every, bad)) for m in _measures(measures(scene.first), scene.output)]
+        apart = [(measure, split) for measure, split in told if split is not None]
+        for conditions in (_at_zero, _overflowing, _signed, _special):
+            for measure, split in apart:
+                for where in conditions(measure, split):
+                    yield f"where {where.words}", where.of
+
+
+def _of_attributes(every: Sequence[Probe], bad: Sequence[Mask]) -> Iterator[tuple[str, Holds]]:
+    """All elements of just those points where an attribute has one value."""
+    if not all(b.all() or not b.any() for b in bad):
+        return
+    for name in every[0].attrs:
+        ill = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if b.any()]
+        well = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if not b.any()]
+        if all(value == ill[0] for value in ill) and well and ill[0] not in well:
+            yield f"for {name} = {ill[0]!r}", partial(_at_value, name, ill[0])
+
+
+def _at_value(name: str, value: Any, probe: Probe) -> Mask:
+    return np.full(next(iter(probe.right.values())).shape, probe.attrs.get(name) == value)
+
+
+def _measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
     """Values beside an element; then of its row, of its matrix, and of all."""
-    values = [*_values(probe)]
+    values = [*values]
     for measure in values:
         yield Measure(measure.words, partial(_beside, measure.of, name))
     for words, axes in ROWS:
@@ -112,17 +138,33 @@ def _measures(probe: Probe, name: str) -> Iterator[Measure]:
                 )
 
 
-def _values(probe: Probe) -> Iterator[Measure]:
+def _primals(probe: Probe) -> Iterator[Measure]:
     for name in probe.names:
-        yield Measure(name, lambda p, n=name: p.primal(n))  # type: ignore[misc]
+        yield Measure(name, partial(_primal, name))
         yield Measure(f"|{name}|", lambda p, n=name: np.abs(p.primal(n)))  # type: ignore[misc]
+    for a, b in combinations(probe.names, 2):
+        if probe.primal(a).shape == probe.primal(b).shape:
+            yield Measure(f"{a} - {b}", partial(_difference, a, b))
+
+
+def _others(probe: Probe) -> Iterator[Measure]:
     for i in range(len(probe.ct)):
         words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
         yield Measure(words, lambda p, i=i: p.outputs[i])  # type: ignore[misc]
         yield Measure(f"the magnitude of {words}", lambda p, i=i: np.abs(p.outputs[i]))  # type: ignore[misc]
         words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
         yield Measure(words, lambda p, i=i: p.ct[i])  # type: ignore[misc]
-    yield Measure("the right gradient", lambda p: next(iter(p.right.values())))
+    for name in probe.right:
+        yield Measure(f"the right d{name}", lambda p, n=name: p.right.get(n))  # type: ignore[misc]
+
+
+def _primal(name: str, probe: Probe) -> Array:
+    return probe.primal(name)
+
+
+def _difference(a: str, b: str, probe: Probe) -> Array | None:
+    x, y = probe.primal(a), probe.primal(b)
+    return np.asarray(x - y) if x.shape == y.shape else None
 
 
 def _beside(of: Field, name: str, probe: Probe) -> Float | None:
@@ -194,17 +236,18 @@ class Split:
 
     bad: Float
     fine: Float
+    dtype: str
 
 
-def _split(measure: Measure, every: list[Probe], bad: list[Mask | None]) -> Split | None:
+def _split(measure: Measure, every: Sequence[Probe], bad: Sequence[Mask]) -> Split | None:
     wrong, fine = [], []
     for probe, at in zip(every, bad, strict=True):
         value = measure.of(probe)
-        if value is None or at is None or np.isnan(value).any():
+        if value is None or np.isnan(value).any():
             return None
         wrong.append(value[at])
         fine.append(value[~at])
-    return Split(np.concatenate(wrong), np.concatenate(fine))
+    return Split(np.concatenate(wrong), np.concatenate(fine), every[0].dtype)
 
 
 def _at_zero(measure: Measure, split: Split) -> Iterator[Where]:
@@ -223,10 +266,15 @@ def _signed(measure: Measure, split: Split) -> Iterator[Where]:
     """One side of 0, with elements enough on both."""
     if min(split.bad.size, split.fine.size) < ENOUGH:
         return
+    tiny = np.finfo(np.float64).smallest_subnormal
     if split.bad.max() < 0 <= split.fine.min():
         yield Where(f"{measure.words} < 0", partial(_below, measure.of, 0.0))
     if split.fine.max() <= 0 < split.bad.min():
         yield Where(f"{measure.words} > 0", partial(_above, measure.of, 0.0))
+    if split.bad.max() <= 0 < split.fine.min():
+        yield Where(f"{measure.words} ≤ 0", partial(_below, measure.of, tiny))
+    if split.fine.max() < 0 <= split.bad.min():
+        yield Where(f"{measure.words} ≥ 0", partial(_above, measure.of, -tiny))
 
 
 def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
@@ -235,11 +283,11 @@ def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
         return
     low, high = float(split.fine.max()), float(split.bad.min())
     if low < high and high >= LARGE:
-        c, why = between(max(low, 0.0), high)
+        c, why = between(max(low, 0.0), high, split.dtype)
         yield Where(f"{measure.words} > {c:.6g}{why}", partial(_above, measure.of, c))
     low, high = float(split.bad.max()), float(split.fine.min())
     if low < high and low <= -LARGE:
-        c, why = between(-min(high, 0.0), -low)
+        c, why = between(-min(high, 0.0), -low, split.dtype)
         yield Where(f"{measure.words} < {-c:.6g}{why}", partial(_below, measure.of, -c))
 
 
@@ -258,14 +306,15 @@ def _below(of: Field, value: float, probe: Probe) -> Mask | None:
     return None if x is None else np.asarray(x < value)
 
 
-def between(low: float, high: float) -> tuple[float, str]:
+def between(low: float, high: float, dtype: str) -> tuple[float, str]:
     """A number of [low, high), 0 <= low < high, the roundest; and what is known about it.
 
-    It is where a type overflows, if it can be.
+    It is where exp, or its square, overflows, if it can be.
     """
-    for at, what in OVERFLOWS:
+    for part, what in ((1, "exp"), (2, "its exp squared")):
+        at = OVERFLOWS.get(dtype, 0.0) / part
         if low <= at < high:
-            return at, f": {what} overflows"
+            return at, f", where {what} overflows"
     middle = low + (high - low) / 2
     for digits in range(1, 17):
         c = float(f"{middle:.{digits}g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -36,7 +37,7 @@ def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator
             scene,
             move.label,
             f"{own} holds the right numbers, but with {move.says}",
-            lambda probe, move=move: move.of(probe.right[name], probe.attrs),
+            partial(_written, name, move),
         )
     for part, ct in enumerate(first.ct):
         which = "the cotangent" if len(first.ct) == 1 else f"output {part}'s cotangent"
@@ -47,6 +48,10 @@ def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator
         for move in catalogue(value.ndim) if value.size <= READ else ():
             says = f"{own} reads {other} with {move.says}"
             yield predicting(scene, move.label, says, _at_primal(name, other, move.of))
+
+
+def _written(name: str, move: Move, probe: Probe) -> Array:
+    return move.of(probe.right[name], probe.attrs)
 
 
 def _at_cotangent(name: str, part: int, move: Move) -> Callable[[Probe], Float | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -99,48 +100,75 @@ def _named(axis: int, probe: Probe) -> Iterator[Places]:
     for key, value in probe.attrs.items():
         if type(value) is int and value > 0:
             for beyond in (True, False):
-
-                def of(array: Array, at: Probe, key: str = key, beyond: bool = beyond) -> Mask:
-                    end = at.attrs.get(key)
-                    if type(end) is not int:
-                        return np.zeros(array.shape, dtype=bool)
-                    return _line(axis, lambda i, n: (i >= end) == beyond)(array, at)
-
                 side = "from" if beyond else "up to"
-                yield Places(label="I", says=f"{side} `{key}` along {_axis(axis)}", of=of)
+                yield Places(
+                    label="I",
+                    says=f"{side} `{key}` along {_axis(axis)}",
+                    of=partial(_beyond_attribute, axis, key, beyond),
+                )
     for name, primal in zip(probe.names, probe.primals, strict=True):
         for k in range(-primal.ndim, 0):
+            yield Places(
+                label="W",
+                says=f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})",
+                of=partial(_beyond_length, axis, name, k),
+            )
 
-            def of(array: Array, at: Probe, name: str = name, k: int = k) -> Mask:
-                end = _length(at.primal(name), k) if name in at.names else 0
-                return _line(axis, lambda i, n: i >= end)(array, at)
 
-            says = f"beyond {name}'s length along {_axis(k)} ({_axis(axis)})"
-            yield Places(label="W", says=says, of=of)
+def _beyond_attribute(axis: int, key: str, beyond: bool, array: Array, probe: Probe) -> Mask:
+    end = probe.attrs.get(key)
+    if type(end) is not int:
+        return np.zeros(array.shape, dtype=bool)
+    return _line(axis, lambda i, n: (i >= end) == beyond)(array, probe)
+
+
+def _beyond_length(axis: int, name: str, k: int, array: Array, probe: Probe) -> Mask:
+    end = _length(probe.primal(name), k) if name in probe.names else 0
+    return _line(axis, lambda i, n: i >= end)(array, probe)
 
 
 def _blocks(axis: int) -> Iterator[Places]:
     """What is left over after whole blocks, or lies beyond the first."""
     along = f"along {_axis(axis)}"
+
+    def length(array: Array) -> int:
+        return _length(array, axis)
+
     for block in BLOCKS:
         yield Places(
             label="W",
             says=f"what is left over after the last whole block of {block} {along}",
-            of=_line(axis, lambda i, n, block=block: i >= n // block * block),
-            needs=lambda a, b=block: _length(a, axis) > b and _length(a, axis) % b > 0,
+            of=_line(axis, partial(_after_blocks, block)),
+            needs=partial(_leaves_some, block, length),
         )
         yield Places(
             label="W",
             says=f"what lies beyond the first {block} {along}",
-            of=_line(axis, lambda i, n, block=block: i >= block),
-            needs=lambda a, b=block: _length(a, axis) > b,
+            of=_line(axis, partial(_after_first, block)),
+            needs=partial(_longer, block, length),
         )
     yield Places(
         label="W",
         says=f"what lies beyond the largest power of two {along}",
         of=_line(axis, lambda i, n: i >= 1 << (max(n, 1).bit_length() - 1)),
-        needs=lambda a: _length(a, axis) > 2,
+        needs=lambda a: length(a) > 2,
     )
+
+
+def _after_blocks(block: int, i: Array, n: int) -> Mask:
+    return np.asarray(i >= n // block * block)
+
+
+def _after_first(block: int, i: Array, n: int) -> Mask:
+    return np.asarray(i >= block)
+
+
+def _leaves_some(block: int, length: Callable[[Array], int], array: Array) -> bool:
+    return length(array) > block and length(array) % block > 0
+
+
+def _longer(block: int, length: Callable[[Array], int], array: Array) -> bool:
+    return length(array) > block
 
 
 def _first_only(inner: int) -> Places:
@@ -168,14 +196,14 @@ def _flat() -> Iterator[Places]:
         yield Places(
             label="W",
             says=f"what is left over after the last whole block of {block} elements",
-            of=line(lambda i, n, block=block: i >= n // block * block),
-            needs=lambda a, b=block: a.size > b and a.size % b > 0,
+            of=line(partial(_after_blocks, block)),
+            needs=partial(_leaves_some, block, np.size),
         )
         yield Places(
             label="W",
             says=f"what lies beyond the first {block} elements",
-            of=line(lambda i, n, block=block: i >= block),
-            needs=lambda a, b=block: a.size > b,
+            of=line(partial(_after_first, block)),
+            needs=partial(_longer, block, np.size),
         )
 
 
@@ -187,7 +215,7 @@ def _triangles() -> Iterator[Places]:
             if array.ndim < 2:
                 return np.zeros(array.shape, dtype=bool)
             rows, columns = np.indices(array.shape[-2:])
-            return np.broadcast_to(test(columns - rows), array.shape)
+            return np.broadcast_to(test(np.asarray(columns - rows)), array.shape)
 
         return of
 
@@ -202,6 +230,4 @@ def _triangles() -> Iterator[Places]:
         ("what lies beyond the diagonal's neighbours", lambda d: abs(d) > 1),
     )
     for says, test in chosen:
-        yield Places(
-            label="I", says=says, of=band(test), needs=lambda a: a.ndim > 1 and a.size > 3
-        )
+        yield Places(label="I", says=says, of=band(test), needs=lambda a: a.ndim > 1 and a.size > 3)

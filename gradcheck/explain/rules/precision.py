@@ -110,7 +110,7 @@ def _is_short(name: str, bits: int, lost: float) -> Callable[[Probe], bool]:
         return bool(
             np.isfinite(got).all()
             and (short(got, bits) == got).all()
-            and np.mean(short(right, bits)[there] != right[there]) >= MOST
+            and (short(right, bits) != right)[there].sum() >= MOST * there.sum()
             and np.count_nonzero(got) >= MOST * there.sum()
             and np.max(np.abs(got - right)) <= size + WITHIN * lost
         )

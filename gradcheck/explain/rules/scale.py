@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.probe import Array, Float, Probe
-from gradcheck.explain.quantity import NAMED, Quantity, Value, attributes, counts
+from gradcheck.explain.quantity import NAMED, Quantity, Value, along, attributes, counts, relative
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
 SIGNIFICANT: Final = 1e-6
@@ -111,7 +111,9 @@ def _is(value: float) -> Value:
 def _suspicion(scene: Scene, factor: Factor) -> Suspicion:
     def predicted(probe: Probe) -> Array | None:
         c = factor.of(probe)
-        return None if c is None else c * probe.right[scene.output]
+        if c is None or (math.isnan(c) and probe.fails(scene.output)):
+            return None
+        return probe.right[scene.output] * (1.0 if math.isnan(c) else c)
 
     return predicting(
         scene, factor.label, f"{scene.gradient} {factor.words}", predicted, _shown(scene, factor)
@@ -123,7 +125,7 @@ def _shown(scene: Scene, factor: Factor) -> tuple[str, ...]:
     told: dict[float, str] = {}
     for probe in scene.failing:
         c = factor.of(probe)
-        if c is not None:
+        if c is not None and math.isfinite(c):
             told.setdefault(round(c, 12), f"{c:.6g} at {probe.where}")
     return ("the factor is " + ", ".join([*told.values()][:2]),) if len(told) > 1 else ()
 
@@ -187,6 +189,7 @@ GIVEN: Final[tuple[Form, ...]] = (
     ("F", "is 1 + {} times the right value", lambda a: 1 + a),
     ("F", "is 1/(1 + {}) of the right value", lambda a: 1 / (1 + a)),
     ("F", "is -{} times the right value", lambda a: -a),
+    ("F", "is {} times the right value, where that is not 0", lambda a: a or 1.0),
     ("F", "is -1/{} of the right value", lambda a: -1 / a),
 )
 POWERS: Final = ((1.0, "{}"), (-1.0, "1/{}"), (0.5, "√{}"), (-0.5, "1/√{}"))
@@ -198,6 +201,8 @@ def named(scene: Scene) -> Iterator[Factor]:
     for quantity in attributes(scene.first):
         if not quantity.count:
             yield from _formed(quantity, GIVEN)
+    for quantity in relative(scene.first):
+        yield from _formed(quantity, GIVEN[:2])
     for quantity in counts(scene.first, scene.output):
         yield from _formed(quantity, ROOTS)
 
@@ -206,7 +211,7 @@ def counted(scene: Scene) -> Iterator[Factor]:
     """Counts, then what is made of two quantities."""
     given, own = [*attributes(scene.first)], [*counts(scene.first, scene.output)]
     whole = [quantity for quantity in given if quantity.count]
-    for quantity in (*own, *whole):
+    for quantity in (*own, *whole, *along(scene.first, scene.output)):
         yield from _formed(quantity, COUNTED)
     for quantity in whole:
         yield from _formed(quantity, GIVEN)
@@ -255,6 +260,8 @@ def _applied(form: Callable[[float], float], of: Value) -> Value:
         x = of(probe)
         try:
             return None if x is None else form(x)
+        except ZeroDivisionError:  # n - 1 of one: code that divides by it must take another way
+            return math.nan
         except (ArithmeticError, ValueError):
             return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations, permutations, product
 from typing import Final
@@ -13,8 +13,10 @@ from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.same import near
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
-PACKED: Final = {2: "half", 3: "third", 4: "quarter"}
-"""How many tensors share one, and what each is called."""
+PACKED: Final = {2: ("half", "halves"), 3: ("third", "thirds"), 4: ("quarter", "quarters")}
+"""How many tensors share one, and what they are called."""
+APART: Final = 2
+"""Points that must show a condition, and as many that must show its absence."""
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
@@ -29,6 +31,30 @@ def lost(scene: Scene) -> Iterator[Suspicion]:
             and not (p.fails(name) and p.got[name].any())
         ),
     )
+
+
+def lost_where(scene: Scene) -> Iterator[Suspicion]:
+    """Nothing but zeros at just those points where a primal is zero, or an attribute has a value.
+
+    It is shown by two points of either kind at least.
+    """
+    name = scene.output
+    if min(len(scene.failing), len(scene.passing)) < APART:
+        return
+    for words, holds in _occasions(scene):
+        if all(map(holds, scene.failing)) and not any(map(holds, scene.passing)):
+            yield Suspicion(
+                label="G",
+                says=f"{scene.gradient} is zero {words}: it is lost there",
+                fits=lambda p: not p.fails(name) or (name in p.got and not p.got[name].any()),
+            )
+
+
+def _occasions(scene: Scene) -> Iterator[tuple[str, Callable[[Probe], bool]]]:
+    for other in scene.first.names:
+        yield f"where {other} is", lambda p, n=other: not p.primal(n).any()  # type: ignore[misc]
+    for attr, value in scene.first.attrs.items():
+        yield f"for {attr} = {value!r}", lambda p, a=attr, v=value: p.attrs.get(a) == v  # type: ignore[misc]
 
 
 def slots(scene: Scene) -> Iterator[Suspicion]:
@@ -149,9 +175,9 @@ def packed(scene: Scene) -> Iterator[Suspicion]:
     """Parts of a packed tensor: one is lost, or another's stands in its place."""
     shape = scene.first.primal(scene.output).shape
     for axis in range(-len(shape), 0):
-        for count, part in PACKED.items():
+        for count in PACKED:
             if _is_packed(scene.first, scene.output, axis, count):
-                yield from _parts(scene, axis, count, part)
+                yield from _parts(scene, axis, count)
 
 
 def _is_packed(probe: Probe, name: str, axis: int, count: int) -> bool:
@@ -163,7 +189,8 @@ def _is_packed(probe: Probe, name: str, axis: int, count: int) -> bool:
     )
 
 
-def _parts(scene: Scene, axis: int, count: int, part: str) -> Iterator[Suspicion]:
+def _parts(scene: Scene, axis: int, count: int) -> Iterator[Suspicion]:
+    part, parts = PACKED[count]
     name, own = scene.output, scene.gradient
     for i, j in product(range(count), (None, *range(count))):
         if i != j:
@@ -174,11 +201,11 @@ def _parts(scene: Scene, axis: int, count: int, part: str) -> Iterator[Suspicion
     for order in permutations(range(count)):
         if order == tuple(range(count)):
             continue
-        told = ", ".join(ORDINALS[k] for k in order if k is not None)
+        told = f"in the order {', '.join(str(k + 1) for k in order)}"
         for says, edit in (
-            (f"{own} has its parts in another order: {told} {part}", _moved),
-            (f"{own} is right for the parts of {name} in another order: {told} {part}", _read),
-            (f"{own} takes the parts of {name} in another order: {told} {part}", _returned),
+            (f"{own} has its {parts} {told}", _moved),
+            (f"{own} is right for the {parts} of {name} {told}", _read),
+            (f"{own} takes the {parts} of {name} {told}", _returned),
         ):
             yield predicting(scene, "G", says, partial(edit, axis, count, order, name))
 

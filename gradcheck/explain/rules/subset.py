@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.explain.byelement import follows_values
 from gradcheck.explain.probe import Float, Probe
 from gradcheck.explain.rules.places import Places, places
 from gradcheck.explain.suspicion import Scene, Suspicion
@@ -20,12 +21,12 @@ def subset(scene: Scene) -> Iterator[Suspicion]:
     if len(scene.failing) < PROBES:
         return
     first, name = scene.first, scene.output
-    if name not in first.got or _on_kinks(scene):
+    if name not in first.got or on_kinks(scene):
         return
     rank = max(probe.right[name].ndim for probe in scene.failing)
     for says, value in VALUES:
         other = value(first, name)
-        if other is None or not _between(first, name, other) or _by_value(scene, value):
+        if other is None or not _between(first, name, other) or by_value(scene, value):
             continue
         for where in places(first, rank):
             if any(where.needs(probe.right[name]) for probe in scene.failing):
@@ -46,8 +47,20 @@ def _suspicion(
         return probe.reproduces(guess, name)
 
     return Suspicion(
-        label=where.label, says=f"{scene.gradient} is right except {where.says}: {says}", fits=fits
+        label=_label(scene, where, value),
+        says=f"{scene.gradient} is right except {where.says}: {says}",
+        fits=fits,
     )
+
+
+def _label(scene: Scene, where: Places, value: Callable[[Probe, str], Float | None]) -> str:
+    """The class: of a transposition a triangle is left where it was done in place."""
+    right, ct = scene.first.right[scene.output], scene.first.ct
+    if value is _cotangent and right.ndim > 1 and len(ct) == 1:
+        turned = right.swapaxes(-1, -2)
+        if turned.shape == ct[0].shape and np.array_equal(turned, ct[0]):
+            return "X"
+    return where.label
 
 
 def _between(probe: Probe, name: str, other: Float) -> bool:
@@ -59,7 +72,7 @@ def _between(probe: Probe, name: str, other: Float) -> bool:
     return probe.reproduces(chosen, name) and bool(wrong.any()) and got.size > 1
 
 
-def _on_kinks(scene: Scene) -> bool:
+def on_kinks(scene: Scene) -> bool:
     """Whether every wrong element sits on a kink: its value is to blame, not its place."""
     name = scene.output
     return all(
@@ -70,9 +83,11 @@ def _on_kinks(scene: Scene) -> bool:
     )
 
 
-def _by_value(scene: Scene, value: Callable[[Probe, str], Float | None]) -> bool:
-    """Whether a threshold on a primal's values, or on their size, tells the places as well."""
+def by_value(scene: Scene, value: Callable[[Probe, str], Float | None]) -> bool:
+    """Whether values tell the places as well: they move with them, or a threshold parts them."""
     name = scene.output
+    if follows_values(scene.first, name):
+        return True
     for operand in scene.first.names:
         for of in (np.asarray, np.abs):
             sides = [_side(probe, name, operand, of, value) for probe in scene.failing]
@@ -104,7 +119,8 @@ def _side(
 # ── what stands there instead ────────────────────────────────────────────────────────────────
 
 
-def _zero(probe: Probe, name: str) -> Float:
+def zero(probe: Probe, name: str) -> Float:
+    """Nothing."""
     return np.zeros_like(probe.right[name])
 
 
@@ -123,7 +139,7 @@ def _one(probe: Probe, name: str) -> Float:
 
 
 VALUES: Final = (
-    ("it is 0 there", _zero),
+    ("it is 0 there", zero),
     ("the cotangent stands there", _cotangent),
     ("it counts twice there", _twice),
     ("1 stands there", _one),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from gradcheck.contract.returned import Broken
-from gradcheck.explain.probe import RAISES, Float, Mask, Probe
+from gradcheck.explain.probe import RAISES, Array, Float, Mask, Probe
 from gradcheck.explain.rules.contributions import jacobian
+from gradcheck.explain.same import SAME as TOLERANCE
 from gradcheck.explain.suspicion import Scene, Suspicion
 
-MOST: Final = 40
+MOST: Final = 150
 """Elements of the cotangent up to which code is asked for each alone."""
+FEW: Final = 4
+"""Elements of it below which a probe says little."""
+ASKED: Final = 4
+"""Probes that are asked so."""
 PROBES: Final = 2
 """Failing probes that must agree."""
 TELLING: Final = 3
@@ -29,6 +34,8 @@ class Support:
 
     code: Float
     right: Float
+    operands: tuple[Float, ...] = ()
+    """The values of all primals."""
 
     @property
     def lost(self) -> Mask:
@@ -41,9 +48,16 @@ class Support:
         return np.asarray((self.right == 0) & (self.code != 0))
 
     @property
+    def differs(self) -> Mask:
+        """Pairs whose derivative is another number."""
+        bound = SAME * np.max(np.abs(self.right), initial=0.0)
+        return np.asarray(np.abs(self.code - self.right) > bound)
+
+    @property
     def copies(self) -> bool:
-        """Whether both only copy elements and add them up."""
-        return all(bool(np.isin(j, (0.0, 1.0)).all()) for j in (self.code, self.right))
+        """Whether both only copy elements, times one number, and add them up."""
+        numbers = np.concatenate([self.code[self.code != 0], self.right[self.right != 0]])
+        return bool(np.ptp(numbers) <= SAME * np.abs(numbers).max()) if numbers.size else True
 
     @property
     def rearranges(self) -> bool:
@@ -58,76 +72,146 @@ class Support:
 def support(scene: Scene) -> Iterator[Suspicion]:
     """The same derivatives for other pairs of elements."""
     name = scene.output
-    asked = [(p, found) for p in scene.failing if (found := _support(p, name)) is not None]
-    if len(asked) < PROBES:
+    asked = [(p, found) for p in _small(scene) if (found := _support(p, name)) is not None]
+    every = [found for _, found in asked if found.right.any()]
+    if len(every) < PROBES or sum(int(s.differs.sum()) for s in every) < TELLING:
         return
-    every = [found for _, found in asked]
-    if sum(int((s.lost | s.extra).sum()) for s in every) < TELLING:
-        return
-    by_value = any(_by_value(probe, name) for probe, _ in asked)
-    first = every[0]
-    for label, says, holds in BY_VALUE if by_value else BY_PLACE:
-        if all(holds(s) for s in every):
+    for label, says, holds in _readings([probe for probe, _ in asked], name):
+        if holds(every):
+            lost = sum(int(s.lost.sum()) for s in every)
+            extra = sum(int(s.extra.sum()) for s in every)
+            of = sum(int((s.right != 0).sum()) for s in every)
             yield Suspicion(
                 label=label,
                 says=f"{scene.gradient} {says}",
-                fits=lambda probe: True,  # every probe that can tell was asked above
+                fits=lambda probe: True,  # those that can tell were asked above
                 evidence=(
-                    f"of {int((first.right != 0).sum())} pairs of elements of the cotangent and "
-                    f"the gradient {int(first.lost.sum())} are lost, and "
-                    f"{int(first.extra.sum())} should not be there, at {asked[0][0].where}",
+                    f"of {of} pairs of an element of the cotangent and one of the gradient "
+                    f"{lost} are lost and {extra} should not be there, in {len(every)} probes",
                 ),
             )
 
 
-def _by_value(probe: Probe, name: str) -> bool:
-    """Whether which elements belong together depends on values, not on places alone."""
-    others = {
-        other: -np.flip(value).reshape(value.shape)
-        for other, value in zip(probe.names, probe.primals, strict=True)
-        if value.dtype.kind == "f"
-    }
-    found = probe.vjp(primals=others)
-    return found is None or name not in found or not np.allclose(found[name], probe.right[name])
+def _small(scene: Scene) -> list[Probe]:
+    """The smallest failing probes, each of another sample or seed."""
+    fitting = [p for p in scene.failing if len(p.ct) == 1 and 1 < p.ct[0].size <= MOST]
+    return sorted(fitting, key=lambda p: (p.ct[0].size < FEW, p.ct[0].size))[:ASKED]
 
 
-def _moved(s: Support) -> bool:
+def _readings(probes: Sequence[Probe], name: str) -> Iterator[Reading]:
+    right = any(_changes(probe, name, _true) for probe in probes)
+    code = any(_changes(probe, name, _given) for probe in probes)
+    if not right and not code:
+        yield from BY_PLACE
+    if right:
+        yield from BY_VALUE
+
+
+def _changes(
+    probe: Probe, name: str, of: Callable[[Probe, Sequence[Array], str], Float | None]
+) -> bool:
+    """Whether a gradient depends on the values of primals: mirrored, they have others."""
+    others = [-np.flip(p) if p.dtype.kind == "f" else p for p in probe.primals]
+    found, given = of(probe, others, name), of(probe, probe.primals, name)
+    return found is None or given is None or not np.allclose(found, given, equal_nan=True)
+
+
+def _true(probe: Probe, primals: Sequence[Array], name: str) -> Float | None:
+    found = probe.vjp(primals=dict(zip(probe.names, primals, strict=True)))
+    return None if found is None else found.get(name)
+
+
+def _given(probe: Probe, primals: Sequence[Array], name: str) -> Float | None:
+    found = probe.at(primals, probe.ct)
+    return None if found is None else found.got.get(name)
+
+
+Reading = tuple[str, str, Callable[[Sequence[Support]], bool]]
+
+
+def _copies(every: Sequence[Support]) -> bool:
+    return all(s.copies for s in every)
+
+
+def _rearranged(every: Sequence[Support]) -> bool:
+    """Everything is still there, in another order."""
+    return _copies(every) and all(s.rearranges for s in every)
+
+
+def _let_pass(every: Sequence[Support]) -> bool:
+    return _copies(every) and not any(s.lost.any() for s in every)
+
+
+def _dropped(every: Sequence[Support]) -> bool:
+    """Something is lost; where it is, nothing else is left, so that no sum was cut short."""
+    return _copies(every) and not any(s.extra.any() or _cut_short(s) for s in every)
+
+
+def _misplaced(every: Sequence[Support]) -> bool:
+    return _copies(every) and any(s.extra.any() for s in every)
+
+
+def _as_often(every: Sequence[Support]) -> bool:
     """Each element of the cotangent counts as often as it should, but elsewhere."""
-    return s.copies and bool(
+    return _copies(every) and all(
         np.array_equal(np.count_nonzero(s.code, axis=1), np.count_nonzero(s.right, axis=1))
+        for s in every
     )
 
 
-def _permuted(s: Support) -> bool:
-    """The derivatives of each element of the cotangent are the right ones, in other places."""
+def _permuted(every: Sequence[Support]) -> bool:
+    """The derivatives of each element are the right ones, in other places."""
     return any(
-        bool(np.allclose(np.sort(s.code, axis=k), np.sort(s.right, axis=k), rtol=SAME))
+        all(
+            np.allclose(np.sort(s.code, axis=k), np.sort(s.right, axis=k), rtol=SAME, atol=0)
+            for s in every
+        )
         for k in (0, 1)
     )
 
 
-Reading = tuple[str, str, Callable[[Support], bool]]
-
-ELSEWHERE: Final = "puts elements of the cotangent in other places than they belong to"
-BY_PLACE: Final[tuple[Reading, ...]] = (
-    ("L", "puts the cotangent's elements in another order than they came from",
-     lambda s: s.copies and s.rearranges),
-    ("I", "lets elements of the cotangent pass where they should be held back",
-     lambda s: s.copies and not s.lost.any()),
-    ("I", "loses elements of the cotangent that should pass",
-     lambda s: s.copies and not s.extra.any() and not _shared(s)),
-    ("I", ELSEWHERE, lambda s: s.copies and bool(s.extra.any())),
-    ("I", "gives each contribution to another element than it belongs to", _permuted),
-)  # fmt: skip
-"""Class, words and test where places alone decide which elements belong together."""
-BY_VALUE: Final[tuple[Reading, ...]] = (("I", ELSEWHERE, _moved),)
-"""The same where values do: which of them are chosen is not a matter of places."""
+def _drawn(every: Sequence[Support]) -> bool:
+    """The derivatives are elements of one operand, as they should be, but other ones."""
+    telling = [s for s in every if len(np.unique(s.right[s.right != 0])) >= TELLING]
+    if len(telling) < PROBES or not any((s.differs & (s.code != 0)).any() for s in telling):
+        return False
+    return any(
+        all(_among(j[j != 0], s.operands[k]) for s in telling for j in (s.code, s.right))
+        for k in range(len(telling[0].operands))
+    )
 
 
-def _shared(s: Support) -> bool:
+def _among(some: Float, every: Float) -> bool:
+    """Whether each of some numbers is one of others."""
+    if not some.size or not every.size:
+        return False
+    every = np.sort(every)
+    at = np.clip(np.searchsorted(every, some), 1, len(every) - 1)
+    off = np.minimum(np.abs(every[at] - some), np.abs(every[at - 1] - some))
+    return bool(np.all(off <= SAME * np.abs(some)))
+
+
+def _cut_short(s: Support) -> bool:
     """Whether an element that lost a contribution kept another."""
     lost = s.lost.any(axis=0)
     return bool((np.count_nonzero(s.code, axis=0)[lost] > 0).any())
+
+
+ELSEWHERE: Final = "puts elements of the cotangent in other places than they belong to"
+BY_PLACE: Final[tuple[Reading, ...]] = (
+    ("L", "puts the cotangent's elements in another order than they came from", _rearranged),
+    ("I", "lets elements of the cotangent pass where they should be held back", _let_pass),
+    ("I", "loses elements of the cotangent that should pass", _dropped),
+    ("I", ELSEWHERE, _misplaced),
+    ("I", "gives each contribution to another element than it belongs to", _permuted),
+)
+"""Class, words and test where places alone decide which elements belong together."""
+BY_VALUE: Final[tuple[Reading, ...]] = (
+    ("I", ELSEWHERE, _as_often),
+    ("I", "gives each contribution to another element than it belongs to", _permuted),
+    ("I", "reads other elements than it should", _drawn),
+)
+"""The same where values do: which of them are chosen is not a matter of places."""
 
 
 def _support(probe: Probe, name: str) -> Support | None:
@@ -140,7 +224,7 @@ def _support(probe: Probe, name: str) -> Support | None:
 
 
 def _asked(probe: Probe, name: str) -> Support | None:
-    if len(probe.ct) != 1 or not 1 < probe.ct[0].size <= MOST or name not in probe.got:
+    if name not in probe.got:
         return None
     right = jacobian(probe, name)
     if right is None:
@@ -155,7 +239,8 @@ def _asked(probe: Probe, name: str) -> Support | None:
             return None
     code = np.stack(rows)
     linear = probe.ct[0].ravel() @ code
-    bound = SAME * max(float(np.max(np.abs(linear), initial=0.0)), 1e-300)
+    bound = TOLERANCE[probe.dtype] * max(float(np.max(np.abs(linear), initial=0.0)), 1e-300)
     if not np.all(np.abs(linear - probe.got[name].ravel()) <= bound):
         return None
-    return Support(code=code, right=right.reshape(code.shape))
+    operands = tuple(np.asarray(p, dtype=np.float64).ravel() for p in probe.primals)
+    return Support(code=code, right=right.reshape(code.shape), operands=operands)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from gradcheck.explain.rules.argument import argument
 from gradcheck.explain.rules.attributes import attributes, values
 from gradcheck.explain.rules.contributions import contributions
 from gradcheck.explain.rules.cotangent import cotangent, replaced
+from gradcheck.explain.rules.earlier import earlier
 from gradcheck.explain.rules.elsewhere import elsewhere
 from gradcheck.explain.rules.kinks import kinks
+from gradcheck.explain.rules.linearity import linearity
 from gradcheck.explain.rules.local import local
 from gradcheck.explain.rules.mask import mask
 from gradcheck.explain.rules.nonfinite import nonfinite
@@ -16,10 +19,11 @@ from gradcheck.explain.rules.orientation import displaced, forward_mode, orienta
 from gradcheck.explain.rules.pairs import pairs
 from gradcheck.explain.rules.precision import precision
 from gradcheck.explain.rules.scale import reduction, scale, shared
-from gradcheck.explain.rules.slots import lost, packed, slots
+from gradcheck.explain.rules.slots import lost, lost_where, packed, slots
 from gradcheck.explain.rules.subset import subset
 from gradcheck.explain.rules.support import support
 from gradcheck.explain.rules.terms import terms
+from gradcheck.explain.rules.zeros import zeros
 from gradcheck.explain.suspicion import Rule
 
 RULES: Final = (
@@ -27,6 +31,7 @@ RULES: Final = (
     Rule("mask", "another random mask than forward's", mask),
     Rule("precision", "rounded, flushed, cancelled or differenced", precision),
     Rule("lost", "a gradient is zero", lost),
+    Rule("earlier", "the answer of another call comes back", earlier),
     Rule("cotangent", "the cotangent is ignored, or another one is used", cotangent),
     Rule("scale", "one factor over the whole gradient: a sign, a number, an attribute", scale),
     Rule("attributes", "it is right for another value of an attribute", attributes),
@@ -36,16 +41,20 @@ RULES: Final = (
     Rule("replaced", "another array stands in the cotangent's place", replaced),
     Rule("packed", "a part of a packed tensor is lost, or in another part's place", packed),
     Rule("nonfinite", "it is NaN or infinite where something special is", nonfinite),
-    Rule("terms", "the reference's own text with one thing changed", terms),
-    Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("orientation", "the right numbers in another order", orientation),
     Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
+    Rule("terms", "the reference's own text with one thing changed", terms),
+    Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
+    Rule("lost where", "a gradient is zero where something special is", lost_where),
+    Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
     Rule("contributions", "some of what must be added up is lost", contributions),
     Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("displaced", "read from, or written to, a neighbour's place", displaced),
+    Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
+    Rule("zeros", "nothing is passed back where an argument is 0", zeros),
     Rule("support", "other elements of the cotangent reach an element", support),
     Rule("local", "element by element, the slope is another function", local),
 )

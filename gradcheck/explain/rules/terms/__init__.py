@@ -9,7 +9,7 @@ from gradcheck.explain.rules.terms.functions import functions
 from gradcheck.explain.rules.terms.masks import masks
 from gradcheck.explain.rules.terms.places import places
 from gradcheck.explain.rules.terms.reductions import reductions
-from gradcheck.explain.rules.terms.scales import scales
+from gradcheck.explain.rules.terms.scales import BENT, scales
 from gradcheck.explain.rules.terms.slopes import slopes
 from gradcheck.explain.rules.terms.uses import uses
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
@@ -30,13 +30,30 @@ def terms(scene: Scene) -> Iterator[Suspicion]:
     if run is None:
         return
     like = Likeness(probe, scene.output)
+    bent: list[Edit] = []
     for group in FAMILIES:
         edits = [edit for family in group for edit in family(text, run, like)]
+        bent.extend(edit for edit in edits if edit.rank == BENT)
         for edit in sorted(edits, key=lambda edit: edit.rank):
-            yield _suspicion(text, edit)
+            if edit.rank < BENT:
+                yield _suspicion(text, edit)
+    for edit in bent:
+        yield _suspicion(text, edit)
+
+
+def _kinked(scene: Scene) -> bool:
+    """Whether only elements on a declared kink are wrong, at all probes."""
+    return all(
+        scene.output in p.kinked
+        and p.kinked[scene.output].shape == p.right[scene.output].shape
+        and not (p.wrong(scene.output) & ~p.kinked[scene.output]).any()
+        for p in scene.failing
+    )
 
 
 def _suspicion(text: Text, edit: Edit) -> Suspicion:
+    scene = text.scene
+    label = "K" if _kinked(scene) else edit.label
     return predicting(
-        text.scene, edit.label, edit.says, lambda p: text.predicted(p, edit), edit.evidence
+        scene, label, edit.says, lambda p: text.predicted(p, edit), edit.evidence
     )

@@ -75,8 +75,8 @@ def _label(text: Text, run: Run, node: Node, k: int, target: Target, less: bool)
     one, other = node.operands[k], node.operands[1 - k]
     if isinstance(one, Node) and one.name.startswith("ct"):
         return "U"
-    if one is other:
-        return "D"
+    if one is other or (isinstance(one, Node) and np.isin(one.value, (0.0, 1.0)).all()):
+        return "D"  # another power; or a mask
     array = isinstance(one, Node) and one.value.size > 1
     if node.index in run.with_ct:
         if array and run.elementwise:

@@ -46,19 +46,25 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         mask, yes, no = (operand_text(node, k) for k in range(3))
         yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
         yield label, f"`{no}` is taken everywhere, also where `{mask}`", _taken(2)
-        yield "S", f"`{no}` is -`{yes}`, where not `{mask}`", _mirrored(2)
         yield "S", f"`{yes}` has the other sign", _mirrored(1)
         yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
     elif node.kind in ("maximum", "minimum"):
         for k in (0, 1):
             yield "D", f"{me} is taken for `{operand_text(node, k)}`", _operand(k)
     elif node.kind in COMPARISONS:
-        other = COMPARISONS[node.kind]
         label = "I" if _positional(node, run) else "D"
-        yield "I" if label == "I" else "K", f"{me} is decided the other way in a tie", _with(other)
+        tie = COMPARISONS[node.kind]
+        yield "I" if label == "I" else "K", f"{me} is decided the other way in a tie", _with(tie)
         for k in (0, 1) if label == "D" else ():
             for eps in EPSILONS:
-                yield "E", f"the threshold of {me} is off by {eps:g}", _plus(k, eps)
+                yield "D", f"the threshold of {me} is off by {eps:g}", _plus(k, eps)
+        given = any(isinstance(o, Node) and o.name in run.probe.attrs for o in node.operands)
+        other = "P" if given else label
+        yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
+        yield other, f"{me} is taken to hold everywhere", _all(True)
+        yield other, f"{me} is taken to hold nowhere", _all(False)
+    elif node.kind in ("equal", "not_equal"):
+        label = "I" if _positional(node, run) else "M" if _dropped(node) else "D"
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield label, f"{me} is taken to hold everywhere", _all(True)
         yield label, f"{me} is taken to hold nowhere", _all(False)
@@ -71,6 +77,11 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
             yield "I", f"the causal mask is off by {shift:+d}", _shifted(shift)
         yield "I", "the causal mask is left out", _all(True)
         yield "L", "the causal mask is transposed", lambda n, ops: ~np.tri(*ops, -1, dtype=bool)
+
+
+def _dropped(node: Node) -> bool:
+    """Whether it reads the mask that an operator is given."""
+    return any(isinstance(o, Node) and o.name == "mask" for o in node.operands)
 
 
 def _positional(x: Any, run: Run) -> bool:

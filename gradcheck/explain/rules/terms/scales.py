@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.probe import Array
-from gradcheck.explain.text.named import SIGNIFICANT, Candidate, candidates, factor_at, numbers
+from gradcheck.explain.text.named import NEAR, SIGNIFICANT, Candidate, candidates, factor_at, numbers
 from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
@@ -89,15 +89,16 @@ class Weighing:
             label, says = self._lost(without)
             yield self._edit(label, says, LOST, at(self.target, scaled(self.k, 0.0)), without)
         if self.like(self._with(-1.0)):
-            label = "S" if self._affine(without) else "D"
             says = f"{self._term} has the other sign"
-            yield self._edit(label, says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
+            yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
         usable = np.isfinite(part) & np.isfinite(rest)
         p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
         size = float(np.sum(p * p))
         if not 0.0 < size < np.inf:
             return
         c = float(np.sum(p * r)) / size
+        if abs(c - 1) <= NEAR:
+            return  # that is no other weight, but an imprecise one
         if c and np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0)):
             yield from self._numbered(c, without)
             return
@@ -158,10 +159,12 @@ class Weighing:
         node, run = self.node, self.run
         if self._flows:
             if node.kind in SUMS:
+                if how == "lost" and _collects(node, node.operands[self.k]):
+                    return "A"
                 return "T" if how == "lost" else "F"
-            return "D" if node.kind == "where" else "G" if (
-                node.kind in JOINED and how == "lost"
-            ) else _PLAIN[how]  # fmt: skip
+            if node.kind in JOINED and how == "lost":
+                return "A" if _passed_on(node.operands[self.k]) else "G"
+            return "D" if node.kind == "where" else _PLAIN[how]
         if node.kind not in SUMS:
             return _PLAIN[how] if node.kind in HOMOGENEOUS and self._affine(without) else "D"
         own, other = _size(node.operands[self.k]), _size(node.operands[1 - self.k])
@@ -197,6 +200,8 @@ class Weighing:
                 label = "R"
             elif number.label == "A" and label == "T" and not self.run.elementwise:
                 label = "D"
+            elif number.label == "A" and label == "D" and _has(self.run, self.node.operands[self.k]):
+                label = "F"  # what is there already is multiplied in once more
             says = f"{self._term} is {number.says} times the right value"
             yield self._edit(label, says, WEIGHT, _times(self.target, self.k, number.of), without)
 
@@ -221,6 +226,31 @@ class Weighing:
             if _signs(candidate.value):
                 label, says = "S", f"{self._term} has the sign of `{candidate.says}` wrong"
             yield self._edit(label, says, FACTOR, changes, without)
+
+
+def _collects(node: Node, operand: Any) -> bool:
+    """Whether a sum adds to what it gave in the turn before."""
+    return isinstance(operand, Node) and operand.place == node.place
+
+
+def _passed_on(operand: Any) -> bool:
+    """Whether it is a part of the cotangent, as it came."""
+    while isinstance(operand, Node) and operand.kind in ("getitem", "asarray"):
+        operand = operand.operands[0]
+    return isinstance(operand, Node) and operand.name.startswith("ct")
+
+
+def _has(run: Run, operand: Any) -> bool:
+    """Whether an attribute has gone into an operand already."""
+    stack, seen = [operand.index] if isinstance(operand, Node) else [], set()
+    while stack:
+        node = run.tape.nodes[stack.pop()]
+        if node.index not in seen:
+            seen.add(node.index)
+            if node.name in run.probe.attrs:
+                return True
+            stack.extend(node.parents)
+    return False
 
 
 _PLAIN: Final = {"lost": "T", "number": "F", "lacks": "F", "extra": "F"}

@@ -47,7 +47,6 @@ SLOPES: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
     ("the logarithm's", lambda x: 1 / x),
     ("hardswish's", lambda x: np.where(x >= 3, 1.0, np.where(x <= -3, 0.0, (2 * x + 3) / 6))),
     ("that of a clip to [-1, 1]", lambda x: np.where(np.abs(x) <= 1, 1.0, 0.0)),
-    ("the value itself, in place of its slope,", lambda x: x),
 )
 
 

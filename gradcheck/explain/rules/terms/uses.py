@@ -142,13 +142,18 @@ def _others(
     flows = value.index in run.with_ct
     for candidate in found:
         if candidate.value.shape == now.shape and not np.array_equal(candidate.value, now):
-            yield "V", candidate.says, _referred(candidate.ref)
+            turned = now.ndim > 1 and np.array_equal(np.sort(candidate.value, None), np.sort(now, None))
+            yield "L" if turned else "V", candidate.says, _referred(candidate.ref)
     if not flows and now.size > 1:
         me = text_of(value)
         for label, says, function in APPLIED:
             yield label, says.format(me), _applied(function)
         if now.ndim > 1 and now.shape[0] > 1:
-            yield "V", f"{me} of the first row", lambda r, n, o, v: np.broadcast_to(v[:1], v.shape)
+            yield "I", f"{me} of the first row", lambda r, n, o, v: np.broadcast_to(v[:1], v.shape)
+        if now.ndim and now.shape[-1] > 1:
+            yield "I", f"{me} of the first column", lambda r, n, o, v: np.broadcast_to(
+                v[..., :1], v.shape
+            )
     same = run.chains.get((value.chain, value.kind), [])
     if len(same) > 1:
         for step, when in ((1, "after"), (-1, "before")):

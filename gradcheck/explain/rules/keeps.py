@@ -1,0 +1,152 @@
+"""Which contributions are left, of all that must be added up: the last, whole blocks, none."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.probe import Array, Mask
+from gradcheck.explain.rules.places import BLOCKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Which contributions are left: `of(slabs)` gives weights per slab and element.
+
+    `shared` labels the defect where several slabs reach one element of the gradient, `alone`
+    where each reaches its own (empty: it cannot be told apart there).
+    """
+
+    shared: str
+    alone: str
+    says: str
+    of: Callable[[Mask], Array]
+    needs: Callable[[int], bool] = lambda n: n > 1
+    """Whether so many slabs tell it from simpler ways."""
+
+
+def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
+    """Weights by the slab's number alone."""
+
+    def of(reach: Mask) -> Array:
+        return np.reshape(choose(len(reach)), (-1, *(1,) * (reach.ndim - 1)))
+
+    return of
+
+
+def _in_whole_blocks(block: int, n: int) -> Array:
+    return np.asarray(np.arange(n) < n // block * block)
+
+
+def _leaves_some(block: int, n: int) -> bool:
+    return n > block and n % block > 0
+
+
+def _in_first(block: int, n: int) -> Array:
+    return np.asarray(np.arange(n) < block)
+
+
+def _last(reach: Mask) -> Array:
+    """The last slab that reaches each element."""
+    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] == 1))
+
+
+def _first(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach, axis=0) == 1))
+
+
+def _first_two(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach, axis=0) <= 2))
+
+
+def _last_two(reach: Mask) -> Array:
+    return np.asarray(reach & (np.cumsum(reach[::-1], axis=0)[::-1] <= 2))
+
+
+def _mean(reach: Mask) -> Array:
+    return np.asarray(reach / np.maximum(reach.sum(axis=0), 1))
+
+
+def _wide(of: Callable[[Mask], Array], inner: int) -> Callable[[Mask], Array]:
+    """The same for whole rows or matrices of the gradient: one that is reached is written whole."""
+
+    def wide(reach: Mask) -> Array:
+        if reach.ndim <= inner:
+            return of(reach)
+        axes = tuple(range(-inner, 0))
+        return of(np.broadcast_to(reach.any(axis=axes, keepdims=True), reach.shape))
+
+    return wide
+
+
+ONE_OF_ALL: Final = (
+    ("A", "the last, as if it overwrote the others,", _last),
+    ("A", "the first only", _first),
+    ("A", "two at most, the first,", _first_two),
+    ("A", "two at most, the last,", _last_two),
+)
+PER_ELEMENT: Final = (
+    *(
+        Keep(
+            shared=label,
+            alone="",
+            says=f"keeps of each {whose} contributions {says}",
+            of=_wide(of, inner) if inner else of,
+        )
+        for label, says, of in ONE_OF_ALL
+        for inner, whose in enumerate(("element's", "row's", "matrix's"))
+    ),
+    Keep(shared="R", alone="", says="is the mean of each element's contributions", of=_mean),
+)
+BY_SLAB: Final = (
+    Keep(
+        shared="A",
+        alone="I",
+        says="is that of the last slab only, as if it overwrote the others,",
+        of=_at(lambda n: np.arange(n) == n - 1),
+    ),
+    Keep(
+        shared="B",
+        alone="I",
+        says="is that of the first slab only",
+        of=_at(lambda n: np.arange(n) == 0),
+    ),
+    Keep(
+        shared="I",
+        alone="I",
+        says="lacks what the last slab contributes",
+        of=_at(lambda n: np.arange(n) < n - 1),
+    ),
+    Keep(
+        shared="I",
+        alone="I",
+        says="lacks what the first slab contributes",
+        of=_at(lambda n: np.arange(n) > 0),
+    ),
+    *(
+        Keep(
+            shared="W",
+            alone="W",
+            says=f"lacks what is left over after the last whole block of {block} slabs",
+            of=_at(partial(_in_whole_blocks, block)),
+            needs=partial(_leaves_some, block),
+        )
+        for block in BLOCKS
+    ),
+    *(
+        Keep(
+            shared="W",
+            alone="W",
+            says=f"lacks what lies beyond the first {block} slabs",
+            of=_at(partial(_in_first, block)),
+            needs=partial(operator.lt, block),
+        )
+        for block in BLOCKS
+    ),
+)
+KEEPS: Final = (*BY_SLAB, *PER_ELEMENT)
