@@ -137,7 +137,8 @@ def _command(path: Path, libraries: Sequence[str], environment: Mapping[str, str
             else [f"-Wl,-rpath,{folder}"]
         )
     out = str(path.with_suffix(""))
-    run = [f"{name}={value}" for name, value in environment.items()]
+    run = ["env", *(f"{name}={value}" for name, value in environment.items())]
+    run = run if environment else []
     run.append(out if "/" in out else f"./{out}")
     return f"{shlex.join([*words, '-lm', '-o', out])} && {shlex.join(run)}"
 
