@@ -65,16 +65,20 @@ def ruled(
     probes: Sequence[Probe],
     rules: Sequence[Rule] = RULES,
     usual: Ruling | None = None,
+    likely: Ruling | None = None,
 ) -> Ruling | None:
     """What the rules make of the gradient; None where no probe shows it wrong.
 
     `probes` are the most telling first. A suspicion is formed at the first that fails, and kept
     only if it holds in every other one. `usual` is the ruling on the first of the probes alone:
-    what held, or did not, there need not be looked for again.
+    what held, or did not, there need not be looked for again. `likely` is one on the same code
+    elsewhere, whose suspicion goes first.
     """
     scene = _scene(output, probes)
     if scene is None:
         return None
+    if likely is not None and likely.suspicion is not None and _holds(likely.suspicion, scene):
+        return Ruling(scene, likely.found)
     if usual is None or (usual.suspicion is not None and not _holds(usual.suspicion, scene)):
         return Ruling(scene, _found(scene, rules))
     return Ruling(scene, usual.found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from gradcheck.binding import Binding
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.diagnose import Ruling, ruled
+from gradcheck.explain.diagnose import Ruling, diagnose, ruled
 from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import Interrogation
 from gradcheck.explain.owed import REMEMBERS, concerted, owed
@@ -31,8 +31,14 @@ JUDGED: Final = (Part.GRADIENT, Part.CONTRACT)
 """Parts of which there is a diagnosis."""
 
 
-Key = tuple[str, str, str, str, int]
-"""Implementation, operator, dialect, dtype, seed."""
+class Key(NamedTuple):
+    """What diagnoses have in common."""
+
+    implementation: str
+    op: str
+    dialect: str
+    dtype: str
+    seed: int
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Why:
         """The findings; those of wrong gradients with their diagnoses."""
         if not any(_guilty(finding) for finding in findings):
             return [*findings]
-        key = (binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
+        key = Key(binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
         if key not in self._asked:
             self._asked[key] = Interrogation(binding, dtype)
         return concerted([self._with(finding, case, key) for finding in findings])
@@ -73,11 +79,33 @@ class Why:
         return finding if found is None else replace(finding, diagnosis=found)
 
     def _told(self, finding: Finding, case: Case, key: Key) -> Diagnosis | None:
-        output, op, asked = finding.name, case.spec.name, self._asked[key]
-        rules = (*RULES, kin(op, self.operators), nearest(self._known.get(op, ())))
-        if finding.compared and (key, output) not in self._usual:
-            self._usual[key, output] = ruled(output, asked.usual(case), rules)
-        return told(finding, asked.probes(case), rules, self._usual.get((key, output)))
+        output, probes, rules = finding.name, self._asked[key].probes(case), self._rules(case)
+        if not finding.compared:
+            return told(finding, probes, rules)
+        usual, likely = self._ruling(output, case, key), self._wide(output, case, key)
+        ruling = ruled(output, probes, rules, usual, likely)
+        return None if ruling is None else ruling.diagnosis
+
+    def _ruling(self, output: str, case: Case, key: Key) -> Ruling | None:
+        """What holds at the dialect's samples, whatever the case."""
+        if (key, output) not in self._usual:
+            probes = self._asked[key].usual(case)
+            likely = self._wide(output, case, key)
+            self._usual[key, output] = ruled(output, probes, self._rules(case), None, likely)
+        return self._usual[key, output]
+
+    def _wide(self, output: str, case: Case, key: Key) -> Ruling | None:
+        """What holds in float64, where more can be told apart: it is the same code."""
+        if key.dtype == "float64":
+            return None
+        wide = key._replace(dtype="float64")
+        if wide not in self._asked:
+            self._asked[wide] = Interrogation(self._asked[key].binding, wide.dtype)
+        return self._ruling(output, case, wide)
+
+    def _rules(self, case: Case) -> tuple[Rule, ...]:
+        op = case.spec.name
+        return (*RULES, kin(op, self.operators), nearest(self._known.get(op, ())))
 
     @cached_property
     def _known(self) -> Mapping[str, Sequence[Mutant]]:
@@ -88,17 +116,11 @@ class Why:
 
 
 def told(
-    finding: Finding,
-    probes: Sequence[Probe],
-    rules: Sequence[Rule],
-    usual: Ruling | None = None,
+    finding: Finding, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
 ) -> Diagnosis | None:
     """Why a gradient is wrong; where no numbers were compared, why its form is."""
     formed = None if finding.compared else malformed(finding.name, probes)
-    if formed is not None:
-        return formed
-    ruling = ruled(finding.name, probes, rules, usual)
-    return None if ruling is None else ruling.diagnosis
+    return formed or diagnose(finding.name, probes, rules)
 
 
 def unsteady(finding: Finding) -> bool:

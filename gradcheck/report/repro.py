@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import printed, words
+from gradcheck.report import diagnosed, printed, words
 from gradcheck.report.page import Page, grid
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ MOST: Final = 64
 LINES: Final = 20
 """Lines that are shown of what the code printed."""
 NARROWEST: Final = 60
+WHY: Final = ("reason", "evidence", "pattern")
+"""What is told behind the first line; the numbers have a table of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,27 +80,19 @@ class _Page(Page):
         several = len(shown.run.header.implementations) > 1
         whose = f"{words.clean(result.implementation)} · " if several else ""
         subject = words.subject(result.output, result.part)
-        reason = words.clean(result.reason) or words.cell(result)
-        lines = self.judged(result.verdict, f"{whose}{subject}: {reason}".rstrip(": "))
+        said = diagnosed.alone(result)
+        lead = said.lead or words.cell(result)
+        lines = self.judged(result.verdict, f"{whose}{subject}: {lead}".rstrip(": "))
         if result.verdict.expected:
             return lines
-        lines += self.why(result)
+        for label, text in said.facts:
+            lines += self.wrap(text, f"  {label}: ", "    ") if label in WHY else []
         lines += [f"  {line}" for line in elements(result)]
         if result.failed > len(result.worst):
             lines.append(f"  … and {result.failed - len(result.worst):,} more")
         lines += printed.marked(result.printed, "  ", LINES)
         found = shown.smallest.get((result.implementation, result.output))
         return lines if found is None else [*lines, *self.smallest(found)]
-
-    def why(self, result: Record) -> list[str]:
-        """The diagnosis, and what it rests on."""
-        told = result.diagnosis
-        if told is None:
-            return []
-        lines = self.wrap(words.clean(told.says), "  why: ", "    ")
-        for line in told.evidence:
-            lines += self.wrap(words.clean(line), "  evidence: ", "    ")
-        return lines
 
     def smallest(self, found: Shrunk) -> list[str]:
         """The smallest input that shows a failure, and what it gives."""
