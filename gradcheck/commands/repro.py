@@ -79,9 +79,10 @@ def repro(arguments: argparse.Namespace) -> int:
     )
     with redirect_stdout(sys.stderr), loaded(plan) as ready:
         found = _narrowed(executed(ready), meant)
-        smallest = _smallest(ready, found, meant) if arguments.shrink else {}
-        text = "" if path is None else _exported(ready, found, meant, smallest, path)
-    kept = path is None or save(path, text, "--export")
+        asked = found.complete  # after Ctrl-C nothing more is
+        smallest = _smallest(ready, found, meant) if asked and arguments.shrink else {}
+        text = _exported(ready, found, meant, smallest, path) if asked and path else ""
+    kept = path is None or not asked or save(path, text, "--export")
 
     def terminal(**how: Any) -> str:
         from gradcheck.report.repro import Shown, render
@@ -150,6 +151,8 @@ def _exported(
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
     every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]
+    if not every:
+        raise UsageError(f"--export: {binding.name} has no {meant.output} that could be shown")
     result = every[0]
     output = next(n for n in (result.output, meant.output, *floating) if n in floating)
     try:
@@ -168,12 +171,12 @@ def _exported(
 
 def _said(result: Record, small: Shrunk) -> list[str]:
     """What is wrong, in the lines that a script begins with."""
-    from gradcheck.report import words
+    from gradcheck.report import diagnosed, words
+    from gradcheck.repro.point import primal_of
 
-    gradient = words.gradient(small.output)
-    lines = [f"{words.word(result.verdict)} {small.case.name}/{small.dtype}: {gradient}"]
-    lines[0] += f": {result.reason}" if result.reason else ""
-    told = result.diagnosis
-    if told is not None:
-        lines += [told.says, *told.evidence]
-    return [*lines, f"Repeat: {result.repro}"]
+    told = diagnosed.alone(result)
+    title = f"{words.word(result.verdict)} {small.case.name}/{small.dtype}"
+    first = f"{title}: {words.gradient(primal_of(small))}"
+    lines = [f"{first}: {told.lead}" if told.lead else first]
+    lines += [text for label, text in told.facts if label in ("reason", "evidence", "pattern")]
+    return [*lines, f"Again: {result.repro}"]

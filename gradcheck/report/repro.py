@@ -92,7 +92,11 @@ class _Page(Page):
             lines.append(f"  … and {result.failed - len(result.worst):,} more")
         lines += printed.marked(result.printed, "  ", LINES)
         found = shown.smallest.get((result.implementation, result.output))
-        return lines if found is None else [*lines, *self.smallest(found)]
+        if found is None:
+            return lines
+        if found.case.sample.name == shown.case.sample.name:
+            return [*lines, "  no smaller input shows it"]
+        return [*lines, *self.smallest(found)]
 
     def smallest(self, found: Shrunk) -> list[str]:
         """The smallest input that shows a failure, and what it gives."""

@@ -30,7 +30,7 @@ def alone(tmp_path_factory):
     env["OPENBLAS_NUM_THREADS"] = "1"
 
     def call(*words):
-        python = [str(place / "bin" / "python"), "-I", *map(str, words)]
+        python = [str(place / "bin" / "python"), "-I", "-B", *map(str, words)]
         return subprocess.run(
             python, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=60
         )
@@ -45,6 +45,7 @@ def alone(tmp_path_factory):
 def folder(tmp_path, monkeypatch):
     """A folder to stand in, first on the path; modules imported from it are forgotten."""
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # code is changed within a second
     monkeypatch.chdir(tmp_path)
     importlib.invalidate_caches()
     before = set(sys.modules)

@@ -95,8 +95,8 @@ def test_a_wrong_function_does_not(examples, export, built, case, code, says):
 def test_a_failure_is_exported_in_small_and_ends_with_its_cause(examples, export, built, tmp_path):
     place = tmp_path / "own library"  # a blank in its path
     shutil.copytree(examples / "minimal", place)
-    subprocess.run(["sh", "-c", "mkdir -p build && cc -O2 -fPIC -shared -o build/libsilu.so silu.c -lm"],
-                   cwd=place, check=True)  # fmt: skip
+    (place / "build").mkdir(exist_ok=True)
+    subprocess.run(["sh", "-c", BUILD], cwd=place, check=True)
     found = export("silu/default/tails/float32", str(place / "gradcheck.toml"), name="repro.c")
     assert found.code == 1, found.err
     assert built(found.path).returncode == 1
@@ -104,12 +104,12 @@ def test_a_failure_is_exported_in_small_and_ends_with_its_cause(examples, export
     fixed = re.sub(r"void silu_backward\(.*", RIGHT_SILU, source, flags=re.DOTALL)
     assert fixed != source
     (place / "silu.c").write_text(fixed)
-    subprocess.run(["sh", "-c", "cc -O2 -fPIC -shared -o build/libsilu.so silu.c -lm"],
-                   cwd=place, check=True)  # fmt: skip
+    subprocess.run(["sh", "-c", BUILD], cwd=place, check=True)
     done = built(found.path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+BUILD = "cc -O2 -fPIC -shared -o build/libsilu.so silu.c -lm"
 RIGHT_SILU = """void silu_backward(float *dx, const float *dy, const float *x, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -120,6 +120,7 @@ RIGHT_SILU = """void silu_backward(float *dx, const float *dy, const float *x, i
 """
 
 LIBRARY = "void back(float *dx, const float *dy, int n) { while (n-- > 0) dx[n] = 2 * dy[n]; }\n"
+PROTOTYPE = "'void back(float *dx, const float *dy, int n)'"
 MANIFEST = """schema = 1
 [impl]
 name = "own"
@@ -139,8 +140,7 @@ source = "own.c:1"
 def own(folder):
     """`own(op=, prototype=, guard=, more=)`: a manifest of a library with one wrong function."""
 
-    def made(op="neg", prototype="'void back(float *dx, const float *dy, int n)'", guard="end", more="",
-             source=LIBRARY, missing=""):  # fmt: skip
+    def made(op="neg", prototype=PROTOTYPE, guard="end", more="", source=LIBRARY, missing=""):
         (folder / "own.c").write_text(source)
         words = ["cc", "-fPIC", "-shared", "own.c", "-o", "libown.so"]
         subprocess.run(words, cwd=folder, check=True)

@@ -70,7 +70,7 @@ def test_an_attribute_is_the_same_again(one):
 
 @pytest.mark.parametrize("one", [object(), {1}, lambda: 0, 1j])
 def test_an_attribute_that_is_no_data_is_refused(one):
-    with pytest.raises(UsageError, match="eps is a .*, which no script can hold"):
+    with pytest.raises(UsageError, match=r"eps is a .*, which no script can hold"):
         value(one, "eps")
 
 

@@ -16,7 +16,9 @@ def test_a_name_of_four_parts_is_a_case(suite):
     assert found.case.seed == 3
 
 
-@pytest.mark.parametrize(("said", "meant"), [("x", "x"), ("dx", "x"), ("forward", "forward"), ("vjp", "vjp")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("said", "meant"), [("x", "x"), ("dx", "x"), ("forward", "forward"), ("vjp", "vjp")]
+)
 def test_a_gradient_may_be_named_behind_it(suite, said, meant):
     assert named(f"{NAME}:{said}", suite, 0).output == meant
 
