@@ -18,7 +18,9 @@ from gradcheck.errors import Unsupported
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
 from gradcheck.explain.interrogate import UNITS, fitting
 from gradcheck.explain.probe import Array, Cotangent, Probe
+from gradcheck.explain.rules.residual import residual
 from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.suspicion import Rule
 from gradcheck.explain.why import WRONG, remembering, told, unsteady
 from gradcheck.finding import Finding
 from gradcheck.judge.cotangents import Cotangents
@@ -29,6 +31,11 @@ LARGEST: Final = 400
 """Elements of all primals above which only what the check has differenced is known."""
 OUTPUTS: Final = 1600
 """Elements of all outputs, likewise."""
+RULED: Final = (
+    *RULES,
+    Rule("residual", "what is off has the direction of something known in every row", residual),
+)
+"""The last one knows no text: where there is one, others say more."""
 HERE: Final = "the point checked"
 ELSEWHERE: Final = ((0.75, 1.25), (1.25, 1.75))
 """Factors on the primals, drawn for each element: signs stay, and so does what is zero."""
@@ -76,10 +83,10 @@ class _Asked:
     def explained(self, finding: Finding) -> Finding:
         if unsteady(finding):
             return remembering(finding, self._steady)
-        if finding.name not in self._checked.names:
+        if finding.diagnosis is not None or finding.name not in self._checked.names:
             return finding
         known = [p for p in self._probes if finding.name in p.right or not finding.compared]
-        found = told(finding, known, RULES) if known else None
+        found = told(finding, known, RULED) if known else None
         return finding if found is None else replace(finding, diagnosis=found)
 
     @cached_property
@@ -90,7 +97,7 @@ class _Asked:
         outputs = checked.cotangents.flat.shape[1]
         if moving <= LARGEST and outputs <= OUTPUTS:
             truth = Differenced(checked.forward, point, u)
-            if truth.affordable(point):
+            if truth.affords(point):
                 return truth
         known = {i: checked.estimates[name] for i, name in enumerate(checked.names)
                  if name in checked.estimates}  # fmt: skip

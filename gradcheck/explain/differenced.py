@@ -17,10 +17,16 @@ from gradcheck.difference.truth import Estimate, noise_lines
 from gradcheck.explain.probe import SAFETY, Array, Cotangent, Float
 from gradcheck.spec import Attrs, as_tuple
 
-SECONDS: Final = 1.5
-"""What may be spent on differences; what is asked for later is not known."""
+JACOBIANS: Final = 160
+"""So many are made; what is asked for later is not known."""
+SECONDS: Final = 1.0
+"""What calls of forward may take in all, if each takes what the fastest of the first ones took."""
 TIMED: Final = 3
-"""Calls of which the fastest is taken for what one costs."""
+"""How many the first ones are."""
+STACKED: Final = 0.35
+"""What one copy costs among many that are stacked, and its differences, in calls."""
+TICK: Final = 1e-6
+"""The shortest time, in seconds, that is believed."""
 BARS: Final = 2.0
 """Factor on error bars before they explain a difference."""
 UNKNOWN: Final = 1e200
@@ -39,26 +45,31 @@ class Jacobian:
     bar: Float
 
 
+Jacobians = tuple[Jacobian | None, ...]
+"""One per primal."""
+
+
 class Differenced:
     """A function's VJP at any primals and attributes, by central differences.
 
     `forward(*primals, **attrs)` is the user's, `point` the same in float64 where it can be asked
-    there. Each Jacobian is made once; those that would be made when the time is up are unknown.
+    there. Each Jacobian is made once; those beyond the budget are unknown.
     """
 
     def __init__(self, forward: Callable[..., Any], point: Point, u: float) -> None:
-        """Start the clock; `u` is the unit roundoff of the code that is asked."""
+        """See what forward costs; `u` is the unit roundoff of the code that is asked."""
         self._forward, self._u = forward, u
-        self._kinds = tuple(p.dtype for p in point.primals)
-        self._made: dict[tuple[Any, ...], tuple[Jacobian | None, ...]] = {}
-        self._spent = 0.0
-        self._longest = 0.0
-
-    def affordable(self, point: Point) -> bool:
-        """Whether a Jacobian at a point takes no longer than half of the time there is."""
         took = min(_timed(point) for _ in range(TIMED))
+        self._calls = 0.0
+        self._allowed = SECONDS / max(took, TICK)
+        self._kinds = tuple(p.dtype for p in point.primals)
+        self._sizes = tuple(p.size for p in point.primals)
+        self._made: dict[tuple[Any, ...], Jacobians | None] = {}
+
+    def affords(self, point: Point) -> bool:
+        """Whether the budget is enough for Jacobians at two points."""
         size = sum(point.primals[i].size for i in point.differentiable)
-        return 2 * EVALUATIONS * size * took <= SECONDS
+        return 2 * EVALUATIONS * size <= self._allowed
 
     @cached_property
     def defaults(self) -> Attrs:
@@ -93,7 +104,7 @@ class Differenced:
         """Sums of ct·J.
 
         Raises:
-            Unknown: forward is not defined there, has other outputs, or the time is up.
+            Unknown: forward is not defined there, has other outputs, or the budget is spent.
         """
         flat = flatten(ct)
         return tuple(
@@ -119,42 +130,43 @@ class Differenced:
 
     def _function(self, attrs: Attrs) -> Function:
         def function(*values: Array) -> tuple[Array, ...]:
+            pairs = zip(values, self._sizes, strict=True)
+            copies = max((np.size(v) / n for v, n in pairs if n), default=1.0)
+            self._calls += max(1.0, STACKED * copies)
             return tuple(np.asarray(o) for o in as_tuple(self._forward(*values, **attrs)))
 
         return function
 
-    def _jacobians(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Jacobian | None, ...]:
+    def _jacobians(self, primals: Sequence[Array], attrs: Attrs) -> Jacobians:
         key = (repr(sorted(attrs.items())), *(_key(p) for p in primals))
         if key not in self._made:
-            if self._spent + self._longest > SECONDS:
-                raise Unknown("the time is up")
-            start = time.monotonic()
-            try:
-                self._made[key] = self._differenced(primals, attrs)
-            finally:
-                took = time.monotonic() - start
-                self._spent += took
-                self._longest = max(self._longest, took)
-        return self._made[key]
+            self._made[key] = self._differenced(primals, attrs)
+        found = self._made[key]
+        if found is None:
+            raise Unknown("forward has no slopes there, or the budget is spent")
+        return found
 
-    def _differenced(self, primals: Sequence[Array], attrs: Attrs) -> tuple[Jacobian | None, ...]:
+    def _differenced(self, primals: Sequence[Array], attrs: Attrs) -> Jacobians | None:
+        """None where they are not known; asked again, they are not either."""
+        if self._calls > self._allowed or len(self._made) >= JACOBIANS:
+            return None
         typed = tuple(
             np.asarray(p).astype(kind) for p, kind in zip(primals, self._kinds, strict=True)
         )
         if not all(np.isfinite(p).all() for p in typed):
-            raise Unknown("a primal is not finite")
+            return None
         point = Point(self._function(attrs), typed)
-        outputs = self.forward(primals, attrs)
-        if not all(np.isfinite(o).all() for o in outputs):
-            raise Unknown("forward is not finite there")
         try:
+            outputs = self.forward(primals, attrs)
+            if not all(np.isfinite(o).all() for o in outputs):
+                return None
             lines = noise_lines(point)
             return tuple(
                 _jacobian(point, i, lines) if i in point.differentiable else None
                 for i in range(len(typed))
             )
-        except REFUSALS as error:
-            raise Unknown(str(error)) from None
+        except REFUSALS:
+            return None
 
 
 def _jacobian(point: Point, index: int, lines: Float) -> Jacobian:

@@ -145,6 +145,10 @@ class Probe:
                 out[name] = np.broadcast_to(SAME[self.dtype] * size + extra, right.shape)
         return out
 
+    def blur(self, name: str) -> Float:
+        """How far rounding alone may take each element of a gradient."""
+        return self._blur[name]
+
     def wrong(self, name: str) -> Mask:
         """Which elements of a gradient are wrong beyond rounding; all, where none came."""
         right = self.right[name]

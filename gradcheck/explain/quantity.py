@@ -50,7 +50,7 @@ def counts(probe: Probe, own: str) -> Iterator[Quantity]:
         if name not in probe.names:
             for a, b, of, each in ((name, own, shape, mine), (own, name, mine, shape)):
                 words = f"the number of elements of {a} for each of {b}"
-                yield Quantity(words, _quotient(_size(of), _size(each)), count=True, array=name)
+                yield Quantity(words, _quotient(_size(of), _size(each)), count=True, array=a)
     for name, shape in arrays:
         for words, part in PARTS[1:]:
             yield _counted(name, shape, words, part)

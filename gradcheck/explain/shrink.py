@@ -18,6 +18,7 @@ from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import ENDED, Interrogation
 from gradcheck.explain.probe import Probe
 from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.shrink_domain import Domain
 from gradcheck.explain.shrink_shapes import smaller
 from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Candidate, Trials, judged
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
@@ -88,8 +89,9 @@ def shrink(
     if output not in (CALL, *case.primal_names):
         return None
     asked = Interrogation(binding, dtype)
-    trials = Trials(asked, output, budget, convention)
-    start = _start(case, trials)
+    primals = tuple(rounded(p, dtype) for p in case.primals) if dtype in LOW else case.primals
+    trials = Trials(asked, output, Domain.of(case, primals), budget, convention)
+    start = _start(case, primals, trials)
     if start is None:
         return as_it_is(case, binding, dtype, output, convention)
     diagnosis = _suspected(case, trials, rules)
@@ -105,11 +107,8 @@ def shrink(
     return replace(found, finding=replace(found.finding, diagnosis=diagnosis))
 
 
-def _start(case: Case, trials: Trials) -> Candidate | None:
+def _start(case: Case, primals: tuple[Array, ...], trials: Trials) -> Candidate | None:
     """The case as it is, under the first of the usual cotangents that shows the failure."""
-    primals = case.primals
-    if trials.asked.dtype in LOW:
-        primals = tuple(rounded(p, trials.asked.dtype) for p in primals)
     for kind in KINDS:
         candidate = Candidate(original=case, primals=primals, attrs=case.attrs, kind=kind)
         if trials.left > 0 and trials.begins(candidate):
@@ -184,6 +183,7 @@ def _bare(candidate: Candidate, trials: Trials) -> Candidate:
 Step = Callable[[Candidate, Trials], Candidate]
 ROUNDS: Final[tuple[tuple[Step, ...], ...]] = (
     (smaller, plainer, smaller),
+    (_bare,),
     (shorter,),
     (_away_from_zero,),
     (smaller, _bare, shorter),

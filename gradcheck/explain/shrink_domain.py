@@ -48,19 +48,19 @@ class Domain:
     attrs: dict[str, tuple[float, ...]]
 
     @classmethod
-    def of(cls, case: Case) -> Domain:
-        """What the samples of the case's operator have in its dialect; the case is one of them."""
+    def of(cls, case: Case, primals: Sequence[Array]) -> Domain:
+        """What the samples of the case's operator have in its dialect, and what `primals` have."""
         values: list[list[Array]] = [[] for _ in case.primal_names]
         for sample in case.spec.samples:
             if sample.dialects and case.dialect.name not in sample.dialects:
                 continue
             try:
-                primals = replace(case, sample=sample).primals
+                drawn = replace(case, sample=sample).primals
             except Exception:  # noqa: BLE001  a suite's own; the ordinary judgement says so
                 continue
-            for seen, primal in zip(values, primals, strict=True):
+            for seen, primal in zip(values, drawn, strict=True):
                 seen.append(primal.reshape(-1))
-        for seen, primal in zip(values, case.primals, strict=True):
+        for seen, primal in zip(values, primals, strict=True):
             seen.append(primal.reshape(-1))
         return cls(tuple(_range(seen) for seen in values), _seen(case))
 

@@ -50,21 +50,26 @@ def _weight(group: Group, candidate: Candidate) -> int:
 
 
 def smaller(candidate: Candidate, trials: Trials) -> Candidate:
-    """The candidate with as few slices as the failure needs, along every axis."""
-    changed = True
+    """The candidate with as few slices as the failure needs, along every axis.
+
+    Other shapes need another cotangent: where some are found, it is drawn again.
+    """
+    less, changed = replace(candidate, ct=None), True
     while changed and trials.left > 0:
         changed = False
-        for group in groups(candidate):
-            if group not in groups(candidate):  # it went along with another
+        for group in groups(less):
+            if group not in groups(less):  # it went along with another
                 continue
-            found = _along(candidate, group, trials)
+            found = _along(less, group, trials)
             if found is not None:
-                candidate, changed = found, True
-    return _without_batch(candidate, trials)
+                less, changed = found, True
+    less = _without_batch(less, trials)
+    same = zip(less.primals, candidate.primals, strict=True)
+    return candidate if all(a is b for a, b in same) else less
 
 
 def _along(candidate: Candidate, group: Group, trials: Trials) -> Candidate | None:
-    for kept in _kept(group.size, _worst(candidate, group, trials)):
+    for kept in proposed(group.size, _worst(candidate, group, trials)):
         plain = taken(candidate, (group,), kept)
         outcome = trials.keeps(plain)
         if outcome is Outcome.KEPT:
@@ -85,7 +90,7 @@ def _worst(candidate: Candidate, group: Group, trials: Trials) -> int:
     return last.worst[axes[0]] if axes else 0
 
 
-def _kept(size: int, worst: int) -> Iterator[Indices]:
+def proposed(size: int, worst: int) -> Iterator[Indices]:
     """What to keep along an axis: one index, blocks, a part of each block, all but a few."""
     every = np.arange(size)
     seen: set[bytes] = set()

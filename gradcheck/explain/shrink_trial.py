@@ -140,14 +140,15 @@ class Symptom:
 class Trials:
     """Puts candidates to one implementation and counts them.
 
-    `symptom` is what must stay, and `fits`, if there is one, must hold. `left` is the budget, in
-    evaluations; it is empty once a call has died. `convention` is as in `CaseTruth`. `least` is
-    what the largest element of the true gradient must not fall below (`zero`: but it may vanish):
-    a gradient that cancels shows little.
+    Those outside `domain` are none. `symptom` is what must stay, and `fits`, if there is one, must
+    hold. `left` is the budget, in evaluations; it is empty once a call has died. `convention` is as
+    in `CaseTruth`. `least` is what the largest element of the true gradient must not fall below
+    (`zero`: but it may vanish): a gradient that cancels shows little.
     """
 
     asked: Interrogation
     output: str
+    domain: Domain
     left: int
     convention: str = ""
     symptom: Symptom | None = None
@@ -156,7 +157,6 @@ class Trials:
     zero: bool = True
     last: Symptom | None = field(default=None, init=False)
     _known: dict[object, tuple[Outcome, Symptom | None]] = field(default_factory=dict, init=False)
-    _domain: Domain | None = field(default=None, init=False)
 
     def begins(self, candidate: Candidate) -> bool:
         """Whether the candidate fails in any manner; that is then what must stay."""
@@ -173,9 +173,7 @@ class Trials:
 
     def keeps(self, candidate: Candidate) -> Outcome:
         """Whether the candidate fails as the original does."""
-        if self._domain is None:
-            self._domain = Domain.of(candidate.original)
-        if not self._domain.holds(candidate.primals, candidate.attrs):
+        if not self.domain.holds(candidate.primals, candidate.attrs):
             return Outcome.OUTSIDE
         key = candidate.key(), self.least, self.zero
         if key not in self._known:

@@ -73,7 +73,7 @@ class Why:
             finding = owed(finding)
         if unsteady(finding):
             return remembering(finding, self._asked[key].own(case))
-        if finding.part is Part.CONTRACT or finding.name not in case.primal_names:
+        if finding.diagnosis is not None or finding.name not in case.primal_names:
             return finding
         found = self._told(finding, case, key)
         return finding if found is None else replace(finding, diagnosis=found)

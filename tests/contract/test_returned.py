@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.contract.returned import Broken, as_array, broken, fault, gradients
+from gradcheck.contract.returned import Broken, as_array, broken, fault, gradients, overwrites
 from gradcheck.verdict import Verdict
 
 X = np.zeros((3, 5), np.float32)
@@ -59,6 +59,15 @@ def test_what_is_broken_says_so_in_its_exception_too():
     error = broken("w", "it is gone", Verdict.MISSING)
     assert str(error) == "it is gone"
     assert (error.finding.name, error.finding.verdict) == ("w", Verdict.MISSING)
+    assert error.finding.diagnosis is None
+
+
+def test_a_breach_that_tells_its_class_carries_it():
+    found = broken("w", "it adds", label="A", says="dw is added to").finding.diagnosis
+    assert (found.label, found.says, found.rule) == ("A", "dw is added to", "call")
+    written = overwrites("vjp", "vjp writes into its argument ct; copy first").finding
+    assert (written.verdict, written.diagnosis.label) == (Verdict.ERROR, "X")
+    assert written.reason.startswith("vjp writes into its argument ct")
 
 
 # ── the form of one gradient ─────────────────────────────────────────────────────────────────

@@ -124,7 +124,7 @@ def test_beyond_the_largest_what_was_differenced_is_known(monkeypatch):
 
 
 def test_a_forward_that_is_slow_is_asked_nothing_more(monkeypatch):
-    monkeypatch.setattr(black_box.Differenced, "affordable", lambda self, point: False)
+    monkeypatch.setattr(black_box.Differenced, "affords", lambda self, point: False)
     found = told(np.sin, lambda ct, x: -ct * np.cos(x), X)
     assert found.label == "S"
     assert "all 2 probes" in found.evidence[-1]
@@ -194,3 +194,18 @@ def test_code_that_raises_has_no_class():
 def test_the_class_stands_in_the_text():
     text = str(check(rms, changed(w=lambda g: g / 4), X, W))
     assert text.splitlines()[0].startswith("FAIL vjp, float64: dw: reduction: dw is 1/n of the")
+
+
+@pytest.mark.parametrize("width", [5, 700])
+def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
+    x, w = Draw("wide", width).normal(3, width), Draw("wide", "w").signed(width)
+
+    def short(ct, x, w):
+        r = 1 / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 0.1)
+        g = ct * w
+        dx = r * (g - x * np.mean(g * x * r, axis=-1, keepdims=True))
+        return dx, (ct * x * r).sum(axis=0)
+
+    found = told(rms, short, x, w)
+    assert found.label == "T"
+    assert "what is off is proportional to x in every row" in found.says

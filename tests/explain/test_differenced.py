@@ -69,6 +69,19 @@ def test_a_jacobian_is_made_once():
     assert np.array_equal(first[0], -second[0])
 
 
+def test_where_forward_refuses_nothing_is_known():
+    def positive(x):
+        if np.any(x < 0):
+            raise ValueError("out of the domain")
+        return np.sqrt(x)
+
+    truth = made(positive, (np.abs(X),))
+    assert truth.vjp(CT, (np.abs(X),), {})[0].shape == X.shape
+    for ask in (lambda: truth.vjp(CT, (X,), {}), lambda: truth.forward((X,), {})):
+        with pytest.raises(Unknown):
+            ask()
+
+
 def test_at_a_kink_nothing_is_wrong():
     x = np.array([0.0, 1.0])
     truth = made(lambda x: np.maximum(x, 0), (x,))
@@ -80,8 +93,7 @@ def test_at_a_kink_nothing_is_wrong():
 @pytest.mark.parametrize(
     ("function", "primals"),
     [
-        (lambda x: 1 / np.zeros_like(x), (X,)),
-        (lambda x: x[7], (X,)),
+        (lambda x: x * np.inf, (X,)),
         (lambda x: x, (X * np.nan,)),
         (lambda x: x[:2], (X,)),
     ],
@@ -91,14 +103,21 @@ def test_what_is_not_defined_is_unknown(function, primals):
         made(function, primals).vjp(CT, primals, {})
 
 
-def test_when_the_time_is_up_no_more_is_known(monkeypatch):
-    truth = made()
-    truth.vjp(CT, (X, W), {})
-    monkeypatch.setattr(differenced, "SECONDS", 0.0)
-    assert truth.vjp(CT, (X, W), {})[0].shape == X.shape  # made before
-    with pytest.raises(Unknown, match="time"):
+@pytest.mark.parametrize(("limit", "value"), [("JACOBIANS", 1), ("SECONDS", 1e-12)])
+def test_when_the_budget_is_spent_no_more_is_known(monkeypatch, limit, value):
+    if limit == "JACOBIANS":
+        monkeypatch.setattr(differenced, limit, value)
+        truth = made()
+        truth.vjp(CT, (X, W), {})
+        assert truth.vjp(CT, (X, W), {})[0].shape == X.shape  # made before
+    else:
+        assert made().affords(Point(lambda x: (x,), (X,)))
+        monkeypatch.setattr(differenced, limit, value)
+        truth = made()
+        assert not truth.affords(Point(lambda x: (x,), (X,)))
+        truth.forward((X, W), {})
+    with pytest.raises(Unknown, match="budget"):
         truth.vjp(CT, (X, 2 * W), {})
-    assert not truth.affordable(Point(lambda x: (x,), (X,)))
 
 
 def test_defaults_are_what_the_signature_says():

@@ -279,6 +279,22 @@ def test_other_bits_on_the_second_call_are_an_error(vjp):
     assert "Look for a buffer" in reason
 
 
+@pytest.mark.parametrize(("code", "label"), [("writes", "X"), ("counts", "C"), ("raises", "")])
+def test_what_a_call_does_tells_its_class(code, label):
+    def writes(ct, w):
+        ct *= w
+        return ct
+
+    def raises(ct, w):
+        raise ValueError("writes into its argument")
+
+    vjp = {"writes": writes, "counts": counting(), "raises": raises}[code]
+    with pytest.raises(Broken) as caught:
+        ask_vjp(vjp, [(np.full(5, 2.0),)], (W,), ("w",), {})
+    found = caught.value.finding.diagnosis
+    assert (found.label if found else "") == label
+
+
 def test_a_generator_that_starts_afresh_on_each_call_is_deterministic():
     def vjp(ct, w):
         return ct * np.random.default_rng(0).normal(size=w.shape)

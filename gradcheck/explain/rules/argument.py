@@ -46,12 +46,13 @@ def argument(scene: Scene) -> Iterator[Suspicion]:
         return  # a wrong slope, which is another rule's
     for words, of in _arrays(scene.first):
         for form, function in FUNCTIONS:
-            value = partial(_factor, of, function, name)
-            told = form.format(words)
-            says = f"{own} lacks the factor {told}"
-            yield predicting(scene, "F", says, partial(_divided, value, name))
-            says = f"{own} has the factor {told} too much"
-            yield predicting(scene, "F", says, partial(_multiplied, value, name))
+            for by_row in (False, True):
+                value = partial(_factor, of, function, by_row, name)
+                told = form.format(words) + (", one for each row" if by_row else "")
+                says = f"{own} lacks the factor {told}"
+                yield predicting(scene, "F", says, partial(_divided, value, name))
+                says = f"{own} has the factor {told} too much"
+                yield predicting(scene, "F", says, partial(_multiplied, value, name))
 
 
 Value = Callable[[Probe], Float | None]
@@ -73,18 +74,15 @@ def _output(i: int, probe: Probe) -> Array:
     return probe.outputs[i]
 
 
-def _factor(of: Callable[[Probe], Array], function: Function, name: str, probe: Probe
-            ) -> Float | None:  # fmt: skip
+def _factor(
+    of: Callable[[Probe], Array], function: Function, by_row: bool, name: str, probe: Probe
+) -> Float | None:
     """The array in the gradient's shape: as it broadcasts, or one number for each row."""
     value, shape = np.asarray(function(of(probe)), dtype=np.float64), probe.right[name].shape
-    if value.ndim > len(shape) or not value.ndim:
+    lack = len(shape) - value.ndim
+    if not value.ndim or lack < 0 or (by_row and not lack):
         return None
-    for ways in (value.shape, (*value.shape, *(1,) * (len(shape) - value.ndim))):
-        try:
-            return np.broadcast_to(value.reshape(ways), shape)
-        except ValueError:
-            continue
-    return None
+    return np.broadcast_to(value.reshape(*value.shape, *(1,) * (lack * by_row)), shape)
 
 
 def _divided(value: Value, name: str, probe: Probe) -> Float | None:

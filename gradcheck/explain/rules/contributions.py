@@ -37,8 +37,11 @@ def contributions(scene: Scene) -> Iterator[Suspicion]:
     first = scene.first
     indexed = any(p.dtype.kind != "f" for p in first.primals)
     by_values = on_kinks(scene) or by_value(scene, zero)
-    cuts = [cut for part, ct in enumerate(first.ct) for cut in _cuts(part, ct)]
-    joint = _cuts(None, min(first.ct, key=np.ndim)) if len(first.ct) > 1 else ()
+    ranks = [
+        max(p.ct[k].ndim for p in scene.failing if k < len(p.ct)) for k in range(len(first.ct))
+    ]
+    cuts = [cut for part, rank in enumerate(ranks) for cut in _cuts(part, rank)]
+    joint = _cuts(None, min(ranks)) if len(ranks) > 1 else ()
     for cut in [*cuts, *joint]:
         taken = _taken(first, scene.output, cut, MOST)
         if taken is None or len(taken) < 2:
@@ -130,24 +133,21 @@ def _numbers(probe: Probe, cut: Cut) -> dict[int, Array]:
 # ── how a cotangent is cut ───────────────────────────────────────────────────────────────────
 
 
-def _cuts(part: int | None, ct: Array) -> Iterator[Cut]:
-    which = _which(part)
-    for axis in [*range(-ct.ndim, 0), *((0, 1) if ct.ndim > 1 else ())]:
+def _cuts(part: int | None, rank: int) -> Iterator[Cut]:
+    for axis in [*range(-rank, 0), *((0, 1) if rank > 1 else ())]:
         yield _axis_of(part, axis)
-    for inner in range(1, ct.ndim - 1):
+    which = _which(part)
+    for inner in range(1, rank):
         last = "axis" if inner == 1 else f"{inner} axes"
         yield Cut(part=part, says=f"along all but the last {last} of {which}", slabs=_rows(inner))
     yield _elements(part)
-    for inner in range(2, ct.ndim):
+    for inner in range(2, rank):
         says = f"along the last {inner} axes of {which}"
         yield Cut(part=part, says=says, slabs=_places(inner))
-    for axis in range(-ct.ndim, 0):
+    for axis in range(-rank, 0):
         for count in (2, 3, 4):
-            yield Cut(
-                part=part,
-                says=f"of {count} blocks along axis {axis} of {which}",
-                slabs=_blocks(axis, count),
-            )
+            says = f"of {count} blocks along axis {axis} of {which}"
+            yield Cut(part=part, says=says, slabs=_blocks(axis, count))
 
 
 def _which(part: int | None) -> str:

@@ -149,4 +149,15 @@ BY_SLAB: Final = (
         for block in BLOCKS
     ),
 )
-KEEPS: Final = (*BY_SLAB, *PER_ELEMENT)
+BEYOND: Final = tuple(
+    Keep(
+        shared="W",
+        alone="W",
+        says=f"lacks what lies beyond the first {count} slabs",
+        of=_at(partial(_in_first, count)),
+        needs=partial(operator.lt, count + 1),  # one slab alone is the last
+    )
+    for count in range(1, 12)
+    if count not in BLOCKS
+)
+KEEPS: Final = (*BY_SLAB, *PER_ELEMENT, *BEYOND)

@@ -71,6 +71,16 @@ def _nonlinear(name: str, probe: Probe) -> bool:
     return bool(np.max(np.abs(of_both - (30 * of_u - 7 * of_v)), initial=0.0) > GROSS * size)
 
 
+def _uncleared(name: str, probe: Probe) -> bool:
+    """One number, for any cotangent, in all those elements that should be 0."""
+    zero = _answer(name, probe, _times(0.0, probe.ct))
+    if zero is None or not zero.any():
+        return False
+    held = zero != 0
+    alone = np.ptp(zero[held]) == 0 and not probe.right[name][held].any()
+    return bool(alone and probe.reproduces(probe.right[name] + zero, name))
+
+
 def _shifted(name: str, probe: Probe) -> bool:
     """What comes for a cotangent of zeros is what is too much."""
     zero = _answer(name, probe, _times(0.0, probe.ct))
@@ -97,6 +107,12 @@ def _squared(name: str, probe: Probe) -> bool:
     return _answers(name, probe, 2.0, 4.0)
 
 
+def _beside_others(name: str, probe: Probe) -> bool:
+    """Whether it is one of several gradients, one of which at least is right."""
+    rest = [other for other in probe.right if other != name]
+    return _nonlinear(name, probe) and any(not probe.fails(other) for other in rest)
+
+
 def _answers(name: str, probe: Probe, asked_for: float, times: float) -> bool:
     """Whether a multiple of the cotangent gives such a multiple of the gradient."""
     found = _answer(name, probe, _times(asked_for, probe.ct))
@@ -104,6 +120,8 @@ def _answers(name: str, probe: Probe, asked_for: float, times: float) -> bool:
 
 
 READINGS: Final[tuple[tuple[str, str, Question], ...]] = (
+    ("A", "holds one number where 0 belongs, whatever the cotangent: it was not cleared",
+     _uncleared),
     ("T", "has a term too many, which does not depend on the cotangent", _shifted),
     ("NL", "is not linear in the cotangent: right for small ones, cut off for large ones",
      _clipped),
@@ -111,5 +129,7 @@ READINGS: Final[tuple[tuple[str, str, Question], ...]] = (
     ("NL", "is not linear in the cotangent: the same for twice as much", _unscaled),
     ("NL", "is not linear in the cotangent: twice as much gives four times the gradient",
      _squared),
+    ("V", "is not linear in the cotangent, as if it read what another gradient overwrote",
+     _beside_others),
     ("NL", "is not linear in the cotangent", _nonlinear),
 )  # fmt: skip

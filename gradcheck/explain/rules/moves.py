@@ -239,6 +239,29 @@ def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
         yield Move(label="L", says=says, of=gathered, back=dealt)
         if isinstance(count, int):
             yield from _exchanges_of_parts(axis, count)
+    if axis == -1:
+        yield from _stacked()
+
+
+def _stacked() -> Iterator[Move]:
+    """Halves of the last axis that lie one after the other as whole arrays, and the reverse."""
+
+    def of(array: Array, attrs: Attrs) -> Array:
+        if array.ndim < 2 or array.shape[-1] % 2:
+            return array
+        two = array.reshape(2, *array.shape[:-1], array.shape[-1] // 2)
+        return np.ascontiguousarray(np.moveaxis(two, 0, -2)).reshape(array.shape)
+
+    def back(array: Array, attrs: Attrs) -> Array:
+        if array.ndim < 2 or array.shape[-1] % 2:
+            return array
+        two = array.reshape(*array.shape[:-1], 2, array.shape[-1] // 2)
+        return np.ascontiguousarray(np.moveaxis(two, -2, 0)).reshape(array.shape)
+
+    says = "the halves of its last axis taken for those of its memory"
+    yield Move(label="L", says=says, of=of, back=back)
+    says = "the halves of its memory taken for those of its last axis"
+    yield Move(label="L", says=says, of=back, back=of)
 
 
 def _exchanges_of_parts(axis: int, count: int) -> Iterator[Move]:

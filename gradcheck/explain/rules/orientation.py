@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -11,16 +12,26 @@ import numpy as np
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.rules.contributions import LATER, MOST, jacobian
 from gradcheck.explain.rules.moves import Move, losses, moves
+from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.spec import Attrs
 
+TELLING: Final = 4
+"""Elements other than 0 that must stand in their new place, before a distance explains them."""
 READ: Final = 700
 """Elements up to which an operand is tried in all its orders."""
 
 
 def orientation(scene: Scene) -> Iterator[Suspicion]:
     """The gradient, the cotangent or a primal with its elements in another order."""
-    attrs = scene.first.attrs
+    attrs, name = scene.first.attrs, scene.output
+    for a, b in combinations(range(-scene.first.right[name].ndim, 0), 2):
+        yield predicting(
+            scene,
+            "L",
+            f"{scene.gradient} comes transposed: axes {a} and {b} are exchanged",
+            partial(_transposed, name, a, b),
+        )
     yield from _moved(scene, lambda rank: moves(rank, attrs))
 
 
@@ -28,6 +39,29 @@ def displaced(scene: Scene) -> Iterator[Suspicion]:
     """The same with elements read from, or written to, a neighbour's place."""
     attrs = scene.first.attrs
     yield from _moved(scene, lambda rank: losses(rank, attrs))
+    for axis in range(-scene.first.right[scene.output].ndim, 0):
+        yield Suspicion(
+            label="I",
+            says=f"{scene.gradient} stands in another place along axis {axis}: it is displaced",
+            fits=partial(_displaced, scene.output, axis),
+        )
+
+
+def _displaced(name: str, axis: int, probe: Probe) -> bool:
+    """Whether some distance along an axis explains a gradient but for what comes in at the end."""
+    if not probe.fails(name):
+        return True
+    got, right = probe.got.get(name), probe.right[name]
+    if got is None or right.ndim < -axis:
+        return False
+    n = right.shape[axis]
+    got, right = np.moveaxis(got, axis, 0), np.moveaxis(right, axis, 0)
+    bound = SAME[probe.dtype] * float(np.max(np.abs(right), initial=0.0))
+    for step in range(1, n - 1):
+        for a, b in ((got[step:], right[:-step]), (got[:-step], right[step:])):
+            if np.count_nonzero(b) >= TELLING and bool(np.all(np.abs(a - b) <= bound)):
+                return True
+    return False
 
 
 def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator[Suspicion]:
@@ -48,6 +82,11 @@ def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator
         for move in catalogue(value.ndim) if value.size <= READ else ():
             says = f"{own} reads {other} with {move.says}"
             yield predicting(scene, move.label, says, _at_primal(name, other, move.of))
+
+
+def _transposed(name: str, a: int, b: int, probe: Probe) -> Array:
+    right = probe.right[name]
+    return right.swapaxes(a, b) if right.ndim >= -a else right
 
 
 def _written(name: str, move: Move, probe: Probe) -> Array:

@@ -42,6 +42,8 @@ def places(probe: Probe, rank: int) -> Iterator[Places]:
     yield from _flat()
     if rank > 1:
         yield from _triangles()
+        yield from _tiles()
+    yield Places(label="A", says="where nothing arrives", of=_unreached)
 
 
 def _axis(axis: int) -> str:
@@ -204,6 +206,27 @@ def _flat() -> Iterator[Places]:
             says=f"what lies beyond the first {block} elements",
             of=line(partial(_after_first, block)),
             needs=partial(_longer, block, np.size),
+        )
+
+
+def _unreached(array: Array, probe: Probe) -> Mask:
+    """Where the right gradient is 0, so that a loop over what arrives never writes."""
+    return np.asarray(array == 0)
+
+
+def _tiles() -> Iterator[Places]:
+    """What is left over at the edges, after whole tiles of the last two axes."""
+    for block in (2, *BLOCKS):
+
+        def of(array: Array, probe: Probe, block: int = block) -> Mask:
+            edges = [_line(k, partial(_after_blocks, block))(array, probe) for k in (-1, -2)]
+            return np.asarray(edges[0] | edges[1])
+
+        yield Places(
+            label="W",
+            says=f"what is left over after whole tiles of {block} by {block}",
+            of=of,
+            needs=partial(_leaves_some, block, lambda a: min(a.shape[-2:]) if a.ndim > 1 else 0),
         )
 
 

@@ -293,17 +293,22 @@ def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
 def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
     """One count in place of another: R where both count what one sum may run over."""
     pairs = [(a, b) for a, b in product(own, own) if a is not b]
-    for label, alike in (("R", True), ("F", False)):
-        for a, b in pairs:
-            if _comparable(a, b, name) == alike:
-                words = f"is m/n of the right value, m being {a.words}, n being {b.words}"
-                yield Factor(label, words, partial(_both, a.of, 1.0, b.of, -1.0))
+    words = "is m/n of the right value, m being {}, n being {}"
+    for a, b in pairs:
+        if a.array == b.array or not (a.array and b.array):
+            told = words.format(a.words, b.words)
+            yield Factor("R", told, partial(_both, a.of, 1.0, b.of, -1.0))
+        elif a.part == b.part and name in {a.array, b.array}:
+            told = f"{words.format(a.words, b.words)}: of repetitions"
+            yield Factor("R", told, partial(_repeated, a.of, b.of))
+    for a, b in pairs:
+        yield Factor("F", words.format(a.words, b.words), partial(_both, a.of, 1.0, b.of, -1.0))
 
 
-def _comparable(a: Quantity, b: Quantity, name: str) -> bool:
-    """Whether they measure one array, or the same part of two, or what of it is in use."""
-    repeated = a.part == b.part and name in {a.array, b.array}
-    return a.array == b.array or repeated or not (a.array and b.array)
+def _repeated(a: Value, b: Value, probe: Probe) -> float | None:
+    """One over the other, if that one goes into the other."""
+    c = _both(a, 1.0, b, -1.0, probe)
+    return c if c and (c.is_integer() or abs(1 / c - round(1 / c)) <= LOOSE) else None
 
 
 def shared(scene: Scene) -> Iterator[Suspicion]:

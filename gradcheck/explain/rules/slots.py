@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations, permutations, product
 from typing import Final
@@ -33,28 +33,22 @@ def lost(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
-def lost_where(scene: Scene) -> Iterator[Suspicion]:
-    """Nothing but zeros at just those points where a primal is zero, or an attribute has a value.
+def lost_for(scene: Scene) -> Iterator[Suspicion]:
+    """Nothing but zeros at just those points where an attribute has one value.
 
     It is shown by two points of either kind at least.
     """
     name = scene.output
     if min(len(scene.failing), len(scene.passing)) < APART:
         return
-    for words, holds in _occasions(scene):
-        if all(map(holds, scene.failing)) and not any(map(holds, scene.passing)):
+    for attr, value in scene.first.attrs.items():
+        if all((p.attrs.get(attr) == value) == p.fails(name)
+               for p in (*scene.failing, *scene.passing)):  # fmt: skip
             yield Suspicion(
                 label="G",
-                says=f"{scene.gradient} is zero {words}: it is lost there",
+                says=f"{scene.gradient} is zero for {attr} = {value!r}: it is lost there",
                 fits=lambda p: not p.fails(name) or (name in p.got and not p.got[name].any()),
             )
-
-
-def _occasions(scene: Scene) -> Iterator[tuple[str, Callable[[Probe], bool]]]:
-    for other in scene.first.names:
-        yield f"where {other} is", lambda p, n=other: not p.primal(n).any()  # type: ignore[misc]
-    for attr, value in scene.first.attrs.items():
-        yield f"for {attr} = {value!r}", lambda p, a=attr, v=value: p.attrs.get(a) == v  # type: ignore[misc]
 
 
 def slots(scene: Scene) -> Iterator[Suspicion]:
@@ -88,6 +82,8 @@ def _stands(name: str, other: str, probe: Probe) -> bool:
     if right is None or raw is None or raw.shape == right.shape:
         fits = name in probe.got and probe.reproduces(right, name)
         return fits or (raw is not None and right is not None and near(raw, right, probe.dtype))
+    if raw.size == right.size:
+        return probe.fails(name) and near(np.ravel(raw), right.ravel(), probe.dtype)
     small, large = sorted((np.asarray(raw, dtype=np.float64), right), key=lambda a: a.size)
     return probe.fails(name) and near(_summed(large, small.shape), small, probe.dtype)
 

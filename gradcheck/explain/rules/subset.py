@@ -41,7 +41,7 @@ def _suspicion(
     def fits(probe: Probe) -> bool:
         other = value(probe, name)
         if other is None:
-            return False
+            return not probe.fails(name)  # it cannot stand there, and need not
         right = probe.right[name]
         guess = np.where(where.of(right, probe), other, right)
         return probe.reproduces(guess, name)

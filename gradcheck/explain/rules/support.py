@@ -18,7 +18,7 @@ MOST: Final = 150
 """Elements of the cotangent up to which code is asked for each alone."""
 FEW: Final = 4
 """Elements of it below which a probe says little."""
-ASKED: Final = 4
+ASKED: Final = 5
 """Probes that are asked so."""
 PROBES: Final = 2
 """Failing probes that must agree."""
@@ -93,27 +93,45 @@ def support(scene: Scene) -> Iterator[Suspicion]:
 
 
 def _small(scene: Scene) -> list[Probe]:
-    """The smallest failing probes, each of another sample or seed."""
+    """The smallest failing probes, first one of each sample."""
     fitting = [p for p in scene.failing if len(p.ct) == 1 and 1 < p.ct[0].size <= MOST]
-    return sorted(fitting, key=lambda p: (p.ct[0].size < FEW, p.ct[0].size))[:ASKED]
+    seen = [p.where for p in fitting]
+    again = [seen[:k].count(where) for k, where in enumerate(seen)]
+    order = sorted(
+        range(len(fitting)),
+        key=lambda k: (fitting[k].ct[0].size < FEW, again[k], fitting[k].ct[0].size),
+    )
+    return [fitting[k] for k in order[:ASKED]]
 
 
 def _readings(probes: Sequence[Probe], name: str) -> Iterator[Reading]:
-    right = any(_changes(probe, name, _true) for probe in probes)
-    code = any(_changes(probe, name, _given) for probe in probes)
-    if not right and not code:
-        yield from BY_PLACE
-    if right:
+    """What may be read from the pairs: a choice by values is the code's own, if the truth's."""
+    right, code = (
+        [any(_changes(p, name, of, kinds) for p in probes) for kinds in ("f", "iu")]
+        for of in (_true, _given)
+    )
+    if right[0]:
         yield from BY_VALUE
+    elif not code[0] and code[1] <= right[1]:
+        yield from BY_PLACE
 
 
 def _changes(
-    probe: Probe, name: str, of: Callable[[Probe, Sequence[Array], str], Float | None]
+    probe: Probe,
+    name: str,
+    of: Callable[[Probe, Sequence[Array], str], Float | None],
+    kinds: str,
 ) -> bool:
-    """Whether a gradient depends on the values of primals: mirrored, they have others."""
-    others = [-np.flip(p) if p.dtype.kind == "f" else p for p in probe.primals]
+    """Whether a gradient depends on the values of primals of some kinds: mirrored, they differ."""
+    others = [_mirrored(p) if p.dtype.kind in kinds else p for p in probe.primals]
+    if not any(p.dtype.kind in kinds for p in probe.primals):
+        return False
     found, given = of(probe, others, name), of(probe, probe.primals, name)
     return found is None or given is None or not np.allclose(found, given, equal_nan=True)
+
+
+def _mirrored(p: Array) -> Array:
+    return -np.flip(p) if p.dtype.kind == "f" else np.flip(p)
 
 
 def _true(probe: Probe, primals: Sequence[Array], name: str) -> Float | None:
@@ -136,6 +154,34 @@ def _copies(every: Sequence[Support]) -> bool:
 def _rearranged(every: Sequence[Support]) -> bool:
     """Everything is still there, in another order."""
     return _copies(every) and all(s.rearranges for s in every)
+
+
+def _reordered(every: Sequence[Support]) -> bool:
+    """All elements are used, each with the derivatives of one other: nothing but their order."""
+    return any(
+        all(
+            (np.count_nonzero(s.right, axis=0) > 0).all()
+            and (np.count_nonzero(s.right, axis=1) > 0).all()
+            and _same_lines(s.code if by_rows else s.code.T, s.right if by_rows else s.right.T)
+            for s in every
+        )
+        for by_rows in (True, False)
+    )
+
+
+def _same_lines(a: Float, b: Float) -> bool:
+    """Whether two matrices have the same rows, in any order."""
+    left = [*b]
+    for row in a:
+        at = next((k for k, other in enumerate(left) if _close(row, other)), None)
+        if at is None:
+            return False
+        left.pop(at)
+    return True
+
+
+def _close(a: Float, b: Float) -> bool:
+    return bool(np.all(np.abs(a - b) <= SAME * np.max(np.abs(b), initial=0.0)))
 
 
 def _let_pass(every: Sequence[Support]) -> bool:
@@ -200,6 +246,7 @@ def _cut_short(s: Support) -> bool:
 ELSEWHERE: Final = "puts elements of the cotangent in other places than they belong to"
 BY_PLACE: Final[tuple[Reading, ...]] = (
     ("L", "puts the cotangent's elements in another order than they came from", _rearranged),
+    ("L", "is that of elements in another order", _reordered),
     ("I", "lets elements of the cotangent pass where they should be held back", _let_pass),
     ("I", "loses elements of the cotangent that should pass", _dropped),
     ("I", ELSEWHERE, _misplaced),
@@ -208,6 +255,7 @@ BY_PLACE: Final[tuple[Reading, ...]] = (
 """Class, words and test where places alone decide which elements belong together."""
 BY_VALUE: Final[tuple[Reading, ...]] = (
     ("I", ELSEWHERE, _as_often),
+    ("L", "is that of elements in another order", _reordered),
     ("I", "gives each contribution to another element than it belongs to", _permuted),
     ("I", "reads other elements than it should", _drawn),
 )

@@ -8,6 +8,7 @@ from gradcheck.explain.rules.argument import argument
 from gradcheck.explain.rules.attributes import attributes, values
 from gradcheck.explain.rules.contributions import contributions
 from gradcheck.explain.rules.cotangent import cotangent, replaced
+from gradcheck.explain.rules.duplicates import duplicates
 from gradcheck.explain.rules.earlier import earlier
 from gradcheck.explain.rules.elsewhere import elsewhere
 from gradcheck.explain.rules.kinks import kinks
@@ -19,10 +20,11 @@ from gradcheck.explain.rules.orientation import displaced, forward_mode, orienta
 from gradcheck.explain.rules.pairs import pairs
 from gradcheck.explain.rules.precision import precision
 from gradcheck.explain.rules.scale import reduction, scale, shared
-from gradcheck.explain.rules.slots import lost, lost_where, packed, slots
+from gradcheck.explain.rules.slots import lost, lost_for, packed, slots
 from gradcheck.explain.rules.subset import subset
 from gradcheck.explain.rules.support import support
 from gradcheck.explain.rules.terms import terms
+from gradcheck.explain.rules.truncated import truncated
 from gradcheck.explain.rules.zeros import zeros
 from gradcheck.explain.suspicion import Rule
 
@@ -45,16 +47,18 @@ RULES: Final = (
     Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
     Rule("terms", "the reference's own text with one thing changed", terms),
     Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
-    Rule("lost where", "a gradient is zero where something special is", lost_where),
+    Rule("lost for", "a gradient is zero for one value of an attribute", lost_for),
     Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
     Rule("contributions", "some of what must be added up is lost", contributions),
     Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("displaced", "read from, or written to, a neighbour's place", displaced),
+    Rule("truncated", "a part of an axis never takes part", truncated),
     Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
     Rule("zeros", "nothing is passed back where an argument is 0", zeros),
+    Rule("duplicates", "wrong only where an index occurs more than once", duplicates),
     Rule("support", "other elements of the cotangent reach an element", support),
     Rule("local", "element by element, the slope is another function", local),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from gradcheck.explain.byelement import is_diagonal
 from gradcheck.explain.probe import Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
@@ -17,7 +18,8 @@ def zeros(scene: Scene) -> Iterator[Suspicion]:
         values = [probe.primal(other) for probe in scene.failing]
         if values[0].dtype.kind != "f" or not all((value == 0).any() for value in values):
             continue
-        if not any(value.any() for value in values):
+        slopes = any(is_diagonal(probe, name) for probe in scene.failing)
+        if not slopes and not any(value.any() for value in values):
             says = f"{scene.gradient} is 0 where all of {other} is: it never leaves 0"
             yield predicting(scene, "G", says, _skipped(name, other, whole=True))
         says = f"{scene.gradient} is 0 where {other} is: zeros are skipped"

@@ -1,0 +1,85 @@
+"""The findings of one case with their diagnoses: whatever is wrong, in every dtype."""
+
+import gradcheck_cases
+import numpy as np
+import pytest
+
+from gradcheck.arithmetic import F32, F64
+from gradcheck.contract.returned import broken
+from gradcheck.explain.why import Why
+from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.power.attack import Wrong
+from gradcheck.spec import as_tuple
+from gradcheck.verdict import Verdict
+
+SUITE = gradcheck_cases.SUITE
+
+
+def explained(op, change, dtype="float64", low="", sample="typical"):
+    """Findings of the first dialect's sample, where `change(gradients, ct)` spoils the right one."""
+    case = SUITE.cases([op], [SUITE.operators[op].dialects[0].name], [sample])[0]
+
+    def vjp(ct, *primals, **attrs):
+        xp = F64 if dtype == "float64" else F32
+        wide = [p.astype(xp.name) if p.dtype.kind != "i" else p for p in primals]
+        found = list(as_tuple(case.spec.vjp(xp, ct.astype(xp.name), *wide, **attrs)))
+        found = [None if g is None else g.astype(primals[0].dtype) for g in change(found, ct)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    binding = Wrong(vjp)
+    truth = CaseTruth.in_low(case, "", low) if low else CaseTruth(case)
+    found = judge_case(truth, binding, low or dtype)
+    return Why().explained(case, binding, low or dtype, found)
+
+
+@pytest.mark.parametrize("low", ["float16", "bfloat16"])
+def test_low_precision_has_its_diagnosis_too(low):
+    (found,) = explained("tanh", lambda g, ct: [-g[0]], dtype=low, low=low)
+    assert (found.verdict, found.diagnosis.label) == (Verdict.FAIL, "S")
+
+
+def test_what_is_right_has_none():
+    found = explained("rms_norm", lambda g, ct: g)
+    assert [f.verdict for f in found] == [Verdict.PASS] * 2
+    assert not any(f.diagnosis for f in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "label"),
+    [
+        (lambda g, ct: [None], Verdict.MISSING, "G"),
+        (lambda g, ct: [g[0].reshape(-1)], Verdict.FAIL, "L"),
+        (lambda g, ct: [-g[0]], Verdict.FAIL, "S"),
+    ],
+)
+def test_a_wrong_gradient_has_one(change, verdict, label):
+    (found,) = explained("tanh", change)
+    assert (found.verdict, found.diagnosis.label) == (verdict, label)
+
+
+def test_a_call_that_remembers_has_one():
+    kept = [0.0]
+
+    def adding(g, ct):
+        kept[0] = kept[0] + g[0] if np.shape(kept[0]) == g[0].shape else g[0]
+        return [kept[0]]
+
+    (found,) = explained("tanh", adding)
+    assert (found.name, found.verdict) == ("vjp", Verdict.ERROR)
+    assert (found.diagnosis.label, found.diagnosis.rule) == ("A", "recall")
+
+
+def test_a_call_that_raises_has_none():
+    def raising(g, ct):
+        raise ValueError("writes into its argument")
+
+    (found,) = explained("tanh", raising)
+    assert (found.verdict, found.diagnosis) == (Verdict.ERROR, None)
+
+
+def test_a_diagnosis_that_the_binding_gave_is_kept():
+    case = SUITE.cases(["tanh"], [], ["typical"])[0]
+    error = broken("x", "never written", Verdict.FAIL, label="A", says="x keeps what it held")
+    binding = Wrong(lambda ct, x: -ct)
+    (found,) = Why().explained(case, binding, "float64", [error.finding])
+    assert found == error.finding
