@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradcheck import console
 from gradcheck.commands.flags import add_implementation, add_suite, suite_of
-from gradcheck.commands.outcome import USAGE, check_writable, save, targets_of
+from gradcheck.commands.outcome import check_writable, save, targets_of
 from gradcheck.commands.run import add_output, check_format, convention_of, publish_run
 from gradcheck.errors import Unsupported, UsageError
 
@@ -81,8 +82,7 @@ def repro(arguments: argparse.Namespace) -> int:
         found = _narrowed(executed(ready), meant)
         asked = found.complete  # after Ctrl-C nothing more is
         smallest = _smallest(ready, found, meant) if asked and arguments.shrink else {}
-        text = _exported(ready, found, meant, smallest, path) if asked and path else ""
-    kept = path is None or not asked or save(path, text, "--export")
+        kept = path is None or not asked or _export(ready, found, meant, smallest, path)
 
     def terminal(**how: Any) -> str:
         from gradcheck.report.repro import Shown, render
@@ -90,8 +90,7 @@ def repro(arguments: argparse.Namespace) -> int:
         shown = Shown(run=found, case=meant.case, dtype=meant.dtype, smallest=smallest)
         return render(shown, **how)
 
-    code = publish_run(found, arguments, targets, terminal)
-    return code if kept else USAGE
+    return publish_run(found, arguments, targets, terminal, written=kept)
 
 
 def _narrowed(run: Run, meant: Named) -> Run:
@@ -128,6 +127,21 @@ def _binding(ready: Ready, name: str) -> Implementation:
     return next(binding for binding in ready.bindings if binding.name == name)
 
 
+def _export(
+    ready: Ready,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    path: Path,
+) -> bool:
+    """Write the script; False, and a line on stderr, where there can be none."""
+    try:
+        return save(path, _exported(ready, run, meant, smallest, path), "--export")
+    except UsageError as error:
+        console.say(str(error))
+        return False
+
+
 def _exported(
     ready: Ready,
     run: Run,
@@ -145,9 +159,13 @@ def _exported(
     from gradcheck.judge.operator import Unsuitable
     from gradcheck.repro.export import written
     from gradcheck.repro.point import accepted, whole
+    from gradcheck.verdict import Verdict
 
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
+    for result in run.results:
+        if result.verdict is Verdict.INVALID:
+            raise UsageError(f"--export: the case is at fault, not the code: {result.reason}")
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
     every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]

@@ -129,15 +129,18 @@ def publish_run(
     arguments: argparse.Namespace,
     targets: Sequence[Target],
     terminal: Callable[..., str] | None = None,
+    *,
+    written: bool = True,
 ) -> int:
     """Report a run as the flags of `add_output` say; returns the exit code.
 
-    `terminal` renders what a terminal shows, if that is not the report of a run.
+    `terminal` renders what a terminal shows, if that is not the report of a run; `written` says
+    whether all else that was to be written is.
     """
     from gradcheck import report
     from gradcheck.verdict import Verdict
 
-    written = [save(path, report.render(found, form)) for path, form in targets]
+    saved = [written, *(save(path, report.render(found, form)) for path, form in targets)]
     how: dict[str, Any] = {
         "color": console.colored(arguments.color),
         "width": console.width(sys.stdout),
@@ -149,12 +152,12 @@ def publish_run(
     if arguments.format != "terminal":  # the terminal report shows them itself
         for trouble in found.troubles:
             console.say(trouble)
-    written.append(console.show(text))
+    saved.append(console.show(text))
     return exit_code(
         complete=found.complete,
         invalid=bool(found.footer.counts[Verdict.INVALID]),
         unloaded=bool(found.troubles),
-        written=all(written),
+        written=all(saved),
         checked=bool(found.footer.checked),
         passed=found.passed,
     )

@@ -58,13 +58,18 @@ class _Page(Page):
 
     def point(self, shown: Shown) -> list[str]:
         """The case: what it is there to find, attributes, primals."""
-        case = shown.case
-        lines = [words.clean(f"{case.name}/{shown.dtype}#{case.fingerprint}")]
+        case, hashes = shown.case, [result.hash for result in shown.run.results]
+        mark = f"#{hashes[0]}" if any(hashes) else ""
+        lines = [words.clean(f"{case.name}/{shown.dtype}{mark}")]
         if case.sample.hunts:
             lines += self.wrap(words.clean(case.sample.hunts), "  hunts: ", "    ")
         if case.attrs:
             lines += self.wrap(attributes(case.attrs), "  attributes: ", "    ")
-        for name, primal in zip(case.primal_names, case.primals, strict=True):
+        try:
+            primals = dict(zip(case.primal_names, case.primals, strict=True))
+        except Exception:  # noqa: BLE001  a suite's own; the result says what it raised
+            primals = {}
+        for name, primal in primals.items():
             lines += self.array(words.clean(name), primal)
         return lines
 

@@ -89,3 +89,145 @@ def test_a_shell_runs_a_repro_line_and_nothing_else(run, environment):
     assert (again.returncode, again.stderr) == (1, "")
     assert told(again.stdout) == [line]
     assert not Path("pwned").exists()
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────
+
+CASE = "relu/default/typical/float64"
+
+
+@pytest.fixture
+def repro(run):
+    """`gradcheck repro CASE …`."""
+    return lambda *words, **how: run(*words, command="repro", **how)
+
+
+def test_a_case_that_passes_exits_with_0_and_has_nothing_to_explain(repro):
+    found = repro(CASE, "--impl", "kernels:RIGHT")
+    assert (found.code, found.err) == (0, "")
+    assert "\nPASS dx: " in found.out
+    assert "smallest input" not in found.out
+    assert found.out.splitlines()[-1].startswith("RESULT pass checked=1 pass=1 ")
+
+
+def test_a_case_that_fails_is_shown_whole(repro, judged):
+    found = repro(f"{CASE}:dx", "--impl", "kernels:WRONG")
+    assert found.code == 1
+    (result,) = judged("--op", "relu", *TYPICAL, "--impl", "kernels:WRONG", "--no-contract").results
+    lines = found.out.splitlines()
+    assert f"{CASE}#{result['hash']}" in lines
+    assert any(line.startswith("FAIL dx: sign: ") for line in lines)
+    assert any(line.startswith("  evidence: ") for line in lines)
+    assert sum(line.startswith("  dx[") for line in lines) == min(20, result["failed"])
+    assert f"  … and {result['failed'] - 20} more" in lines
+    for miss in result["worst"]:
+        assert any(line.startswith(f"  dx{miss['index']}") for line in lines)
+    at = lines.index("  smallest input that shows it: 1 element")
+    assert [line.split(" = ")[0].split("[")[0].strip() for line in lines[at + 1 : at + 5]] == [
+        "x", "cotangent", "got", "want",
+    ]  # fmt: skip
+    assert "\nRESULT fail checked=1 " in found.out
+
+
+def test_the_smallest_input_can_be_left_out(repro):
+    found = repro(CASE, "--impl", "kernels:WRONG", "--no-shrink")
+    assert found.code == 1
+    assert "smallest" not in found.out
+
+
+def test_only_the_gradient_that_is_meant_is_shown(repro):
+    words = ("mul/same-shape/typical/float32", "--format", "json")
+    every = told(repro(*words).out)
+    (one,) = told(repro(words[0] + ":y", *words[1:]).out)
+    assert len(every) == 3
+    assert one == "gradcheck repro mul/same-shape/typical/float32:y"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("relu/default/typical/float46", 2, "unknown dtype 'float46': did you mean 'float64'?"),
+        ("rellu/default/typical/float64", 2, "unknown operator 'rellu': did you mean 'relu'?"),
+        ("relu/default/typical", 2, "is no name of a case"),
+        (f"{CASE}#0000", 2, "the case has changed its meaning since"),
+        ("gpt2/default/small/float64", 2, "gpt2 is a model: `gradcheck run --model gpt2"),
+        (f"{CASE} --impl nothing:X", 3, "No module named 'nothing'"),
+        (f"{CASE} --impl kernels:NUMBER", 3, "make it a dict from operator names"),
+        (f"{CASE} --impl kernels:EMPTY", 4, ""),
+        (f"{CASE} --format docx", 2, "unknown format 'docx'"),
+        (f"{CASE} --convention Torch", 2, "did you mean 'PyTorch'"),
+        (f"{CASE} -o no/report.html", 2, "there is no folder no"),
+        ("many/default/only/float64 --suite kernels:INVALID", 5, ""),
+        ("square/default/only/float64 --suite kernels:FAILING", 1, ""),
+    ],
+)  # fmt: skip
+def test_exit_codes_are_those_of_run(repro, words, code, says):
+    found = repro(*words.split())
+    assert found.code == code
+    assert says in found.err
+
+
+def test_a_report_goes_to_a_file_as_well(repro, folder):
+    found = repro(CASE, "--impl", "kernels:WRONG", "-o", "report.md", "--format", "markdown")
+    assert found.code == 1
+    assert (folder / "report.md").read_text() == found.out
+    assert "gradcheck repro relu/default/typical/float64:x" in found.out
+
+
+def test_what_code_prints_and_raises_is_quoted(repro):
+    found = repro(CASE, "--impl", "kernels:RAISES", "--impl", "kernels:PRINTS")
+    assert found.code == 1
+    assert "\x1b" not in found.out + found.err
+    assert "kernels:RAISES · vjp: vjp raised ValueError: \\x1b[31mred line" in found.out
+    assert "printed by vjp" in found.err
+    assert "PASS kernels:PRINTS · dx" in found.out
+
+
+def test_a_case_at_fault_is_not_exported(repro):
+    words = ("many/default/only/float64", "--suite", "kernels:INVALID", "--impl", "kernels:SQUARE")
+    found = repro(*words, "--export", "repro.py")
+    assert found.code == 5
+    assert not Path("repro.py").exists()
+    assert "INVALID vjp: " in found.out
+    assert "the case is at fault, not the code: many/default/only: the sample draws" in found.err
+
+
+DEADLY = "import os\ndef dies(ct, x): os.abort()\nCRASHES = {'relu': {'vjp': dies}}\n"
+
+
+def test_code_that_kills_its_process_is_a_verdict_and_a_script(repro, folder):
+    Path("deadly.py").write_text(DEADLY)
+    words = (CASE, "--suite", "gradcheck_cases:SUITE", "--impl", "deadly:CRASHES")
+    found = repro(*words, "--export", "repro.py", isolate=True)
+    assert found.code == 1
+    assert "CRASH vjp: " in found.out
+    script = [sys.executable, "-B", "repro.py"]
+    assert subprocess.run(script, capture_output=True, check=False).returncode == -6
+
+
+def test_an_export_that_cannot_be_written_is_refused_before_the_run(repro):
+    Path("deadly.py").write_text(DEADLY)
+    found = repro(CASE, "--impl", "deadly:CRASHES", "--export", "no/repro.py")
+    assert found.code == 2
+    assert "--export no/repro.py: there is no folder no" in found.err
+
+
+def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
+    def full(self, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    found = repro(CASE, "--impl", "kernels:WRONG", "--export", "repro.py")
+    assert found.code == 2
+    assert "--export repro.py: No space left on device; the results are on stdout" in found.err
+    assert "FAIL dx: " in found.out
+
+
+def test_help_imports_no_numpy(environment):
+    script = "import sys; from gradcheck.cli import main\ntry: main(['repro', '--help'])\n"
+    script += "except SystemExit: print('numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "CASE" in done.stdout
+    assert done.stdout.endswith("False\n")
