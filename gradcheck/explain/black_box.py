@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken, as_array
 from gradcheck.difference.evaluate import Point

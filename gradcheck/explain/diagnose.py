@@ -13,6 +13,7 @@ import numpy as np
 from gradcheck.explain.probe import RAISES, Probe
 from gradcheck.explain.rules.table import RULES
 from gradcheck.explain.suspicion import Rule, Scene, Suspicion
+from gradcheck.explain.unknown import unknown
 from gradcheck.finding import Diagnosis
 
 TELLING: Final = 3
@@ -41,7 +42,7 @@ class Ruling:
             return Diagnosis(
                 label="",
                 says=f"{scene.gradient}: no known pattern",
-                evidence=(residual(scene), where(scene)),
+                evidence=(*unknown(scene), where(scene)),
             )
         rule, suspicion = self.found
         return Diagnosis(
@@ -133,23 +134,3 @@ def where(scene: Scene) -> str:
     plural = "s" if all_of > 1 else ""
     drawn = f"samples {named}; {len(seeds)} seeds" if len(seeds) > 1 else named
     return f"wrong in {count} probe{plural} ({drawn}{varied})"
-
-
-def residual(scene: Scene) -> str:
-    """What is left over: the size of got − want beside the gradient's, and where it is."""
-    probe = scene.first
-    if scene.output not in probe.got:
-        return "no gradient of the right shape came back"
-    got, right = probe.got[scene.output], probe.right[scene.output]
-    wrong = probe.wrong(scene.output)
-    strange = int((~np.isfinite(got)).sum())
-    if strange:
-        return f"{strange} of {got.size} elements are not finite at {probe.where}"
-    with np.errstate(all="ignore"):
-        rest = float(np.linalg.norm((got - right).ravel()))
-        size = float(np.linalg.norm(np.nan_to_num(right).ravel()))
-    share = f"{rest / size:.3g} of the gradient's norm" if size > 0 else f"{rest:.3g}"
-    return (
-        f"the residual got − want is {share}, in {int(wrong.sum())} of {wrong.size} elements, "
-        f"at {probe.where}"
-    )

@@ -234,7 +234,7 @@ def _other(scene: Scene) -> Iterator[Suspicion]:
     shown = [probe for probe in scene.failing if _shows(probe, name)]
     wrong = sum(int(probe.wrong(name).sum()) for probe in shown)
     enough = wrong >= TELLING and len(shown) >= ENOUGH * len(scene.failing)
-    if not enough or not _free(shown, name) or not all(_by_element(p, name) for p in shown):
+    if not enough or not _free(shown, name):
         return
     where = _region(scene)
     evidence = [
@@ -245,7 +245,7 @@ def _other(scene: Scene) -> Iterator[Suspicion]:
     yield Suspicion(
         label="D",
         says=f"{scene.gradient} has another slope than forward" + (f" {where}" if where else ""),
-        fits=lambda probe: name in probe.got,
+        fits=lambda p: not p.fails(name) or not _shows(p, name) or _by_element(p, name),
         evidence=tuple(evidence),
     )
 

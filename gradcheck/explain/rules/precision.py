@@ -35,7 +35,7 @@ SEEN: Final = 3
 LOST: Final = 3
 """Elements that must be lost."""
 TINY: Final = 1e-3
-"""Share of the largest below which what is flushed is tiny."""
+"""Share of what is typical below which what is flushed is tiny."""
 HUGE: Final = {"float16": 40.0, "bfloat16": 1e12, "float32": 1e12, "float64": 1e102}
 """Magnitude of an argument beyond which its cube may overflow."""
 
@@ -161,8 +161,8 @@ def _flushed(scene: Scene) -> Iterator[Suspicion]:
             yield predicting(scene, "O", says, _cut(scene.output, size, found), evidence)
     for size in _sizes(scene):
         found = _threshold(probes, scene.output, size)
-        if found is not None and found.lost <= TINY * found.largest:
-            nothing = found.lost <= 8 * scene.first.u * found.largest
+        if found is not None and found.lost <= TINY * found.typical:
+            nothing = found.lost <= 8 * scene.first.u * found.typical
             says = f"{scene.gradient} is flushed to 0 where {size.word} is tiny"
             evidence = (
                 f"the largest lost is {found.lost:.3g}, the smallest kept {found.kept:.3g}",
@@ -228,16 +228,16 @@ def _spread(x: Float, shape: tuple[int, ...]) -> Float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Threshold:
-    """The largest that is lost, the smallest that is kept, and the largest of all."""
+    """The largest that is lost, the smallest that is kept, and what is typical of these."""
 
     lost: float
     kept: float
-    largest: float
+    typical: float
 
 
 def _threshold(probes: Sequence[Probe], name: str, size: _Size) -> _Threshold | None:
     """What parts zeros from what is right, over all probes; None where nothing does."""
-    zeros, kept, largest = [], [], 0.0
+    zeros, kept = [], []
     for probe in probes:
         values = size.read(probe)
         if values is None or values.shape != probe.right[name].shape:
@@ -246,12 +246,11 @@ def _threshold(probes: Sequence[Probe], name: str, size: _Size) -> _Threshold | 
         zeros.append(values[wrong])
         # where the truth is 0, flushing does nothing
         kept.append(values[~wrong & (right != 0) & (probe.got[name] != 0)])
-        largest = max(largest, float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0)))
     low, high = np.concatenate(zeros), np.concatenate(kept)
     apart = low.size >= LOST and high.size > 0 and 0 != np.max(low) < np.min(high)
     if not apart:
         return None
-    return _Threshold(float(np.max(low)), float(np.min(high)), largest)
+    return _Threshold(float(np.max(low)), float(np.min(high)), float(np.median(high)))
 
 
 def _cut(name: str, size: _Size, found: _Threshold) -> Callable[[Probe], Float | None]:
@@ -296,7 +295,7 @@ def _difference(name: str, up: float, down: float) -> Callable[[Probe], Float]:
 
 # ── errors of rounding ───────────────────────────────────────────────────────────────────────
 
-NUDGES: Final = tuple(2.0**-k for k in (9, 12, 15, 18, 21))
+NUDGES: Final = tuple(2.0**-k for k in (6, 9, 12, 15, 18, 21))
 """How far arguments are moved, relative to themselves."""
 CALM: Final = 0.02
 """Share of itself by which the right gradient may then move."""
@@ -308,16 +307,17 @@ TRIES: Final = 4
 def _noisy(scene: Scene) -> Iterator[Suspicion]:
     """The error changes at random when arguments move so little that the gradient does not."""
     name = scene.output
+    if not _jump(scene.first, name) >= RANDOM / 2:
+        return
     jumps = [_jump(probe, name) for probe in scene.failing]
     typical = float(np.median(jumps))
-    random = min(jumps) >= RANDOM / 2 and typical >= RANDOM
-    if not random:
+    if not typical >= RANDOM:
         return
     yield Suspicion(
         label="O",
         says=f"{scene.gradient} has an error of rounding: something cancels, or is kept in a "
         "narrow type",
-        fits=lambda probe: name in probe.got,
+        fits=lambda p: not p.fails(name) or _jump(p, name) >= RANDOM / 2,
         evidence=(
             f"where arguments move so little that the right gradient changes by less than "
             f"{CALM:.0%}, the error changes by {typical:.0%} of itself",

@@ -1,121 +1,139 @@
-"""Residual: what is off has, row by row, the direction of something known: one term is wrong."""
+"""Residuals: what is left over lies, in every row, along one known direction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Float, Probe
+from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion
 
-NARROW: Final = 4
-"""Columns below which many arrays are proportional to one another."""
-ROWS: Final = 3
-"""Rows, over all probes, below which a coincidence is too likely."""
-FITTED: Final = 1e-6
-"""What may be left of a residual, as a part of its largest element."""
-SEEN: Final = 100.0
-"""Times what rounding explains that a residual must be to have a direction."""
+ALIKE: Final = 1e-8
+"""1 − R² up to which a row lies along a direction."""
+LONG: Final = 4
+"""Elements of a row below which a direction is no evidence."""
+ROWS: Final = 6
+"""Rows, over all probes, that must be wrong."""
+ENOUGH: Final = 0.5
+"""Share of failing probes that must have such rows."""
 
-Basis = Callable[[Probe], Float]
+Direction = Callable[[Probe], Array | None]
 
 
 def residual(scene: Scene) -> Iterator[Suspicion]:
-    """Proportional to an array in every row; to one and a constant, as a norm's terms are."""
-    for says, vectors in _directions(scene):
-        counts = [_rows(probe, scene.output, vectors) for probe in scene.failing]
-        if None in counts or sum(c for c in counts if c is not None) < ROWS:
-            continue
-        yield Suspicion(
-            label="T",
-            says=f"{scene.gradient} has one term too many, too few, or of another weight: what is "
-            f"off is {says} in every row",
-            fits=_spanned(scene.output, vectors),
-            evidence=(f"in {sum(c or 0 for c in counts)} rows, each with a factor of its own",),
-        )
+    """Along ones, an argument, the output or its exponential; along the last axis, then others."""
+    name, own = scene.output, scene.gradient
+    if any(name not in p.got or not np.isfinite(p.got[name]).all() for p in scene.failing):
+        return
+    if not _linear(scene.first, name):
+        return
+    ndim = scene.first.right[name].ndim
+    for axis in range(ndim - 1, -1, -1):
+        where = "in every row" if axis == ndim - 1 else f"along axis {axis}"
+        for word, direction in _directions(scene):
+            found = _along(scene.failing, name, direction, axis - ndim)
+            if found is None or not found.enough(scene.failing):
+                continue
+            what, how = "one number", "a mean is missing or mis-weighted"
+            if word:
+                what = f"a multiple of {word}"
+                how = f"a {'projection' if found.lacking else 'term'} along it is missing or mis-weighted"
+            yield Suspicion(
+                label="T",
+                says=f"{own} is off by {what} {where}: {how}",
+                fits=_lies(name, direction, axis - ndim),
+                evidence=(f"the residual lies along it {where}: 1 − R² ≤ {found.worst:.1g}",),
+            )
 
 
-def _directions(scene: Scene) -> Iterator[tuple[str, tuple[Basis, ...]]]:
-    """What residuals are compared with: words, and functions of a probe."""
-    first = scene.first
-    shape = first.primal(scene.output).shape
-    single: list[tuple[str, Basis]] = [("one number", _ones(scene.output))]
-    for name, primal in zip(first.names, first.primals, strict=True):
-        if primal.shape == shape and primal.dtype.kind == "f":
-            single.append((f"proportional to {name}", _primal(name)))
-    for k, output in enumerate(first.outputs):
-        if output.shape == shape:
-            of = "the output" if len(first.outputs) == 1 else f"output {k}"
-            single.append((f"proportional to {of}", _output(k)))
-            single.append((f"proportional to exp of {of}", _exp(k)))
-    for says, vector in single:
-        yield says, (vector,)
-    for k, part in enumerate(first.ct):
-        if part.shape == shape:
-            of = "the cotangent" if len(first.ct) == 1 else f"cotangent {k}"
-            yield f"proportional to {of}", (_cotangent(k),)
-    for says, vector in single[1:]:
-        yield f"{says}, but for one number,", (single[0][1], vector)
+def _lies(name: str, direction: Direction, axis: int) -> Callable[[Probe], bool]:
+    def fits(probe: Probe) -> bool:
+        return not probe.fails(name) or _along([probe], name, direction, axis) is not None
+
+    return fits
 
 
-def _ones(name: str) -> Basis:
-    return lambda probe: np.ones_like(probe.right[name])
+def _directions(scene: Scene) -> Iterator[tuple[str, Direction]]:
+    """What a residual may lie along, in words: nothing stands for ones."""
+    probe, name = scene.first, scene.output
+    shape = probe.right[name].shape
+    yield "", lambda p: np.ones(p.right[name].shape)
+    for other, value in zip(probe.names, probe.primals, strict=True):
+        if value.dtype.kind == "f" and value.shape == shape:
+            yield other, _primal(other)
+    for k, out in enumerate(probe.outputs):
+        if out.shape == shape:
+            word = "the output" if len(probe.outputs) == 1 else f"output {k}"
+            yield word, _output(k, lambda y: y)
+            yield f"exp of {word}", _output(k, np.exp)
 
 
-def _primal(name: str) -> Basis:
+def _primal(name: str) -> Direction:
     return lambda probe: probe.primal(name)
 
 
-def _output(k: int) -> Basis:
-    return lambda probe: probe.outputs[k]
+def _output(k: int, function: Callable[[Float], Float]) -> Direction:
+    return lambda probe: function(probe.outputs[k])
 
 
-def _exp(k: int) -> Basis:
-    return lambda probe: np.exp(probe.outputs[k])
+def _linear(probe: Probe, name: str) -> bool:
+    """Whether the gradient doubles with the cotangent: what is added to it does not."""
+    twice = probe.ask(tuple(2 * part for part in probe.ct)).get(name)
+    return twice is not None and bool(_close(twice, 2 * probe.got[name]).all())
 
 
-def _cotangent(k: int) -> Basis:
-    return lambda probe: probe.ct[k]
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows that lie along a direction: the worst 1 − R², and whether what is right has none of it.
 
-
-def _spanned(name: str, vectors: tuple[Basis, ...]) -> Callable[[Probe], bool]:
-    return lambda probe: not probe.fails(name) or _rows(probe, name, vectors) is not None
-
-
-def _rows(probe: Probe, name: str, vectors: tuple[Basis, ...]) -> int | None:
-    """In how many rows the residual is seen to be a sum of the vectors; None if in any it is not.
-
-    Narrow rows, and residuals that rounding may have bent, tell nothing.
+    `rows` of `probes` were long enough to show it.
     """
-    if name not in probe.got:
-        return None
-    right = probe.right[name]
-    if right.ndim < 1 or right.shape[-1] < NARROW + len(vectors):
-        return 0
+
+    worst: float
+    lacking: bool
+    rows: int
+    probes: int
+
+    def enough(self, failing: Sequence[Probe]) -> bool:
+        """Whether they are no coincidence."""
+        return self.rows >= ROWS and self.probes >= ENOUGH * len(failing)
+
+
+def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) -> _Found | None:
+    """Rows that lie along it; None where some wrong row does not, or where what is right does."""
+    worst, rows, told, lacking = 0.0, 0, 0, True
+    for probe in probes:
+        along, right = direction(probe), probe.right[name]
+        if along is None or along.shape != right.shape or right.ndim < -axis:
+            return None
+        if right.shape[axis] < LONG:
+            continue
+        v, n, r = (_rows(x, axis) for x in (along, right, probe.got[name] - right))
+        wrong = _rows(probe.wrong(name), axis).any(axis=-1)
+        v, n, r = v[wrong], n[wrong], r[wrong]
+        off, other = _unlike(r, v), _unlike(n, v)
+        # what is right along it, too, is off by a factor
+        lies = np.max(off, initial=0.0) <= ALIKE < np.max(other, initial=0.0)
+        if not lies:
+            return None
+        worst, rows, told = max(worst, float(np.max(off))), rows + len(r), told + 1
+        lacking = lacking and bool((other >= 1 - ALIKE).all())
+    return _Found(worst, lacking, rows, told)
+
+
+def _rows(x: Array, axis: int) -> Array:
+    return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+
+
+def _unlike(x: Float, v: Float) -> Float:
+    """1 − R² of each row of x along that of v."""
     with np.errstate(all="ignore"):
-        off = probe.got[name] - right
-        arrays = [vector(probe) for vector in vectors]
-    if any(np.shape(a) != right.shape for a in arrays):
-        return None
-    basis = np.stack(arrays, axis=-1).reshape(-1, right.shape[-1], len(vectors))
-    if not (np.isfinite(off).all() and np.isfinite(basis).all()):
-        return None
-    blur = float(np.max(probe.blur(name), initial=0.0))
-    wrong = np.max(np.abs(off), axis=-1).reshape(-1) > SEEN * blur
-    rows, whole = (a.reshape(-1, right.shape[-1])[wrong] for a in (off, right))
-    if not _in_span(rows, basis[wrong], 2 * blur):
-        return None
-    # Where the whole gradient has that direction, it is no term that is wrong.
-    return 0 if _in_span(whole, basis[wrong], 2 * blur) else int(wrong.sum())
+        share = np.sum(x * v, -1) ** 2 / (np.sum(x * x, -1) * np.sum(v * v, -1))
+        return np.asarray(np.nan_to_num(1.0 - share, nan=1.0))
 
 
-def _in_span(rows: Float, basis: Float, blur: float) -> bool:
-    """Whether each of `rows` [r, n] is a sum of its own vectors, `basis` [r, n, k]."""
-    close = max(blur, FITTED * float(np.max(np.abs(rows), initial=0.0)))
-    for row, vectors in zip(rows, basis, strict=True):
-        weights, *_ = np.linalg.lstsq(vectors, row, rcond=None)
-        if not np.max(np.abs(row - vectors @ weights)) <= close:
-            return False
-    return True
+def _close(a: Float, b: Float) -> Array:
+    return np.asarray(np.abs(a - b) <= 1e-6 * np.max(np.abs(b), initial=0.0))

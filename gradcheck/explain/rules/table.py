@@ -6,6 +6,7 @@ from typing import Final
 
 from gradcheck.explain.rules.argument import argument
 from gradcheck.explain.rules.attributes import attributes, values
+from gradcheck.explain.rules.conditions import alone, sizes
 from gradcheck.explain.rules.contributions import contributions
 from gradcheck.explain.rules.cotangent import cotangent, replaced
 from gradcheck.explain.rules.duplicates import duplicates
@@ -19,6 +20,7 @@ from gradcheck.explain.rules.nonfinite import nonfinite
 from gradcheck.explain.rules.orientation import displaced, forward_mode, orientation, relaid
 from gradcheck.explain.rules.pairs import pairs
 from gradcheck.explain.rules.precision import precision
+from gradcheck.explain.rules.residual import residual
 from gradcheck.explain.rules.scale import reduction, scale, shared
 from gradcheck.explain.rules.slots import lost, lost_for, packed, slots
 from gradcheck.explain.rules.subset import subset
@@ -57,8 +59,11 @@ RULES: Final = (
     Rule("truncated", "a part of an axis never takes part", truncated),
     Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
+    Rule("sizes", "right for most sizes of an axis", sizes),
+    Rule("alone", "each entry of an axis alone is right", alone),
     Rule("zeros", "nothing is passed back where an argument is 0", zeros),
     Rule("duplicates", "wrong only where an index occurs more than once", duplicates),
     Rule("support", "other elements of the cotangent reach an element", support),
     Rule("local", "element by element, the slope is another function", local),
+    Rule("residual", "what is left over lies along one direction in every row", residual),
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.probe import Array
-from gradcheck.explain.text.run import Ref, Run
+from gradcheck.explain.text.run import Ref, Run, key_of
 from gradcheck.explain.text.source import text_of
 from gradcheck.explain.text.tape import Node
 
@@ -23,22 +23,26 @@ SIGNIFICANT: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number by its name; `label` is F for a number, A for an attribute, R for a count."""
+    """A number by its name; `label` is F for a number, A for an attribute, R for a count.
+
+    `note` says what a letter in the name means.
+    """
 
     says: str
     label: str
     of: Callable[[Run], float | None]
+    note: str = ""
 
 
 def numbers(run: Run, value: float) -> Iterator[Number]:
     """All names of a number at one probe, the plainest first."""
-    for number in (2.0, 0.5, -2.0, -0.5, 3.0, 1 / 3, 4.0, 0.25):
-        if _near(value, number):
-            yield Number(f"{number:.4g}", "F", _always(number))
-    for says, label, of in _known(run):
-        found = of(run)
+    for plain in (2.0, 0.5, -2.0, -0.5, 3.0, 1 / 3, 4.0, 0.25):
+        if _near(value, plain):
+            yield Number(f"{plain:.4g}", "F", _always(plain))
+    for number in _known(run):
+        found = number.of(run)
         if found is not None and math.isfinite(found) and _near(value, found):
-            yield Number(says, label, of)
+            yield number
     if 1e-4 < abs(value) < 1e4:
         yield Number(f"{value:.6g}", "F", _always(value))
 
@@ -51,20 +55,18 @@ def _always(number: float) -> Callable[[Run], float]:
     return lambda _: number
 
 
-def _known(run: Run) -> Iterator[tuple[str, str, Callable[[Run], float | None]]]:
-    attrs = [k for k, v in run.probe.attrs.items() if _real(v)]
-    for name in attrs:
+def _known(run: Run) -> Iterator[Number]:
+    for name in (k for k, v in run.probe.attrs.items() if _real(v)):
         for says, f in _OF_ATTR:
-            yield says.replace("a", name), "A", _attribute(name, f)
+            yield Number(says.replace("a", name), "A", _attribute(name, f))
     axes = list(_axes(run))
-    for (name, axis), (says, f) in itertools.product(axes, _OF_COUNT):
-        yield says.replace("n", f"n, the length of axis {axis} of {name}", 1), _class(says), _count(
-            ((name, axis),), f
-        )
+    for axis, (says, f) in itertools.product(axes, _OF_COUNT):
+        note = f", n being the length of axis {axis[1]} of {axis[0]}"
+        yield Number(says, _class(says), _count((axis,), f), note)
     for one, two in itertools.combinations(axes, 2):
-        both = f"n, the axes {one[1]} of {one[0]} and {two[1]} of {two[0]} together"
-        yield both, "R", _count((one, two), lambda n: n)
-        yield "1/" + both, "R", _count((one, two), lambda n: 1 / n)
+        note = f", n being that of axes {one[1]} of {one[0]} and {two[1]} of {two[0]} together"
+        yield Number("n", "R", _count((one, two), lambda n: n), note)
+        yield Number("1/n", "R", _count((one, two), lambda n: 1 / n), note)
 
 
 def _class(says: str) -> str:
@@ -137,24 +139,32 @@ def _count(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An array of the text, the value that it has at the first probe, and its expression."""
+    """An array of the text, the value that it has at the first probe, and its expression.
+
+    `flows` tells whether the cotangent has gone into it.
+    """
 
     ref: Ref
     value: Array
     says: str
+    key: tuple[tuple[int, ...], bytes]
+    flows: bool
 
 
 def candidates(run: Run) -> list[Candidate]:
-    """All arrays of numbers at one probe that differ: arguments, outputs, intermediate values."""
+    """All arrays of numbers at one probe that differ: arguments, outputs, intermediate values.
+
+    Those that the text says in fewest words come first.
+    """
     found: list[Candidate] = []
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[Any] = set()
 
     def add(ref: Ref, node: Node, says: str) -> None:
         value = node.value
-        key = (value.shape, value.tobytes())
+        key = key_of(node)
         if value.dtype.kind == "f" and value.size > 1 and key not in seen:
             seen.add(key)
-            found.append(Candidate(ref, value, says))
+            found.append(Candidate(ref, value, says, key, node.index in run.with_ct))
 
     for name, leaf in run.leaves.items():
         add(Ref(name=name), leaf, name)
@@ -166,7 +176,7 @@ def candidates(run: Run) -> list[Candidate]:
         turns = run.chains.get((node.chain, node.kind), [node])
         if node.chain and len(turns) == 1 and (node.index in ours or node.index >= run.tape.length):
             add(Ref(chain=node.chain, kind=node.kind), node, text_of(node))
-    return found
+    return sorted(found, key=lambda candidate: len(candidate.says))
 
 
 def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
@@ -175,3 +185,6 @@ def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
         return np.broadcast_to(candidate.value, shape)
     except ValueError:
         return None
+
+
+__all__ = ["Candidate", "Number", "candidates", "factor_at", "key_of", "numbers"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,10 +14,13 @@ import numpy as np
 
 from gradcheck.explain.probe import CLOSER, Array, Probe
 from gradcheck.explain.suspicion import Scene
-from gradcheck.explain.text.tape import Change, Endless, Node, Place, Tape, record, replay
+from gradcheck.explain.text.tape import Change, Node, Place, Tape, TooLongError, record, replay
 
 WORK: Final = 120_000
 """Operations performed again at the first probe, after which no more edits are tried."""
+OVERHEAD: Final = 8
+"""Operations that an edit costs beside those."""
+_index: Final = operator.attrgetter("index")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,7 @@ def targets(node: Node, run: Run) -> Iterator[Target]:
 class Ref:
     """A value of the text on any tape: a leaf by name, an output of forward, or an operation.
 
-    In a loop it is that of the same turn, moved by `step`.
+    In a loop it is that of the same turn, moved by `step`. `of` is applied to it.
     """
 
     name: str = ""
@@ -63,6 +68,7 @@ class Ref:
     chain: tuple[Place, ...] = ()
     kind: str = ""
     step: int | None = None
+    of: Callable[[Array], Array] | None = None
 
     def node(self, run: Run, turn: int) -> Node | None:
         """The operation, seen from another in its turn `turn`."""
@@ -77,7 +83,10 @@ class Ref:
     def on(self, run: Run, turn: int) -> Array | None:
         """Its value, seen from an operation in its turn `turn`."""
         found = self.node(run, turn)
-        return None if found is None else found.value
+        if found is None or self.of is None:
+            return None if found is None else found.value
+        with np.errstate(all="ignore"):
+            return self.of(found.value)
 
 
 class Run:
@@ -108,7 +117,7 @@ class Run:
         if not self.needed or not np.array_equal(
             self.needed[-1].value, probe.right[output], equal_nan=True
         ):
-            raise Endless
+            raise TooLongError
 
     @cached_property
     def with_ct(self) -> set[int]:
@@ -123,8 +132,8 @@ class Run:
     def known(self) -> set[int]:
         """Indices of the values that forward has, too, arguments included."""
         tape = self.tape
-        ours = {_key(n) for n in tape.nodes[tape.length :]}
-        return {n.index for n in tape.nodes[: tape.length] if n.name or _key(n) in ours}
+        ours = {key_of(n) for n in tape.nodes[tape.length :]}
+        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in ours}
 
     @cached_property
     def elementwise(self) -> bool:
@@ -144,7 +153,8 @@ class Run:
         return found if found.shape == self.needed[-1].value.shape else None
 
 
-def _key(node: Node) -> tuple[tuple[int, ...], bytes]:
+def key_of(node: Node) -> tuple[tuple[int, ...], bytes]:
+    """Shape and bits of a value: what tells values apart."""
     return node.value.shape, node.value.tobytes()
 
 
@@ -207,7 +217,8 @@ class Text:
 
     def tried(self, run: Run, changes: Changes | None) -> Array | None:
         """The gradient at the first probe, with the work counted."""
-        self.work += len(run.needed)
+        first = min(changes, default=len(run.tape.nodes)) if changes else 0
+        self.work += OVERHEAD + len(run.needed) - bisect_left(run.needed, first, key=_index)
         return None if changes is None else run.again(changes)
 
 

@@ -31,7 +31,7 @@ LONGEST: Final = 4000
 """Operations beyond which a text is too long to be asked again and again."""
 
 
-class Endless(RuntimeError):
+class TooLongError(RuntimeError):
     """The text performs more operations than are worth noting."""
 
 
@@ -41,7 +41,8 @@ class Node:
 
     `call(operands)` performs it. `chain` is its place in the source, innermost first, with the
     places it was called from; `turn` counts the operations that have the same chain, as a loop
-    has them; `function` and `kwargs` are what it calls, and with which keywords. A leaf (a primal, the cotangent, an attribute) has no place but a `name`.
+    has them; `function` and `kwargs` are what it calls, and with which keywords. A leaf (a primal,
+    the cotangent, an attribute) has no place but a `name`.
     """
 
     index: int
@@ -142,7 +143,7 @@ class Tape:
         operands: list[Any] = []
         widths: list[int] = []  # −1: the argument is one operand; else a list of so many
         for arg in args:
-            many = isinstance(arg, (list, tuple)) and kind != "getitem" and any(True for _ in _traced(arg))
+            many = kind != "getitem" and isinstance(arg, (list, tuple)) and bool([*_traced(arg)])
             operands.extend(map(_node, arg) if many else (_node(arg),))
             widths.append(len(arg) if many else -1)
         call = _calling(function, widths, kwargs)
@@ -151,7 +152,7 @@ class Tape:
         if not isinstance(value, (np.ndarray, np.generic, float)):
             return value
         if len(self.nodes) >= LONGEST:
-            raise Endless
+            raise TooLongError
         chain = _chain()
         turn = self._turns[chain, kind] = self._turns.get((chain, kind), -1) + 1
         parents = tuple(o.index for o in operands if isinstance(o, Node))
@@ -182,9 +183,7 @@ def replay(nodes: Sequence[Node], changes: Mapping[int, Change]) -> Array:
         change = changes.get(node.index)
         if change is None and new.keys().isdisjoint(node.parents):
             continue
-        operands = [
-            new.get(o.index, o.value) if isinstance(o, Node) else o for o in node.operands
-        ]
+        operands = [new.get(o.index, o.value) if isinstance(o, Node) else o for o in node.operands]
         new[node.index] = node.call(operands) if change is None else change(node, operands)
     last = nodes[-1]
     return np.asarray(new.get(last.index, last.value))

@@ -9,9 +9,10 @@ from gradcheck.explain.rules.terms.functions import functions
 from gradcheck.explain.rules.terms.masks import masks
 from gradcheck.explain.rules.terms.places import places
 from gradcheck.explain.rules.terms.reductions import reductions
-from gradcheck.explain.rules.terms.scales import BENT, scales
+from gradcheck.explain.rules.terms.scales import scales
 from gradcheck.explain.rules.terms.slopes import slopes
 from gradcheck.explain.rules.terms.uses import uses
+from gradcheck.explain.rules.terms.weighing import BENT
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.explain.text.run import Edit, Likeness, Text
 
@@ -54,6 +55,4 @@ def _kinked(scene: Scene) -> bool:
 def _suspicion(text: Text, edit: Edit) -> Suspicion:
     scene = text.scene
     label = "K" if _kinked(scene) else edit.label
-    return predicting(
-        scene, label, edit.says, lambda p: text.predicted(p, edit), edit.evidence
-    )
+    return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), edit.evidence)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.explain.rules.terms.scales import BENT, FACTOR, WHOLE, affine
+from gradcheck.explain.rules.terms.weighing import BENT, FACTOR, WHOLE, affine
 from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
@@ -50,9 +50,7 @@ def _operand(
 
 
 def _one(k: int) -> Change:
-    return lambda node, ops: np.broadcast_to(
-        node.call([*ops[:k], 1.0, *ops[k + 1 :]]), _shape(ops)
-    )
+    return lambda node, ops: np.broadcast_to(node.call([*ops[:k], 1.0, *ops[k + 1 :]]), _shape(ops))
 
 
 def _twice(k: int) -> Change:

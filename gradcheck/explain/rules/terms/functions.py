@@ -91,11 +91,15 @@ def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
             yield "E", f"`{says}` is kept above {eps:g} in {me}", _floor(k, eps)
     if node.kind == "sqrt":
         for eps in EPSILONS:
-            yield "E", f"{eps:g} is added to {me}", lambda n, ops, eps=eps: n.call(ops) + eps
+            yield "E", f"{eps:g} is added to {me}", _added(eps)
 
 
 def _with(function: Callable[[Any], Any]) -> Change:
     return lambda node, ops: function(ops[0])
+
+
+def _added(eps: float) -> Change:
+    return lambda node, ops: node.call(ops) + eps
 
 
 def _twice(node: Node, ops: list[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -76,7 +76,7 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         for shift in (1, -1):
             yield "I", f"the causal mask is off by {shift:+d}", _shifted(shift)
         yield "I", "the causal mask is left out", _all(True)
-        yield "L", "the causal mask is transposed", lambda n, ops: ~np.tri(*ops, -1, dtype=bool)
+        yield "L", "the causal mask is transposed", _transposed
 
 
 def _dropped(node: Node) -> bool:
@@ -125,4 +125,8 @@ def _all(value: bool) -> Change:
 
 
 def _shifted(by: int) -> Change:
-    return lambda node, ops: np.tri(*ops, by, dtype=bool)
+    return lambda node, ops: np.tri(ops[0], ops[1], by, dtype=bool)
+
+
+def _transposed(node: Node, ops: list[Any]) -> Any:
+    return ~np.tri(ops[0], ops[1], -1, dtype=bool)

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Array
-from gradcheck.explain.text.named import NEAR, SIGNIFICANT, Candidate, candidates, factor_at, numbers
-from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at, targets
-from gradcheck.explain.text.source import operand_text, text_of
-from gradcheck.explain.text.tape import Change, Node
-
-SUMS: Final = frozenset({"add", "subtract"})
-HOMOGENEOUS: Final = frozenset(
-    {
-        "multiply", "negative", "sum", "mean", "reduce_to", "matmul", "einsum", "reshape",
-        "swapaxes", "moveaxis", "transpose", "flip", "expand_dims", "broadcast_to", "getitem",
-        "gather", "scatter_add", "take_along", "add_along", "take_rows", "add_rows", "pick",
-        "cumsum", "asarray", "squeeze",
-    }
-)  # fmt: skip
-"""Operations that hand a factor of an operand on: it is looked for behind them."""
-JOINED: Final = frozenset({"concatenate"})
-LOST, SIGN, WHOLE, WEIGHT, FACTOR, BENT = range(6)
-"""Ranks: a plain loss before a wrong weight; what stands inside a function comes last."""
+from gradcheck.arithmetic import F64
+from gradcheck.explain.rules.terms.weighing import (
+    HOMOGENEOUS,
+    SUMS,
+    WHOLE,
+    Weighing,
+    lacking,
+    matching,
+    signs,
+)
+from gradcheck.explain.text.named import Candidate, candidates
+from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.tape import Node
 
 
 def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     """Operands of sums first, then whatever else is not merely a factor of what follows."""
     found = candidates(run)
-    seen: set[tuple[Target, int]] = set()
+    seen: set[tuple[Target, Any]] = set()
     yield from _whole(text, run, like, found)
     for summing in (True, False):
         for node in reversed(run.needed):
@@ -40,16 +34,10 @@ def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 if (node.kind in SUMS) is not summing or not _counts(node, k, run):
                     continue
                 for target in targets(node, run):
-                    if (target, k) not in seen and not text.spent:
-                        seen.add((target, k))
+                    key = node.operands[k].place if node.kind == "stack" else k
+                    if (target, key) not in seen and not text.spent:
+                        seen.add((target, key))
                         yield from Weighing(text, run, like, node, k, target).edits(found)
-
-
-def scaled(k: int, factor: Any) -> Change:
-    """Operand `k` times a factor."""
-    return lambda node, operands: node.call(
-        [*operands[:k], operands[k] * factor, *operands[k + 1 :]]
-    )
 
 
 def _counts(node: Node, k: int, run: Run) -> bool:
@@ -64,260 +52,6 @@ def _counts(node: Node, k: int, run: Run) -> bool:
     return node.kind not in HOMOGENEOUS or len(run.users.get(operand.index, ())) > 1
 
 
-@dataclass(frozen=True, slots=True)
-class Weighing:
-    """Operand `k` of one operation, wherever `target` means: which weight of it fits."""
-
-    text: Text
-    run: Run
-    like: Likeness
-    node: Node
-    k: int
-    target: Target
-
-    def edits(self, found: list[Candidate]) -> Iterator[Edit]:
-        """Weight 0, −1, some number, some array."""
-        without = self._with(0.0)
-        right = self.run.needed[-1].value
-        if without is None:
-            return
-        with np.errstate(all="ignore"):
-            part, rest = right - without, self.like.got - without
-        if not np.any(part):
-            return
-        if self.like(without):
-            label, says = self._lost(without)
-            yield self._edit(label, says, LOST, at(self.target, scaled(self.k, 0.0)), without)
-        if self.like(self._with(-1.0)):
-            says = f"{self._term} has the other sign"
-            yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
-        usable = np.isfinite(part) & np.isfinite(rest)
-        p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
-        size = float(np.sum(p * p))
-        if not 0.0 < size < np.inf:
-            return
-        c = float(np.sum(p * r)) / size
-        if abs(c - 1) <= NEAR:
-            return  # that is no other weight, but an imprecise one
-        if c and np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0)):
-            yield from self._numbered(c, without)
-            return
-        for candidate, inverse in matching(p, r, found):
-            yield from self._by_array(candidate, inverse, without)
-
-    def _with(self, factor: Any) -> Array | None:
-        change = scaled(self.k, factor)
-        return self.text.tried(self.run, {n.index: change for n in self.target.on(self.run)})
-
-    def _affine(self, without: Array) -> bool:
-        return affine(self.run.needed[-1].value, without, self._with(2.0))
-
-    def _edit(
-        self,
-        label: str,
-        says: str,
-        rank: int,
-        changes: Callable[[Run], Changes | None],
-        without: Array,
-    ) -> Edit:
-        own = self.text.scene.gradient
-        if _eps(self.node.operands[self.k]):
-            label = "E"
-        return Edit(
-            label=label,
-            says=f"{own} {says}" if says.startswith("lacks") else f"{own}: {says}",
-            changes=changes,
-            rank=rank if self._affine(without) else BENT,
-            evidence=_turn(self.target),
-        )
-
-    @property
-    def _term(self) -> str:
-        kind = self.node.kind
-        what = "term" if kind in SUMS else "part" if kind in JOINED else "value"
-        return f"the {what} `{operand_text(self.node, self.k)}`"
-
-    @property
-    def _flows(self) -> bool:
-        """Whether the cotangent flows through the operand."""
-        operand = self.node.operands[self.k]
-        return isinstance(operand, Node) and operand.index in self.run.with_ct
-
-    def _lost(self, without: Array) -> tuple[str, str]:
-        node, k = self.node, self.k
-        if node.kind in SUMS:
-            array = isinstance(node.operands[k], Node) and _size(node.operands[k]) > 1
-            says = f"lacks {self._term}"
-            if not array:
-                says = f"`{operand_text(node, k)}` is left out of `{text_of(node)}`"
-            return self._label("lost", without), says
-        label = self._label("lost", without)
-        return label, f"{self._term} is taken for 0"
-
-    def _label(self, how: str, without: Array) -> str:
-        """The class of an operand that is lost, weighted by a number, lacks or has a factor."""
-        node, run = self.node, self.run
-        if self._flows:
-            if node.kind in SUMS:
-                if how == "lost" and _collects(node, node.operands[self.k]):
-                    return "A"
-                return "T" if how == "lost" else "F"
-            if node.kind in JOINED and how == "lost":
-                return "A" if _passed_on(node.operands[self.k]) else "G"
-            return "D" if node.kind == "where" else _PLAIN[how]
-        if node.kind not in SUMS:
-            return _PLAIN[how] if node.kind in HOMOGENEOUS and self._affine(without) else "D"
-        own, other = _size(node.operands[self.k]), _size(node.operands[1 - self.k])
-        if how == "number":
-            return "T" if self._affine(without) else "D"
-        if own > 1 and other <= 1:
-            return "D"  # what is left of the sum is a number
-        if not run.elementwise:
-            return "T"
-        top = how in ("lost", "lacks") and own > 1 and self._whole_slope
-        return "T" if top else "D"
-
-    @property
-    def _whole_slope(self) -> bool:
-        """Whether the sum is the slope itself, which the cotangent is multiplied by."""
-        leaf = self.run.leaves.get("ct")
-        right = self.run.needed[-1].value
-        if leaf is None or leaf.value.shape != right.shape:
-            return False
-        with np.errstate(all="ignore"):
-            product = leaf.value * self.node.value
-            return product.shape == right.shape and bool(
-                np.all(np.abs(product - right) <= 1e-9 * np.max(np.abs(right), initial=0.0))
-            )
-
-    def _numbered(self, c: float, without: Array) -> Iterator[Edit]:
-        for number in numbers(self.run, c):
-            value = number.of(self.run)
-            if value is None or not self.like(self._with(value)):
-                continue
-            label = self._label("number", without)
-            if number.label == "R" and label in ("F", "T"):
-                label = "R"
-            elif number.label == "A" and label == "T" and not self.run.elementwise:
-                label = "D"
-            elif number.label == "A" and label == "D" and _has(self.run, self.node.operands[self.k]):
-                label = "F"  # what is there already is multiplied in once more
-            says = f"{self._term} is {number.says} times the right value"
-            yield self._edit(label, says, WEIGHT, _times(self.target, self.k, number.of), without)
-
-    def _by_array(self, candidate: Candidate, inverse: bool, without: Array) -> Iterator[Edit]:
-        k, target = self.k, self.target
-
-        def times(run: Run) -> Change:
-            def change(node: Node, operands: list[Any]) -> Any:
-                v = candidate.ref.on(run, node.turn)
-                if v is None:
-                    raise ValueError(candidate.says)
-                return scaled(k, 1 / v if inverse else v)(node, operands)
-
-            return change
-
-        def changes(run: Run) -> Changes:
-            return {node.index: times(run) for node in target.on(run)}
-
-        if self.like(self.text.tried(self.run, changes(self.run))):
-            label = self._label("lacks" if inverse else "extra", without)
-            says = f"{self._term} {_how(inverse)} `{candidate.says}`"
-            if _signs(candidate.value):
-                label, says = "S", f"{self._term} has the sign of `{candidate.says}` wrong"
-            yield self._edit(label, says, FACTOR, changes, without)
-
-
-def _collects(node: Node, operand: Any) -> bool:
-    """Whether a sum adds to what it gave in the turn before."""
-    return isinstance(operand, Node) and operand.place == node.place
-
-
-def _passed_on(operand: Any) -> bool:
-    """Whether it is a part of the cotangent, as it came."""
-    while isinstance(operand, Node) and operand.kind in ("getitem", "asarray"):
-        operand = operand.operands[0]
-    return isinstance(operand, Node) and operand.name.startswith("ct")
-
-
-def _has(run: Run, operand: Any) -> bool:
-    """Whether an attribute has gone into an operand already."""
-    stack, seen = [operand.index] if isinstance(operand, Node) else [], set()
-    while stack:
-        node = run.tape.nodes[stack.pop()]
-        if node.index not in seen:
-            seen.add(node.index)
-            if node.name in run.probe.attrs:
-                return True
-            stack.extend(node.parents)
-    return False
-
-
-_PLAIN: Final = {"lost": "T", "number": "F", "lacks": "F", "extra": "F"}
-
-
-def _how(inverse: bool) -> str:
-    return "lacks the factor" if inverse else "has, once too often, the factor"
-
-
-def _size(x: Any) -> int:
-    return int(x.value.size) if isinstance(x, Node) else 1
-
-
-def _signs(value: Array) -> bool:
-    return bool(np.all(np.isin(value, (-1.0, 1.0))))
-
-
-def _turn(target: Target) -> tuple[str, ...]:
-    if target.turn is None:
-        return ()
-    return (f"in the {'first' if target.turn == 0 else 'last'} turn of its loop alone",)
-
-
-def _eps(operand: Any) -> bool:
-    """Whether it is an eps."""
-    if isinstance(operand, Node):
-        return "eps" in operand.name
-    return isinstance(operand, float) and 0 < abs(operand) <= 1e-4
-
-
-def affine(right: Array, without: Array, twice: Array | None) -> bool:
-    """Whether the gradient is linear in what was taken 0, 1 and 2 times."""
-    if twice is None:
-        return False
-    with np.errstate(all="ignore"):
-        off = np.abs(twice - 2 * right + without)
-        size = np.max(np.abs(right - without), initial=0.0)
-    return bool(np.all(off <= 1e-9 * size + 1e-12 * np.max(np.abs(right), initial=0.0)))
-
-
-def _times(
-    target: Target, k: int, of: Callable[[Run], float | None]
-) -> Callable[[Run], Changes | None]:
-    def changes(run: Run) -> Changes | None:
-        value = of(run)
-        return None if value is None else at(target, scaled(k, value))(run)
-
-    return changes
-
-
-def matching(part: Array, rest: Array, found: list[Candidate]) -> Iterator[tuple[Candidate, bool]]:
-    """Arrays that the quotient of what came and what is right is equal to; or their inverses."""
-    telling = np.abs(part) > SIGNIFICANT * np.max(np.abs(part), initial=0.0)
-    if np.count_nonzero(telling) < 3:
-        return
-    for candidate in found:
-        v = factor_at(candidate, part.shape)
-        if v is None:
-            continue
-        for inverse in (False, True):
-            with np.errstate(all="ignore"):
-                off = rest * v - part if inverse else rest - part * v
-                size = np.abs(part if inverse else rest)
-                if bool(np.all(np.abs(off[telling]) <= SIGNIFICANT * size[telling])):
-                    yield candidate, inverse
-
-
 def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iterator[Edit]:
     """A factor of the whole gradient that is an array."""
     last = run.needed[-1]
@@ -326,16 +60,37 @@ def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iter
     with np.errstate(all="ignore"):
         usable = np.isfinite(like.got) & np.isfinite(last.value)
     part, rest = np.where(usable, last.value, 0.0), np.where(usable, like.got, 0.0)
-    for candidate, inverse in matching(part, rest, found):
+    for candidate, inverse in matching(part, rest, [*found, *_functions(found)]):
         label = "D" if run.elementwise else "F"
         if inverse and candidate.says.startswith("ct"):
             label = "U"
         yield Edit(
-            label="S" if _signs(candidate.value) else label,
-            says=f"{text.scene.gradient} {_how(inverse)} `{candidate.says}`",
+            label="S" if signs(candidate.value) else label,
+            says=f"{text.scene.gradient} {lacking(inverse)} `{candidate.says}`",
             changes=_result_times(candidate, inverse),
             rank=WHOLE,
         )
+
+
+_APPLIED: Final = (
+    ("exp", np.exp),
+    ("sigmoid", F64.sigmoid),
+    ("tanh", np.tanh),
+    ("log", np.log),
+    ("sqrt", np.sqrt),
+    ("sign", np.sign),
+)
+
+
+def _functions(found: list[Candidate]) -> Iterator[Candidate]:
+    """Functions of what the operator is given: chain factors of a parameter's own form."""
+    for candidate in found:
+        if candidate.ref.name and not candidate.says.startswith("ct"):
+            for name, function in _APPLIED:
+                with np.errstate(all="ignore"):
+                    value = function(candidate.value)
+                ref = replace(candidate.ref, of=function)
+                yield replace(candidate, ref=ref, value=value, says=f"{name}({candidate.says})")
 
 
 def _result_times(candidate: Candidate, inverse: bool) -> Callable[[Run], Changes | None]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import F64
-from gradcheck.explain.text.named import Candidate, candidates
+from gradcheck.explain.text.named import Candidate, candidates, key_of
 from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
@@ -79,7 +79,10 @@ def _at(
     found: list[Candidate],
 ) -> Iterator[Edit]:
     now = node.operands[k].value
+    above = _ancestors(run, node.operands[k])
     for candidate in found:
+        if candidate.key not in above and candidate.ref.output < 0:
+            continue
         if candidate.value.shape != now.shape or candidate.says.startswith("ct"):
             continue
         for says, slope in SLOPES:
@@ -93,6 +96,17 @@ def _at(
                     f"`{operand_text(node, k)}` is {says} of `{candidate.says}`",
                     changes=changes,
                 )
+
+
+def _ancestors(run: Run, node: Node) -> set[tuple[tuple[int, ...], bytes]]:
+    """What a value was computed from, itself included."""
+    seen, stack = set(), [node.index]
+    while stack:
+        k = stack.pop()
+        if k not in seen:
+            seen.add(k)
+            stack.extend(run.tape.nodes[k].parents)
+    return {key_of(run.tape.nodes[k]) for k in seen}
 
 
 def _slope(

@@ -11,7 +11,7 @@ from gradcheck.arithmetic import F64
 from gradcheck.explain.probe import Array
 from gradcheck.explain.rules.terms.masks import COMPARISONS
 from gradcheck.explain.text.named import Candidate, candidates
-from gradcheck.explain.text.run import Changes, Edit, Likeness, Ref, Run, Target, Text, targets
+from gradcheck.explain.text.run import Changes, Edit, Likeness, Ref, Run, Text, targets
 from gradcheck.explain.text.source import operand_text, span, text_of
 from gradcheck.explain.text.tape import Change, Node, Place
 
@@ -40,7 +40,7 @@ def uses(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
             edit = Edit(
                 label=_class(run, value, nodes, label),
                 says=f"{text.scene.gradient}: {where(says)}",
-                changes=_replaced(nodes, _own(run, value), substitute),
+                changes=_replaced(nodes, _own(run, value), value, substitute),
             )
             if like(text.tried(run, edit.changes(run))):
                 yield edit
@@ -66,22 +66,23 @@ def _places(run: Run) -> Iterator[tuple[Node, Where, Nodes]]:
         for k, operand in enumerate(node.operands):
             if not isinstance(operand, Node) or operand.value.dtype.kind != "f":
                 continue
+            own = operand.index if not operand.chain else (operand.chain, operand.kind)
             for target in targets(node, run):
-                if (target, k, operand.index) not in seen:
-                    seen.add((target, k, operand.index))
+                if (target, own) not in seen:
+                    seen.add((target, own))
                     yield operand, _in(node, k), target.on
     for value in reversed(run.needed):
         users = run.users.get(value.index, [])
-        if len(users) > 1 and value.value.dtype.kind == "f" and value.index != 0:
-            yield value, _everywhere(value), _users(run, value, lambda _: True)
-            for scope in {n.chain[1:] for n in users if len(n.chain) > 1}:
-                inside = _within(scope)
-                if 1 < sum(map(inside, users)) < len(users):
-                    yield value, _everywhere(value), _users(run, value, inside)
-            for place in _expressions(run, users):
-                inside = _written_in(place)
-                if 1 < sum(map(inside, users)) < len(users):
-                    yield value, _everywhere(value), _users(run, value, inside)
+        if len(users) < 2 or value.value.dtype.kind != "f" or value.value.size < 2:
+            continue
+        tests = [lambda _: True, *map(_within, dict.fromkeys(n.chain[1:] for n in users))]
+        tests.extend(map(_written_in, _expressions(run, users)))
+        tried: set[frozenset[int]] = set()
+        for inside in tests:
+            chosen = frozenset(n.index for n in users if inside(n))
+            if len(chosen) > 1 and chosen not in tried:
+                tried.add(chosen)
+                yield value, _everywhere(value), _users(run, value, inside)
 
 
 def _in(node: Node, k: int) -> Where:
@@ -117,7 +118,7 @@ def _within(scope: tuple[Place, ...]) -> Callable[[Node], bool]:
 def _expressions(run: Run, users: list[Node]) -> list[Place]:
     """Places of sums and products in whose source several of the operations stand."""
     codes = {n.place[0] for n in users if n.place}
-    every = {n.place for n in run.needed if n.kind in ("add", "subtract", "multiply")}
+    every = dict.fromkeys(n.place for n in run.needed if n.kind in ("add", "subtract", "multiply"))
     return [place for place in every if place is not None and place[0] in codes]
 
 
@@ -140,54 +141,91 @@ def _others(
 ) -> Iterator[tuple[str, str, Substitute]]:
     now = value.value
     flows = value.index in run.with_ct
+    for k, operand in enumerate(value.operands):
+        if isinstance(operand, Node) and operand.value.shape == now.shape:
+            product = value.kind in ("multiply", "divide")
+            label = "F" if product and flows else "V"
+            yield label, f"{operand_text(value, k)}", _before(k)
     for candidate in found:
+        if flows and not candidate.flows:
+            continue  # that ignores the cotangent: other rules say so
         if candidate.value.shape == now.shape and not np.array_equal(candidate.value, now):
-            turned = now.ndim > 1 and np.array_equal(np.sort(candidate.value, None), np.sort(now, None))
-            yield "L" if turned else "V", candidate.says, _referred(candidate.ref)
-    if not flows and now.size > 1:
-        me = text_of(value)
-        for label, says, function in APPLIED:
-            yield label, says.format(me), _applied(function)
-        if now.ndim > 1 and now.shape[0] > 1:
-            yield "I", f"{me} of the first row", lambda r, n, o, v: np.broadcast_to(v[:1], v.shape)
-        if now.ndim and now.shape[-1] > 1:
-            yield "I", f"{me} of the first column", lambda r, n, o, v: np.broadcast_to(
-                v[..., :1], v.shape
+            turned = now.ndim > 1 and np.array_equal(
+                np.sort(candidate.value, None), np.sort(now, None)
             )
-    same = run.chains.get((value.chain, value.kind), [])
-    if len(same) > 1:
-        for step, when in ((1, "after"), (-1, "before")):
-            yield "V", f"{text_of(value)} of the turn {when}", _neighbour(step)
+            yield "L" if turned else "V", candidate.says, _referred(candidate.ref)
+    yield from _in_loops(run, value)
+    if flows or now.size < 2:
+        return
+    me = text_of(value)
+    for label, says, function in APPLIED:
+        yield label, says.format(me), _applied(function)
+    if now.ndim > 1 and now.shape[0] > 1:
+        yield "I", f"{me} of the first row", _applied(lambda v: np.broadcast_to(v[:1], v.shape))
+        yield "I", f"{me} of the very first row", _applied(_first_row)
+    if now.shape[-1] > 1:
+        yield (
+            "I",
+            f"{me} of the first column",
+            _applied(lambda v: np.broadcast_to(v[..., :1], v.shape)),
+        )
 
 
-def _referred(ref: Ref) -> Substitute:
-    return lambda run, node, operand, value: ref.on(run, node.turn)
+def _first_row(v: Any) -> Any:
+    return np.broadcast_to(v.reshape(-1, v.shape[-1])[0], v.shape)
+
+
+def _in_loops(run: Run, value: Node) -> Iterator[tuple[str, str, Substitute]]:
+    """What a loop makes in the same turn, or in the one before or after."""
+    own = (value.chain, value.kind)
+    turns = len(run.chains.get(own, ()))
+    if turns < 2:
+        return
+    for (chain, kind), same in run.chains.items():
+        if len(same) == turns and same[0].value.shape == value.value.shape:
+            if (chain, kind) != own:
+                yield "V", text_of(same[0]), _referred(Ref(chain=chain, kind=kind, step=0))
+            for step, when in ((1, "after"), (-1, "before")):
+                says = f"{text_of(same[0])} of the turn {when}"
+                yield "V", says, _referred(Ref(chain=chain, kind=kind, step=step), stay=True)
+
+
+def _before(k: int) -> Substitute:
+    """The value is read before the operation that gave it."""
+
+    def substitute(run: Run, node: Node, operand: Node, value: Any) -> Any:
+        found = operand.operands[k] if k < len(operand.operands) else None
+        return found.value if isinstance(found, Node) else None
+
+    return substitute
+
+
+def _referred(ref: Ref, stay: bool = False) -> Substitute:
+    def substitute(run: Run, node: Node, operand: Node, value: Any) -> Any:
+        found = ref.on(run, operand.turn)
+        return value if found is None and stay else found  # the last turn has none after it
+
+    return substitute
 
 
 def _applied(function: Callable[[Any], Any]) -> Substitute:
     return lambda run, node, operand, value: function(value)
 
 
-def _neighbour(step: int) -> Substitute:
-    def substitute(run: Run, node: Node, operand: Node, value: Any) -> Array | None:
-        same = run.chains.get((operand.chain, operand.kind), [])
-        k = operand.turn + step
-        if not operand.chain or not 0 <= k < len(same):
-            return np.asarray(value)  # the first or last turn has no neighbour
-        return same[k].value
-
-    return substitute
-
-
 def _replaced(
-    nodes: Nodes, own: Ref | None, substitute: Substitute
+    nodes: Nodes, own: Ref | None, like: Node, substitute: Substitute
 ) -> Callable[[Run], Changes | None]:
+    """`own` finds the value that is replaced; None: what stands in a loop as `like` does."""
+
     def changes(run: Run) -> Changes | None:
+        mine = None if own is None else own.node(run, 0)
+
         def change(node: Node, ops: list[Any]) -> Any:
-            mine = None if own is None else own.node(run, 0)
             read = list(ops)
             for k, operand in enumerate(node.operands):
-                if isinstance(operand, Node) and (operand is mine or own is None):
+                if isinstance(operand, Node) and (
+                    operand is mine if own else _alike(operand, like)
+                ):
                     found = substitute(run, node, operand, ops[k])
                     if found is None:
                         raise ValueError(operand.kind)
@@ -198,3 +236,7 @@ def _replaced(
         return {node.index: made for node in nodes(run)}
 
     return changes
+
+
+def _alike(one: Node, other: Node) -> bool:
+    return one.chain == other.chain and one.kind == other.kind

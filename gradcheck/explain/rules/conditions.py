@@ -1,0 +1,212 @@
+"""Conditions: right for most sizes and wrong for some; right for rows alone and not together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from gradcheck.draw import Draw
+from gradcheck.explain.probe import RAISES, Array, Float, Probe
+from gradcheck.explain.suspicion import Scene, Suspicion
+
+BLOCKS: Final = (4, 8, 16, 32, 64, 128)
+"""What loops are unrolled or blocked by."""
+LEAST: Final = 4
+"""Elements up to which a size that is right may be right by accident."""
+LONGEST: Final = 150
+BEYOND: Final = 3
+"""How many larger sizes are asked for than the probe has."""
+FEW: Final = 18
+"""Up to which size a short axis is continued: past two blocks of eight."""
+KNOWN: Final = 5
+"""Sizes that must have been asked, at least."""
+ROWS: Final = 7
+"""Rows that are asked alone, at most."""
+SMALLEST: Final = 2
+"""Elements of an entry below which nothing in it can be mixed up."""
+ENOUGH: Final = 0.5
+"""Share of failing probes whose axes must be told from each other."""
+
+Predicate = Callable[[int], bool]
+
+
+def sizes(scene: Scene) -> Iterator[Suspicion]:
+    """Along one axis, cut and continued, it is wrong from some size on, or between blocks."""
+    name = scene.output
+    probe = max(scene.failing, key=lambda p: max(_long(p), default=0))
+    for n in sorted(_long(probe), reverse=True):
+        if not _right_somewhere(probe, name, n):
+            continue
+        found = _verdicts(probe, name, n, np.arange(n))
+        if len(found) < KNOWN or found != _verdicts(probe, name, n, _shuffled(n)):
+            continue
+        others = {m for p in probe.primals for m in p.shape if m != n}
+        for words, predicate in _predicates(others):
+            right = [m for m in found if not predicate(m)]
+            if right and len(right) < len(found) and all(found[m] == predicate(m) for m in found):
+                yield Suspicion(
+                    label="W",
+                    says=f"{scene.gradient} is wrong only where an axis has {words}",
+                    fits=_at_such(name, predicate),
+                    evidence=(
+                        f"the axis of {n} at {probe.where} was cut to and continued to "
+                        f"{len(found)} sizes from {min(found)} to {max(found)}: the gradient is "
+                        f"right at {len(right)} of them, whatever stands where",
+                    ),
+                )
+
+
+def _at_such(name: str, predicate: Predicate) -> Callable[[Probe], bool]:
+    """Whether a probe is wrong only if one of its axes has such a length."""
+    return lambda probe: (
+        not probe.fails(name) or any(predicate(n) for p in probe.primals for n in p.shape)
+    )
+
+
+def _long(probe: Probe) -> set[int]:
+    """Lengths of axes that are worth cutting."""
+    return {n for p in probe.primals for n in p.shape if LEAST < n <= LONGEST}
+
+
+def _right_somewhere(probe: Probe, name: str, n: int) -> bool:
+    """A first look at a few sizes."""
+    few = {2, n // 2, n - 1, *(block for block in BLOCKS if block <= _last(n))}
+    return any(
+        found is not None and name in found.got and not found.fails(name)
+        for m in sorted(few)
+        for found in [_taken(probe, n, np.arange(m))]
+    )
+
+
+def _verdicts(probe: Probe, name: str, n: int, order: Array) -> dict[int, bool]:
+    """By size: whether the gradient is wrong with so many of the axis's entries, in an order."""
+    out = {}
+    for m in range(1, _last(n) + 1):
+        found = _taken(probe, n, np.resize(order, m))
+        if found is not None:
+            out[m] = found.fails(name)
+    return out
+
+
+def _last(n: int) -> int:
+    """The largest size that an axis is continued to."""
+    return max(n + BEYOND, FEW)
+
+
+def _shuffled(n: int) -> Array:
+    return Draw("other order", n).permutation(n)
+
+
+def _predicates(others: set[int]) -> Iterator[tuple[str, Predicate]]:
+    """What sizes may be wrong, in words and as a function of the size; the simplest first."""
+    for block in BLOCKS:
+        yield f"more than {block} elements", _above(block)
+    for block in BLOCKS:
+        yield f"a length that is no multiple of {block}", _remainder(block)
+    for block in BLOCKS:
+        yield f"a remainder after blocks of {block}", _remainder(block, block)
+    yield "a length that is no power of two", lambda m: m & (m - 1) != 0
+    yield "an odd length above 1", _remainder(2, 1)
+    for other in sorted(others - {1}):
+        yield f"more elements than another one, of {other}", _above(other)
+
+
+def _above(cap: int) -> Predicate:
+    return lambda m: m > cap
+
+
+def _remainder(block: int, cap: int = 0) -> Predicate:
+    return lambda m: m > cap and m % block != 0
+
+
+def alone(scene: Scene) -> Iterator[Suspicion]:
+    """Along axes whose entries have nothing to do with each other, each alone is right."""
+    probe, name = scene.first, scene.output
+    if any(name not in p.got for p in scene.failing) or _same_numbers(probe, name):
+        return
+    told = [p for p in scene.failing if _tells(p, name)]
+    axes = _alone(told[0], name) if len(told) >= ENOUGH * len(scene.failing) else ()
+    if axes:
+        which = " and ".join(str(axis) for axis in axes)
+        which = f"axis {which}" if len(axes) == 1 else f"axes {which}"
+        yield Suspicion(
+            label="I",
+            says=f"{scene.gradient} mixes up the entries along {which}: each alone is right",
+            fits=lambda p: not p.fails(name) or not _tells(p, name) or bool(_alone(p, name)),
+            evidence=(
+                f"asked for one entry of {which} at a time, the code is right; the right gradient "
+                "is then the same as that of all together",
+            ),
+        )
+
+
+def _alone(probe: Probe, name: str) -> tuple[int, ...]:
+    """The first axes, or the one axis, whose entries are right alone; none: ()."""
+    shape, told = probe.right[name].shape, _lengths(probe, name)
+    every = [tuple(range(k)) for k in range(1, len(shape))] + [(k,) for k in range(1, len(shape))]
+    for axes in every:
+        whole = all(shape[axis] in told or shape[axis] == 1 for axis in axes)
+        mixed = [axis for axis in axes if shape[axis] > 1]
+        if whole and mixed and _right_alone(probe, name, [shape[axis] for axis in mixed]):
+            return tuple(mixed)
+    return ()
+
+
+def _lengths(probe: Probe, name: str) -> set[int]:
+    """Lengths of the gradient's axes by which these can be told from each other."""
+    shape = probe.right[name].shape
+    return {n for n in shape if n > 1 and shape.count(n) == 1}
+
+
+def _tells(probe: Probe, name: str) -> bool:
+    """Whether there is such an axis, with entries of several elements."""
+    return any(probe.right[name].size // n >= SMALLEST for n in _lengths(probe, name))
+
+
+def _same_numbers(probe: Probe, name: str) -> bool:
+    """Whether the right numbers came in another order: no entry need have read another's."""
+    got, right = (np.sort(g[name].ravel()) for g in (probe.got, probe.right))
+    return _near(got, right)
+
+
+def _right_alone(probe: Probe, name: str, lengths: Sequence[int]) -> bool:
+    for place in itertools.islice(itertools.product(*(range(n) for n in lengths)), ROWS):
+        found: Probe | None = probe
+        whole = probe.right[name]
+        for n, k in zip(lengths, place, strict=True):
+            found = _taken(found, n, np.array([k])) if found is not None else None
+            whole = np.take(whole, [k], whole.shape.index(n))
+        if found is None or found.fails(name) or whole.size < SMALLEST:
+            return False
+        if found.right[name].shape != whole.shape or not _near(found.right[name], whole):
+            return False
+    return True
+
+
+def _near(a: Float, b: Float) -> bool:
+    with np.errstate(all="ignore"):
+        return bool((np.abs(a - b) <= 1e-9 * np.max(np.abs(b), initial=0.0)).all())
+
+
+def _taken(probe: Probe, n: int, indices: Array) -> Probe | None:
+    """The code at some entries of all axes of one length, under the cotangent of these."""
+
+    def take(x: Array) -> Array:
+        for axis, size in enumerate(x.shape):
+            if size == n:
+                x = np.take(x, indices, axis)
+        return x
+
+    primals = [take(p) for p in probe.primals]
+    try:
+        with np.errstate(all="ignore"):
+            outputs = probe.truth.forward(primals, probe.attrs)
+    except RAISES:  # this length means something to an attribute
+        return None
+    cts = tuple(take(part) for part in probe.ct)
+    if any(ct.shape != out.shape for ct, out in zip(cts, outputs, strict=True)):
+        return None
+    return probe.at(primals, cts)
