@@ -156,6 +156,10 @@ def _together(
     yield plain
     if same:
         yield _pointing(taken(candidate, (group, *same), kept), before, kept)
+    multiples = [g for g in others if g.size > before and g.size % before == 0]
+    if multiples:
+        for blocks in (True, False):
+            yield _multiplied(plain, multiples, kept, before, blocks)
     if outcome is not Outcome.OUTSIDE:
         return
     followed = _following(candidate.attrs, before, after)
@@ -164,10 +168,6 @@ def _together(
         if same:
             every = _pointing(taken(candidate, (group, *same), kept), before, kept)
             yield replace(every, attrs=followed)
-    multiples = [g for g in others if g.size > before and g.size % before == 0]
-    if multiples:
-        for blocks in (True, False):
-            yield _multiplied(plain, multiples, kept, before, blocks)
     for attrs in _attributes(candidate.attrs, before, after):
         yield replace(plain, attrs=attrs)
 
