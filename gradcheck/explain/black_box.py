@@ -17,9 +17,7 @@ from gradcheck.errors import Unsupported
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
 from gradcheck.explain.interrogate import UNITS, fitting
 from gradcheck.explain.probe import Array, Cotangent, Probe
-from gradcheck.explain.rules.residual import residual
 from gradcheck.explain.rules.table import RULES
-from gradcheck.explain.suspicion import Rule
 from gradcheck.explain.why import WRONG, remembering, told, unsteady
 from gradcheck.finding import Finding
 from gradcheck.judge.cotangents import Cotangents
@@ -30,11 +28,6 @@ LARGEST: Final = 400
 """Elements of all primals above which only what the check has differenced is known."""
 OUTPUTS: Final = 1600
 """Elements of all outputs, likewise."""
-RULED: Final = (
-    *RULES,
-    Rule("residual", "what is off has the direction of something known in every row", residual),
-)
-"""The last one knows no text: where there is one, others say more."""
 HERE: Final = "the point checked"
 ELSEWHERE: Final = ((0.75, 1.25), (1.25, 1.75))
 """Factors on the primals, drawn for each element: signs stay, and so does what is zero."""
@@ -85,7 +78,7 @@ class _Asked:
         if finding.diagnosis is not None or finding.name not in self._checked.names:
             return finding
         known = [p for p in self._probes if finding.name in p.right or not finding.compared]
-        found = told(finding, known, RULED) if known else None
+        found = told(finding, known, RULES) if known else None
         return finding if found is None else replace(finding, diagnosis=found)
 
     @cached_property

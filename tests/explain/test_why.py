@@ -16,7 +16,7 @@ SUITE = gradcheck_cases.SUITE
 
 
 def explained(op, change, dtype="float64", low="", sample="typical"):
-    """Findings of the first dialect's sample, where `change(gradients, ct)` spoils the right one."""
+    """Findings of a sample, where `change(gradients, ct)` spoils the right ones."""
     case = SUITE.cases([op], [SUITE.operators[op].dialects[0].name], [sample])[0]
 
     def vjp(ct, *primals, **attrs):

@@ -17,6 +17,8 @@ LONG: Final = 4
 """Elements of a row below which a direction is no evidence."""
 ROWS: Final = 6
 """Rows, over all probes, that must be wrong."""
+WIDE: Final = 256
+"""Elements of them, less one for each row, that do instead."""
 ENOUGH: Final = 0.5
 """Share of failing probes that must have such rows."""
 
@@ -89,22 +91,25 @@ def _linear(probe: Probe, name: str) -> bool:
 class _Found:
     """Rows that lie along a direction: the worst 1 − R², and whether what is right has none of it.
 
-    `rows` of `probes` were long enough to show it.
+    `rows` of `probes` were long enough to show it, with `free` elements that no factor of a row
+    explains.
     """
 
     worst: float
     lacking: bool
     rows: int
+    free: int
     probes: int
 
     def enough(self, failing: Sequence[Probe]) -> bool:
         """Whether they are no coincidence."""
-        return self.rows >= ROWS and self.probes >= ENOUGH * len(failing)
+        many = self.rows >= ROWS or self.free >= WIDE
+        return many and self.probes >= ENOUGH * len(failing)
 
 
 def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) -> _Found | None:
     """Rows that lie along it; None where some wrong row does not, or where what is right does."""
-    worst, rows, told, lacking = 0.0, 0, 0, True
+    worst, rows, free, told, lacking = 0.0, 0, 0, 0, True
     for probe in probes:
         along, right = direction(probe), probe.right[name]
         if along is None or along.shape != right.shape or right.ndim < -axis:
@@ -120,8 +125,9 @@ def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) 
         if not lies:
             return None
         worst, rows, told = max(worst, float(np.max(off))), rows + len(r), told + 1
+        free += r.size - len(r)
         lacking = lacking and bool((other >= 1 - ALIKE).all())
-    return _Found(worst, lacking, rows, told)
+    return _Found(worst, lacking, rows, free, told)
 
 
 def _rows(x: Array, axis: int) -> Array:
