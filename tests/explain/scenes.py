@@ -33,6 +33,32 @@ def changed(op, **by_name):
     return vjp
 
 
+def spoiled(op, output, change):
+    """A VJP of which one gradient is `change(gradient, ct, primals by name, attributes)`."""
+    spec = gradcheck_cases.SUITE.operators[op]
+    at = spec.primals.index(output)
+
+    def vjp(ct, *primals, **attrs):
+        found = list(right(op, ct, *primals, **attrs))
+        named = dict(zip(spec.primals, primals, strict=False))
+        with np.errstate(all="ignore"):
+            wrong = np.asarray(change(found[at], ct, named, attrs))
+        found[at] = wrong.astype(found[at].dtype)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    return vjp
+
+
+def reading_cotangent(op, edit):
+    """The right VJP of another cotangent: `edit(ct, primals)`."""
+
+    def vjp(ct, *primals, **attrs):
+        found = right(op, edit(ct, *primals), *primals, **attrs)
+        return found[0] if len(found) == 1 else found
+
+    return vjp
+
+
 def probes(op, vjp, *, dialect="", sample="", dtype="float64"):
     """What `vjp(ct, *primals, **attrs)` returns wherever the operator's diagnosis asks it."""
     spec = gradcheck_cases.SUITE.operators[op]

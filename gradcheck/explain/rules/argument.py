@@ -42,7 +42,7 @@ FUNCTIONS: Final[tuple[tuple[str, Function], ...]] = (
 def argument(scene: Scene) -> Iterator[Suspicion]:
     """The right gradient times an array, or divided by it, which is no slope of its own."""
     name, own = scene.output, scene.gradient
-    if any(is_diagonal(probe, name) for probe in scene.failing):
+    if all(is_diagonal(probe, name) for probe in scene.failing):
         return  # a wrong slope, which is another rule's
     for words, of in _arrays(scene.first):
         for form, function in FUNCTIONS:

@@ -62,7 +62,8 @@ def _factors(scene: Scene) -> list[float]:
     """The factor at each failing probe; none where there is none at one of them."""
     seen = [factor_at(probe, scene.output) for probe in scene.failing]
     found = [c for c in seen if c is not None]
-    return found if len(found) == len(seen) and _telling(scene) >= ENOUGH else []
+    told = len(found) == len(seen) and any(found) and _telling(scene) >= ENOUGH
+    return found if told else []
 
 
 def _constant(found: list[float]) -> float | None:
@@ -88,7 +89,7 @@ def factor_at(probe: Probe, name: str) -> float | None:
     if not (np.isfinite(got).all() and np.isfinite(size) and size > 0):
         return None
     c = float(got @ right) / size
-    return c if c != 0 and probe.reproduces(c * probe.right[name], name) else None
+    return c if probe.reproduces(c * probe.right[name], name) else None
 
 
 def _telling(scene: Scene) -> int:
@@ -285,9 +286,13 @@ def _short(quantity: Quantity) -> str:
 
 def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
     x, y = a(probe), b(probe)
-    if x is None or y is None or x <= 0 or y <= 0:
+    if x is None or y is None:
         return None
-    return float(x**p * y**q)
+    try:
+        c = x**p * y**q
+    except ZeroDivisionError:
+        return None
+    return c if isinstance(c, float) else None  # of a negative number there is no root
 
 
 def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
