@@ -16,6 +16,9 @@ from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.spec import Attrs
 
+Of = Callable[[Probe], Float | None]
+"""What a gradient would be at a probe."""
+
 TELLING: Final = 4
 """Elements other than 0 that must stand in their new place, before a distance explains them."""
 READ: Final = 700
@@ -32,13 +35,37 @@ def orientation(scene: Scene) -> Iterator[Suspicion]:
             f"{scene.gradient} comes transposed: axes {a} and {b} are exchanged",
             partial(_transposed, name, a, b),
         )
-    yield from _moved(scene, lambda rank: moves(rank, attrs))
+    for label, says, of in _moved(scene, lambda rank: moves(rank, attrs)):
+        yield predicting(scene, label, says, of)
+
+
+def partly(scene: Scene) -> Iterator[Suspicion]:
+    """The same in a part of the gradient, of which the rest is right."""
+    name, attrs = scene.output, scene.first.attrs
+    if not all(_tells(probe, name) for probe in scene.failing):
+        return
+    for label, says, of in _moved(scene, lambda rank: moves(rank, attrs)):
+        yield predicting(scene, label, f"{says}, in a part of it", partial(_in_part, name, of))
+
+
+def _tells(probe: Probe, name: str) -> bool:
+    """Whether a gradient is wrong in enough elements to name them, and right in some."""
+    wrong = int(probe.wrong(name).sum())
+    return TELLING <= wrong < probe.right[name].size
+
+
+def _in_part(name: str, of: Of, probe: Probe) -> Float | None:
+    moved = of(probe)
+    if moved is None or moved.shape != probe.right[name].shape:
+        return None
+    return np.where(probe.wrong(name), moved, probe.right[name])
 
 
 def displaced(scene: Scene) -> Iterator[Suspicion]:
     """The same with elements read from, or written to, a neighbour's place."""
     attrs = scene.first.attrs
-    yield from _moved(scene, lambda rank: losses(rank, attrs))
+    for label, says, of in _moved(scene, lambda rank: losses(rank, attrs)):
+        yield predicting(scene, label, says, of)
     for axis in range(-scene.first.right[scene.output].ndim, 0):
         yield Suspicion(
             label="I",
@@ -64,24 +91,23 @@ def _displaced(name: str, axis: int, probe: Probe) -> bool:
     return False
 
 
-def _moved(scene: Scene, catalogue: Callable[[int], Iterable[Move]]) -> Iterator[Suspicion]:
+def _moved(
+    scene: Scene, catalogue: Callable[[int], Iterable[Move]]
+) -> Iterator[tuple[str, str, Of]]:
+    """Class, words and prediction of every move of the gradient and of what it reads."""
     name, own, first = scene.output, scene.gradient, scene.first
     for move in catalogue(first.right[name].ndim):
-        yield predicting(
-            scene,
-            move.label,
-            f"{own} holds the right numbers, but with {move.says}",
-            partial(_written, name, move),
-        )
+        says = f"{own} holds the right numbers, but with {move.says}"
+        yield move.label, says, partial(_written, name, move)
     for part, ct in enumerate(first.ct):
         which = "the cotangent" if len(first.ct) == 1 else f"output {part}'s cotangent"
         for move in catalogue(ct.ndim) if ct.size <= READ else ():
             says = f"{own} reads {which} with {move.says}"
-            yield predicting(scene, move.label, says, _at_cotangent(name, part, move))
+            yield move.label, says, _at_cotangent(name, part, move)
     for other, value in zip(first.names, first.primals, strict=True):
         for move in catalogue(value.ndim) if value.size <= READ else ():
             says = f"{own} reads {other} with {move.says}"
-            yield predicting(scene, move.label, says, _at_primal(name, other, move.of))
+            yield move.label, says, _at_primal(name, other, move.of)
 
 
 def _transposed(name: str, a: int, b: int, probe: Probe) -> Array:

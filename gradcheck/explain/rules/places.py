@@ -90,7 +90,8 @@ def _ends(axis: int) -> Iterator[Places]:
     )
     for says, test in halves:
         yield Places(
-            label="G" if "half" in says else "I",  # one of two packed operands has none
+            # one of two operands that are packed along the last axis has none
+            label="G" if "half" in says and axis == -1 else "I",
             says=says,
             of=_line(axis, test),
             needs=lambda a: _length(a, axis) > 3,

@@ -85,8 +85,9 @@ def on_kinks(scene: Scene) -> bool:
 
 def by_value(scene: Scene, value: Callable[[Probe, str], Float | None]) -> bool:
     """Whether values tell the places as well: they move with them, or a threshold parts them."""
-    name = scene.output
-    if follows_values(scene.first, name):
+    name, first = scene.output, scene.first
+    alike = len(first.ct) == 1 and first.ct[0].shape == first.right[name].shape
+    if alike and follows_values(first, name):
         return True
     for operand in scene.first.names:
         for of in (np.asarray, np.abs):

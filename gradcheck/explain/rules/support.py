@@ -157,16 +157,15 @@ def _rearranged(every: Sequence[Support]) -> bool:
 
 
 def _reordered(every: Sequence[Support]) -> bool:
-    """All elements are used, each with the derivatives of one other: nothing but their order."""
-    return any(
-        all(
-            (np.count_nonzero(s.right, axis=0) > 0).all()
-            and (np.count_nonzero(s.right, axis=1) > 0).all()
-            and _same_lines(s.code if by_rows else s.code.T, s.right if by_rows else s.right.T)
-            for s in every
-        )
-        for by_rows in (True, False)
-    )
+    """Elements of the cotangent, or of the gradient, have each the derivatives of one other.
+
+    Those of the cotangent must all be used somewhere, and those of the gradient all be reached: an
+    offset, or a window at another place, changes which.
+    """
+    return (
+        any(bool(s.right.any(axis=1).all()) for s in every)
+        and all(_same_lines(s.code, s.right) for s in every)
+    ) or all(bool(s.right.any(axis=0).all()) and _same_lines(s.code.T, s.right.T) for s in every)
 
 
 def _same_lines(a: Float, b: Float) -> bool:

@@ -17,12 +17,19 @@ from gradcheck.explain.rules.linearity import linearity
 from gradcheck.explain.rules.local import local
 from gradcheck.explain.rules.mask import mask
 from gradcheck.explain.rules.nonfinite import nonfinite
-from gradcheck.explain.rules.orientation import displaced, forward_mode, orientation, relaid
+from gradcheck.explain.rules.orientation import (
+    displaced,
+    forward_mode,
+    orientation,
+    partly,
+    relaid,
+)
 from gradcheck.explain.rules.pairs import pairs
 from gradcheck.explain.rules.precision import precision
 from gradcheck.explain.rules.residual import residual
 from gradcheck.explain.rules.scale import reduction, scale, shared
 from gradcheck.explain.rules.slots import lost, lost_for, packed, slots
+from gradcheck.explain.rules.somewhere import somewhere
 from gradcheck.explain.rules.subset import subset
 from gradcheck.explain.rules.support import support
 from gradcheck.explain.rules.terms import terms
@@ -30,7 +37,7 @@ from gradcheck.explain.rules.truncated import truncated
 from gradcheck.explain.rules.zeros import zeros
 from gradcheck.explain.suspicion import Rule
 
-RULES: Final = (
+FIRST: Final = (
     Rule("kinks", "wrong only exactly on a kink or a tie", kinks),
     Rule("mask", "another random mask than forward's", mask),
     Rule("precision", "rounded, flushed, cancelled or differenced", precision),
@@ -56,7 +63,20 @@ RULES: Final = (
     Rule("contributions", "some of what must be added up is lost", contributions),
     Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("displaced", "read from, or written to, a neighbour's place", displaced),
+    Rule("partly", "a part of it is that of elements in another order", partly),
     Rule("truncated", "a part of an axis never takes part", truncated),
+)
+"""Those that predict every number, with few exceptions."""
+PREDICTING: Final = tuple(
+    rule
+    for rule in FIRST
+    if rule.name
+    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "terms", "elsewhere",
+        "layout", "subset", "contributions", "pairs", "displaced", "truncated"}
+)  # fmt: skip
+"""Those that may be put to the points that are wrong, whatever they say of others."""
+RULES: Final = (
+    *FIRST,
     Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
     Rule("sizes", "right for most sizes of an axis", sizes),
@@ -64,6 +84,7 @@ RULES: Final = (
     Rule("zeros", "nothing is passed back where an argument is 0", zeros),
     Rule("duplicates", "wrong only where an index occurs more than once", duplicates),
     Rule("support", "other elements of the cotangent reach an element", support),
+    Rule("somewhere", "wrong at some points only, and predicted there", somewhere(PREDICTING)),
     Rule("local", "element by element, the slope is another function", local),
     Rule("residual", "what is left over lies along one direction in every row", residual),
 )
