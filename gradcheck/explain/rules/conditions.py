@@ -11,6 +11,7 @@ import numpy as np
 from gradcheck.draw import Draw
 from gradcheck.explain.probe import RAISES, Array, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion
+from gradcheck.spec import Attrs
 
 BLOCKS: Final = (4, 8, 16, 32, 64, 128)
 """What loops are unrolled or blocked by."""
@@ -31,6 +32,7 @@ ENOUGH: Final = 0.5
 """Share of failing probes whose axes must be told from each other."""
 
 Predicate = Callable[[int], bool]
+Condition = Callable[[Probe], bool]
 
 
 def sizes(scene: Scene) -> Iterator[Suspicion]:
@@ -43,14 +45,15 @@ def sizes(scene: Scene) -> Iterator[Suspicion]:
         found = _verdicts(probe, name, n, np.arange(n))
         if len(found) < KNOWN or found != _verdicts(probe, name, n, _shuffled(n)):
             continue
-        others = {m for p in probe.primals for m in p.shape if m != n}
-        for words, predicate in _predicates(others):
+        for words, predicate, there in (*_predicates(probe), *_relations(probe, n)):
             right = [m for m in found if not predicate(m)]
-            if right and len(right) < len(found) and all(found[m] == predicate(m) for m in found):
+            if KNOWN // 2 < len(right) < len(found) and all(
+                found[m] == predicate(m) for m in found
+            ):
                 yield Suspicion(
                     label="W",
                     says=f"{scene.gradient} is wrong only where an axis has {words}",
-                    fits=_at_such(name, predicate),
+                    fits=_at_such(name, there),
                     evidence=(
                         f"the axis of {n} at {probe.where} was cut to and continued to "
                         f"{len(found)} sizes from {min(found)} to {max(found)}: the gradient is "
@@ -59,11 +62,9 @@ def sizes(scene: Scene) -> Iterator[Suspicion]:
                 )
 
 
-def _at_such(name: str, predicate: Predicate) -> Callable[[Probe], bool]:
-    """Whether a probe is wrong only if one of its axes has such a length."""
-    return lambda probe: (
-        not probe.fails(name) or any(predicate(n) for p in probe.primals for n in p.shape)
-    )
+def _at_such(name: str, there: Condition) -> Callable[[Probe], bool]:
+    """Whether a probe is wrong only under the condition."""
+    return lambda probe: not probe.fails(name) or there(probe)
 
 
 def _long(probe: Probe) -> set[int]:
@@ -77,7 +78,7 @@ def _right_somewhere(probe: Probe, name: str, n: int) -> bool:
     return any(
         found is not None and name in found.got and not found.fails(name)
         for m in sorted(few)
-        for found in [_taken(probe, n, np.arange(m))]
+        for found in [_taken(probe, n, np.resize(np.arange(n), m))]
     )
 
 
@@ -100,18 +101,41 @@ def _shuffled(n: int) -> Array:
     return Draw("other order", n).permutation(n)
 
 
-def _predicates(others: set[int]) -> Iterator[tuple[str, Predicate]]:
-    """What sizes may be wrong, in words and as a function of the size; the simplest first."""
-    for block in BLOCKS:
-        yield f"more than {block} elements", _above(block)
-    for block in BLOCKS:
-        yield f"a length that is no multiple of {block}", _remainder(block)
-    for block in BLOCKS:
-        yield f"a remainder after blocks of {block}", _remainder(block, block)
-    yield "a length that is no power of two", lambda m: m & (m - 1) != 0
-    yield "an odd length above 1", _remainder(2, 1)
-    for other in sorted(others - {1}):
-        yield f"more elements than another one, of {other}", _above(other)
+def _numbers(attrs: Attrs) -> set[int]:
+    """Whole numbers among attributes: what is wrong from one of these on ignores an attribute."""
+    flat = (v for value in attrs.values() for v in (value if type(value) is tuple else (value,)))
+    return {v for v in flat if isinstance(v, int) and not isinstance(v, bool)}
+
+
+def _predicates(probe: Probe) -> Iterator[tuple[str, Predicate, Condition]]:
+    """What sizes may be wrong, in words, as a function of the size, and at any probe."""
+    numbers = _numbers(probe.attrs)
+    blocks = [block for block in BLOCKS if block not in numbers]
+    found = [(f"more than {block} elements", _above(block)) for block in blocks]
+    found += [(f"a length that is no multiple of {block}", _remainder(block)) for block in blocks]
+    found += [(f"a remainder after blocks of {n}", _remainder(n, n)) for n in blocks]
+    found.append(("a length that is no power of two", lambda m: m & (m - 1) != 0))
+    found.append(("an odd length above 1", _remainder(2, 1)))
+    for words, predicate in found:
+        yield words, predicate, _some_length(predicate)
+
+
+def _relations(probe: Probe, n: int) -> Iterator[tuple[str, Predicate, Condition]]:
+    """More elements than another axis has."""
+    numbers = _numbers(probe.attrs)
+    for i, value in enumerate(probe.primals):
+        for k, other in enumerate(value.shape):
+            if other not in {1, n, *numbers}:
+                words = f"more elements than axis {k} of {probe.names[i]} has"
+                yield words, _above(other), _longer(i, k)
+
+
+def _some_length(predicate: Predicate) -> Condition:
+    return lambda probe: any(predicate(n) for p in probe.primals for n in p.shape)
+
+
+def _longer(i: int, axis: int) -> Condition:
+    return lambda p: any(n > p.primals[i].shape[axis] for x in p.primals for n in x.shape)
 
 
 def _above(cap: int) -> Predicate:

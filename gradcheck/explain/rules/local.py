@@ -82,6 +82,12 @@ def local(scene: Scene) -> Iterator[Suspicion]:
     probe, name = scene.first, scene.output
     if name not in probe.got or over(probe, probe.right[name].shape) is None:
         return
+    if not _reads(probe, name):
+        says = f"{scene.gradient} is not 0, though forward's output does not depend on {name}"
+        yield predicting(
+            scene, "T", says, lambda p: p.got[name] if not p.right[name].any() else None
+        )
+        return
     if not is_diagonal(probe, name):
         yield from _diagonal(scene)
         return
@@ -90,6 +96,16 @@ def local(scene: Scene) -> Iterator[Suspicion]:
     yield from _named(scene)
     yield from _flipped(scene)
     yield from _other(scene)
+
+
+def _reads(probe: Probe, name: str) -> bool:
+    """Whether forward depends on a primal at all."""
+    if probe.right[name].any():
+        return True
+    other = {n: -p - 1 if n == name else p for n, p in zip(probe.names, probe.primals, strict=True)}
+    found = probe.truth.forward([*other.values()], probe.attrs)
+    pairs = zip(found, probe.outputs, strict=True)
+    return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
 # ── slopes with a name ───────────────────────────────────────────────────────────────────────
@@ -237,6 +253,8 @@ def _other(scene: Scene) -> Iterator[Suspicion]:
     if not enough or not _free(shown, name):
         return
     where = _region(scene)
+    if not where and wrong < SCATTERED:
+        return
     evidence = [
         "each element of it is the cotangent's times a number that depends on the values at that "
         "element alone"
@@ -250,9 +268,11 @@ def _other(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
-TELLING: Final = 5
+TELLING: Final = 3
 """Wrong elements below which a slope without a name is none."""
-ENOUGH: Final = 0.5
+SCATTERED: Final = 5
+"""The same, where they do not lie in one region."""
+ENOUGH: Final = 0.4
 """Share of failing probes that must show what the slope depends on."""
 
 
@@ -262,6 +282,7 @@ def _shows(probe: Probe, name: str) -> bool:
         name in probe.got
         and probe.right[name].size >= SMALLEST
         and bool(np.isfinite(probe.got[name]).all())
+        and all(p.shape == probe.right[name].shape or p.size == 1 for p in probe.primals)
         and is_diagonal(probe, name)
     )
 

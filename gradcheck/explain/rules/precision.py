@@ -34,6 +34,10 @@ SEEN: Final = 3
 """Elements that must show the same factor."""
 LOST: Final = 3
 """Elements that must be lost."""
+FLAT: Final = 1e-6
+"""Relative difference below which slopes are one number."""
+FLOORED: Final = 0.5
+"""Share of wrong slopes that must be that number."""
 TINY: Final = 1e-3
 """Share of what is typical below which what is flushed is tiny."""
 HUGE: Final = {"float16": 40.0, "bfloat16": 1e12, "float32": 1e12, "float64": 1e102}
@@ -47,6 +51,7 @@ def precision(scene: Scene) -> Iterator[Suspicion]:
     yield from _narrow_constant(scene)
     yield from _narrow(scene)
     yield from _flushed(scene)
+    yield from _floored(scene)
     yield from _differenced(scene)
     yield from _noisy(scene)
 
@@ -169,6 +174,36 @@ def _flushed(scene: Scene) -> Iterator[Suspicion]:
             )
             label = "O" if nothing else size.label
             yield predicting(scene, label, says, _cut(scene.output, size, found), evidence)
+
+
+def _floored(scene: Scene) -> Iterator[Suspicion]:
+    """A share of the cotangent is cut off some tiny number before 0, and so perhaps before 1."""
+    name = scene.output
+    found = [slope(p, p.got[name]) for p in scene.failing]
+    came = np.concatenate([np.abs(s[p.wrong(name)]) for p, s in _paired(scene, found)])
+    floor = float(np.min(came, initial=1.0))
+    if 0 < floor <= TINY and np.mean(np.abs(came - floor) <= FLAT * floor) >= FLOORED:
+        says = f"{scene.gradient} is cut off {floor:.3g} of the cotangent before 0"
+        yield Suspicion(label="O", says=says, fits=_at_floor(name, floor))
+
+
+def _paired(scene: Scene, found: Sequence[Float | None]) -> Iterator[tuple[Probe, Float]]:
+    for probe, slopes in zip(scene.failing, found, strict=True):
+        if slopes is not None:
+            yield probe, slopes
+
+
+def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
+    def fits(probe: Probe) -> bool:
+        came, due = slope(probe, probe.got[name]), slope(probe, probe.right[name])
+        if came is None or due is None:
+            return not probe.fails(name)
+        wrong = probe.wrong(name)
+        came, due = np.abs(came[wrong]), np.abs(due[wrong])
+        flat = (np.abs(came - floor) <= FLAT * floor) & (due < floor)
+        return bool((flat | (np.abs(came - due) <= floor)).all())
+
+    return fits
 
 
 def _sizes(scene: Scene) -> Iterator[_Size]:

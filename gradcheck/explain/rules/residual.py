@@ -41,8 +41,9 @@ def residual(scene: Scene) -> Iterator[Suspicion]:
                 continue
             what, how = "one number", "a mean is missing or mis-weighted"
             if word:
+                kind = "projection" if found.lacking else "term"
                 what = f"a multiple of {word}"
-                how = f"a {'projection' if found.lacking else 'term'} along it is missing or mis-weighted"
+                how = f"a {kind} along it is missing or mis-weighted"
             yield Suspicion(
                 label="T",
                 says=f"{own} is off by {what} {where}: {how}",
@@ -60,21 +61,38 @@ def _lies(name: str, direction: Direction, axis: int) -> Callable[[Probe], bool]
 
 def _directions(scene: Scene) -> Iterator[tuple[str, Direction]]:
     """What a residual may lie along, in words: nothing stands for ones."""
-    probe, name = scene.first, scene.output
-    shape = probe.right[name].shape
-    yield "", lambda p: np.ones(p.right[name].shape)
-    for other, value in zip(probe.names, probe.primals, strict=True):
-        if value.dtype.kind == "f" and value.shape == shape:
-            yield other, _primal(other)
+    probe = scene.first
+    shape = probe.right[scene.output].shape
+    pairs = zip(probe.names, probe.primals, strict=True)
+    names = [n for n, p in pairs if p.dtype.kind == "f" and p.shape == shape]
+    yield "", lambda p: np.ones(p.right[scene.output].shape)
+    for name in names:
+        yield name, _primal(name)
     for k, out in enumerate(probe.outputs):
         if out.shape == shape:
             word = "the output" if len(probe.outputs) == 1 else f"output {k}"
             yield word, _output(k, lambda y: y)
             yield f"exp of {word}", _output(k, np.exp)
+    for name in names:
+        yield f"softmax of {name}", _function(name, _softmax)
+        yield f"what marks the largest of {name}", _function(name, _largest)
 
 
 def _primal(name: str) -> Direction:
     return lambda probe: probe.primal(name)
+
+
+def _function(name: str, function: Callable[[Float], Float]) -> Direction:
+    return lambda probe: function(probe.primal(name))
+
+
+def _softmax(x: Float) -> Float:
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return np.asarray(e / np.sum(e, axis=-1, keepdims=True))
+
+
+def _largest(x: Float) -> Float:
+    return np.asarray(x == np.max(x, axis=-1, keepdims=True), dtype=np.float64)
 
 
 def _output(k: int, function: Callable[[Float], Float]) -> Direction:
