@@ -162,7 +162,7 @@ def candidates(run: Run) -> list[Candidate]:
     def add(ref: Ref, node: Node, says: str) -> None:
         value = node.value
         key = key_of(node)
-        if value.dtype.kind == "f" and value.size > 1 and key not in seen:
+        if value.dtype.kind == "f" and not constant(value) and key not in seen:
             seen.add(key)
             found.append(Candidate(ref, value, says, key, node.index in run.with_ct))
 
@@ -179,6 +179,11 @@ def candidates(run: Run) -> list[Candidate]:
     return sorted(found, key=lambda candidate: len(candidate.says))
 
 
+def constant(value: Array) -> bool:
+    """Whether all elements are equal: such an array tells as little as a number."""
+    return bool(value.size < 2 or np.all(value == value.flat[0]))
+
+
 def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
     """A candidate's value in a shape; None where it does not fit."""
     try:
@@ -187,4 +192,4 @@ def factor_at(candidate: Candidate, shape: tuple[int, ...]) -> Array | None:
         return None
 
 
-__all__ = ["Candidate", "Number", "candidates", "factor_at", "key_of", "numbers"]
+__all__ = ["Candidate", "Number", "candidates", "constant", "factor_at", "key_of", "numbers"]

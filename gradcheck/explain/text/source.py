@@ -43,24 +43,37 @@ def span(place: Place) -> tuple[tuple[int, int], tuple[int, int]] | None:
 @cache
 def _parsed(place: Place) -> tuple[str, ast.expr | None]:
     """The name that the expression is given, if it is given one, and its tree."""
-    code = place[0]
-    found = span(place)
+    name, found = place[0].co_filename, span(place)
     if found is None:
         return "", None
     (line, start), (end, stop) = found
-    rows = [linecache.getline(code.co_filename, k).encode() for k in range(line, end + 1)]
+    rows = [linecache.getline(name, k).encode() for k in range(line, end + 1)]
     if not all(rows):
         return "", None
-    before = rows[0][:start].decode().strip()
-    after = rows[-1][stop:].decode().partition("#")[0].strip()
     rows[-1] = rows[-1][:stop]
     rows[0] = rows[0][start:]
     try:
         tree = ast.parse("(" + b"".join(rows).decode() + ")", mode="eval").body
     except (SyntaxError, UnicodeDecodeError):
         return "", None
-    name = before[:-1].strip()
-    return (name if before.endswith("=") and name.isidentifier() and not after else ""), tree
+    return _assigned(name).get(found, ""), tree
+
+
+@cache
+def _assigned(filename: str) -> dict[tuple[tuple[int, int], tuple[int, int]], str]:
+    """Where in a file an expression is given a name, by the expression's span."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return {}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value
+            if value.end_lineno is not None and value.end_col_offset is not None:
+                end = value.end_lineno, value.end_col_offset
+                found[(value.lineno, value.col_offset), end] = node.targets[0].id
+    return found
 
 
 def _parts(tree: ast.expr | None) -> list[ast.expr]:

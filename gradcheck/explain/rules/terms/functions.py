@@ -35,6 +35,7 @@ OTHERS: Final[tuple[tuple[str, Callable[[Any], Any]], ...]] = (
     ("applied twice", lambda x: x),
     ("taken for 1", np.ones_like),
 )
+STEPS: Final = ("taken for relu", "taken for the step of relu")
 EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 
@@ -76,6 +77,8 @@ def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
     me = f"`{text_of(node)}`"
     if node.kind in FUNCTIONS and len(node.operands) == 1:
         for says, function in OTHERS:
+            if says in STEPS and _constant(function, node.operands[0]):
+                continue  # it cannot be told from a number there
             yield "D", f"{me} is {says}", _twice if "twice" in says else _with(function)
     if node.kind == "power":
         for step in (1, -1):
@@ -92,6 +95,10 @@ def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
     if node.kind == "sqrt":
         for eps in EPSILONS:
             yield "E", f"{eps:g} is added to {me}", _added(eps)
+
+
+def _constant(function: Callable[[Any], Any], x: Any) -> bool:
+    return bool(np.ptp(function(x.value if isinstance(x, Node) else np.asarray(x))) == 0)
 
 
 def _with(function: Callable[[Any], Any]) -> Change:

@@ -44,10 +44,10 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
     if node.kind == "where" and len(node.operands) == 3:
         label = "I" if _positional(node.operands[0], run) else "D"
         mask, yes, no = (operand_text(node, k) for k in range(3))
-        yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
-        yield label, f"`{no}` is taken everywhere, also where `{mask}`", _taken(2)
-        yield "S", f"`{yes}` has the other sign", _mirrored(1)
-        yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
+        if not _constant(node.operands[0]):  # else another value stands there, not another mask
+            yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
+            yield label, f"`{no}` is taken everywhere, also where `{mask}`", _taken(2)
+            yield label, f"`{mask}` is inverted", lambda n, ops: n.call([ops[0], ops[2], ops[1]])
     elif node.kind in ("maximum", "minimum"):
         for k in (0, 1):
             yield "D", f"{me} is taken for `{operand_text(node, k)}`", _operand(k)
@@ -79,6 +79,12 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         yield "L", "the causal mask is transposed", _transposed
 
 
+def _constant(mask: Any) -> bool:
+    """Whether it holds everywhere, or nowhere."""
+    value = mask.value if isinstance(mask, Node) else np.asarray(mask)
+    return bool(value.all() or not value.any())
+
+
 def _dropped(node: Node) -> bool:
     """Whether it reads the mask that an operator is given."""
     return any(isinstance(o, Node) and o.name == "mask" for o in node.operands)
@@ -101,11 +107,6 @@ def _positional(x: Any, run: Run) -> bool:
 
 def _taken(k: int) -> Change:
     return lambda node, ops: np.broadcast_to(ops[k], np.shape(node.value))
-
-
-def _mirrored(k: int) -> Change:
-    """A branch is the negative of the first."""
-    return lambda node, ops: node.call([*ops[:k], -ops[1], *ops[k + 1 :]])
 
 
 def _operand(k: int) -> Change:

@@ -11,6 +11,7 @@ import numpy as np
 from gradcheck.arithmetic import F64
 from gradcheck.explain.rules.terms.weighing import (
     HOMOGENEOUS,
+    LOST,
     SUMS,
     WHOLE,
     Weighing,
@@ -19,7 +20,8 @@ from gradcheck.explain.rules.terms.weighing import (
     signs,
 )
 from gradcheck.explain.text.named import Candidate, candidates
-from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, targets
+from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at, targets
+from gradcheck.explain.text.source import text_of
 from gradcheck.explain.text.tape import Node
 
 
@@ -28,6 +30,7 @@ def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     found = candidates(run)
     seen: set[tuple[Target, Any]] = set()
     yield from _whole(text, run, like, found)
+    yield from _carried(text, run, like)
     for summing in (True, False):
         for node in reversed(run.needed):
             for k in range(len(node.operands)):
@@ -50,6 +53,26 @@ def _counts(node: Node, k: int, run: Run) -> bool:
     if node.kind == "divide":
         return k == 0 and len(run.users.get(operand.index, ())) > 1
     return node.kind not in HOMOGENEOUS or len(run.users.get(operand.index, ())) > 1
+
+
+def _carried(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """What a loop hands on to its next turn is lost."""
+    seen: set[Target] = set()
+    for node in reversed(run.needed):
+        if node.index not in run.with_ct or node.kind not in HOMOGENEOUS or node.turn:
+            continue
+        for target in targets(node, run):
+            if target in seen or target.turn is not None or len(target.on(run)) < 2:
+                continue
+            seen.add(target)
+            changes = at(target, lambda node, ops: 0 * node.value)
+            if like(text.tried(run, changes(run))):
+                yield Edit(
+                    label="T",
+                    says=f"{text.scene.gradient} lacks the term `{text_of(node)}` in every turn",
+                    changes=changes,
+                    rank=LOST,
+                )
 
 
 def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iterator[Edit]:

@@ -88,6 +88,9 @@ def _at(
         for says, slope in SLOPES:
             if text.spent:
                 return
+            with np.errstate(all="ignore"):
+                if np.ptp(slope(candidate.value)) == 0:
+                    continue  # it cannot be told from a number there
             changes = _slope(target, k, candidate, slope)
             if like(text.tried(run, changes(run))):
                 yield Edit(

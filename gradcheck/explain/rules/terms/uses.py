@@ -10,7 +10,8 @@ import numpy as np
 from gradcheck.arithmetic import F64
 from gradcheck.explain.probe import Array
 from gradcheck.explain.rules.terms.masks import COMPARISONS
-from gradcheck.explain.text.named import Candidate, candidates
+from gradcheck.explain.rules.terms.weighing import SUMS
+from gradcheck.explain.text.named import Candidate, candidates, constant
 from gradcheck.explain.text.run import Changes, Edit, Likeness, Ref, Run, Text, targets
 from gradcheck.explain.text.source import operand_text, span, text_of
 from gradcheck.explain.text.tape import Change, Node, Place
@@ -48,11 +49,11 @@ def uses(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
 
 def _class(run: Run, value: Node, nodes: Nodes, label: str) -> str:
     """V; D for a condition, and for what forward has no value of: a slope."""
+    if label in "VS" and all(node.kind in COMPARISONS for node in nodes(run)):
+        return "D"
     if label != "V" or value.index in run.with_ct:
         return label
-    return "D" if value.index not in run.known or all(
-        node.kind in COMPARISONS for node in nodes(run)
-    ) else "V"  # fmt: skip
+    return "V" if value.index in run.known else "D"
 
 
 Where = Callable[[str], str]
@@ -141,10 +142,9 @@ def _others(
 ) -> Iterator[tuple[str, str, Substitute]]:
     now = value.value
     flows = value.index in run.with_ct
-    for k, operand in enumerate(value.operands):
+    for k, operand in enumerate(value.operands) if flows or value.kind not in SUMS else ():
         if isinstance(operand, Node) and operand.value.shape == now.shape:
-            product = value.kind in ("multiply", "divide")
-            label = "F" if product and flows else "V"
+            label = _BEFORE.get(value.kind, "V") if flows else "V"
             yield label, f"{operand_text(value, k)}", _before(k)
     for candidate in found:
         if flows and not candidate.flows:
@@ -155,20 +155,32 @@ def _others(
             )
             yield "L" if turned else "V", candidate.says, _referred(candidate.ref)
     yield from _in_loops(run, value)
+    me = text_of(value)
+    for axis in range(now.ndim):
+        if now.shape[axis] > 1:
+            yield (
+                "I",
+                f"{me} of the first place along axis {axis - now.ndim}",
+                _applied(_first(axis - now.ndim)),
+            )
     if flows or now.size < 2:
         return
-    me = text_of(value)
     for label, says, function in APPLIED:
         yield label, says.format(me), _applied(function)
     if now.ndim > 1 and now.shape[0] > 1:
-        yield "I", f"{me} of the first row", _applied(lambda v: np.broadcast_to(v[:1], v.shape))
         yield "I", f"{me} of the very first row", _applied(_first_row)
-    if now.shape[-1] > 1:
-        yield (
-            "I",
-            f"{me} of the first column",
-            _applied(lambda v: np.broadcast_to(v[..., :1], v.shape)),
-        )
+
+
+_BEFORE: Final = {"multiply": "F", "divide": "F", "add": "T", "subtract": "T"}
+
+
+def _first(axis: int) -> Callable[[Any], Any]:
+    def first(v: Any) -> Any:
+        if v.ndim < -axis:
+            raise ValueError(axis)
+        return np.broadcast_to(np.take(v, [0], axis=axis), v.shape)
+
+    return first
 
 
 def _first_row(v: Any) -> Any:
@@ -182,6 +194,8 @@ def _in_loops(run: Run, value: Node) -> Iterator[tuple[str, str, Substitute]]:
     if turns < 2:
         return
     for (chain, kind), same in run.chains.items():
+        if all(constant(node.value) for node in same):
+            continue
         if len(same) == turns and same[0].value.shape == value.value.shape:
             if (chain, kind) != own:
                 yield "V", text_of(same[0]), _referred(Ref(chain=chain, kind=kind, step=0))

@@ -24,6 +24,7 @@ HOMOGENEOUS: Final = frozenset(
     }
 )  # fmt: skip
 """Operations that hand a factor of an operand on: it is looked for behind them."""
+BOUNDS: Final = frozenset({"maximum", "minimum"})
 JOINED: Final = frozenset({"concatenate"})
 LOST, SIGN, WHOLE, WEIGHT, FACTOR, BENT = range(6)
 """Ranks: a plain loss before a wrong weight; what stands inside a function comes last."""
@@ -106,13 +107,14 @@ class Weighing:
         without: Array,
     ) -> Edit:
         own = self.text.scene.gradient
-        if _eps(self.node.operands[self.k]):
+        eps = self.node.kind in (SUMS | BOUNDS) and _eps(self.node.operands[self.k])
+        if eps:
             label = "E"
         return Edit(
             label=label,
             says=f"{own} {says}" if says.startswith("lacks") else f"{own}: {says}",
             changes=changes,
-            rank=rank if self._affine(without) else BENT,
+            rank=rank if eps or self._affine(without) else BENT,
             evidence=_turn(self.target),
         )
 
