@@ -114,10 +114,10 @@ def _smallest(ready: Ready, run: Run, meant: Named) -> dict[tuple[str, str], Shr
     """The smallest input found that shows each wrong gradient."""
     from gradcheck.explain.shrink import shrink
 
-    found = {}
+    found, convention = {}, ready.plan.convention
     for result in _wrong(run, meant):
         binding = _binding(ready, result.implementation)
-        small = shrink(meant.case, binding, meant.dtype, result.output)
+        small = shrink(meant.case, binding, meant.dtype, result.output, convention=convention)
         if small is not None:
             found[result.implementation, result.output] = small
     return found

@@ -56,7 +56,7 @@ class Ruling:
 def diagnose(
     output: str, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
 ) -> Diagnosis | None:
-    """What is wrong with the gradient of the primal `output`; None where no probe shows it wrong."""
+    """What is wrong with the gradient of the primal `output`; None where no probe shows it."""
     found = ruled(output, probes, rules)
     return None if found is None else found.diagnosis
 
