@@ -87,9 +87,9 @@ LAYERS = (
     "explain.rules.precision explain.rules.zeros explain.rules.conditions",
     "explain.rules.somewhere explain.rules.table",
     "explain.unknown explain.diagnose explain.stage explain.guilt explain.form explain.why",
-    "explain.shrink explain.black_box power.diagnosis power.tally",
-    "power.small",
+    "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
+    "power.caught power.small power.diagnosis power.tally",
     "record run export",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.diagnosed report.printed report.outline report.models",

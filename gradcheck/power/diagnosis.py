@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
 
 from gradcheck import pool
-from gradcheck.draw import key_of
-from gradcheck.errors import SpecError
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis, Finding
-from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.power.attack import REJECTED, Target, Wrong
+from gradcheck.power.caught import caught, held_out
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
+from gradcheck.power.small import Small, small
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case, Suite, load_suite
 
 Progress = Callable[[int, int, str], None]
-
-THIRDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +26,7 @@ class Named:
 
     `labels` are the classes written beside it, `found` the diagnoses of its failing gradients by
     name; the first is the one that explains most of them. `held_out`: no rule was written with it
-    in sight.
+    in sight. `small` is what became of its first failure when it was made small.
     """
 
     op: str
@@ -41,6 +36,7 @@ class Named:
     labels: tuple[str, ...]
     held_out: bool
     found: tuple[tuple[str, Diagnosis], ...]
+    small: Small | None = None
 
     @property
     def first(self) -> Diagnosis | None:
@@ -50,6 +46,11 @@ class Named:
         return max(named, key=lambda d: says.count((d.label, d.rule)), default=None)
 
     @property
+    def exact(self) -> bool:
+        """Whether it is named by the class written first, and not by another that is true too."""
+        return self.first is not None and self.first.label == self.labels[0]
+
+    @property
     def verdict(self) -> str:
         """`right`, `wrong`, or `none` where no pattern was found."""
         if self.first is None:
@@ -57,50 +58,10 @@ class Named:
         return "right" if self.first.label in self.labels else "wrong"
 
 
-def held_out(mutant: Mutant) -> bool:
-    """Whether a mutant belongs to the third that no rule may be written for."""
-    return int(key_of("held out", mutant.op, mutant.name)) % THIRDS == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caught:
-    """A mutant rejected at a case, as an implementation that can be asked further."""
-
-    case: Case
-    binding: Wrong
-    dtype: str
-    findings: tuple[Finding, ...]
-
-
-def caught(mutant: Mutant, cases: Sequence[Case]) -> Caught:
-    """Judge one mutant at its killer, in the first dialect that has it.
-
-    Raises:
-        SpecError: the sample that must catch it does not.
-    """
-    dtype = mutant.dtype or "float64"
-    for case in cases:
-        if case.sample.name != mutant.killer:
-            continue
-        if mutant.dialects and case.dialect.name not in mutant.dialects:
-            continue
-        truth = CaseTruth(case)
-        xp, vjp = Target(truth, case, dtype).xp, mutant.fresh()
-
-        def wrong(ct: Any, *primals: Any, xp: Any = xp, vjp: Any = vjp, **attrs: Any) -> Any:
-            return vjp(xp, ct, *primals, **attrs)
-
-        binding = Wrong(wrong, mutant.full_name)
-        findings = judge_case(truth, binding, dtype)
-        if any(f.verdict in REJECTED for f in findings):
-            return Caught(case=case, binding=binding, dtype=dtype, findings=tuple(findings))
-    raise SpecError(f"mutant {mutant.full_name}: {mutant.killer} does not catch it in {dtype}")
-
-
 def named(
     mutant: Mutant, cases: Sequence[Case], operators: Mapping[str, OpSpec] = MappingProxyType({})
 ) -> Named:
-    """Judge and diagnose one mutant at its killer, in the first dialect that has it.
+    """Judge and diagnose one mutant at its killer, and make its first failure small.
 
     It may be named as another of the suite's `operators`, but not as a known defect: it is one.
 
@@ -117,6 +78,7 @@ def named(
         labels=mutant.labels,
         held_out=held_out(mutant),
         found=tuple(_diagnosed(explained)),
+        small=small(mutant, cases),
     )
 
 

@@ -11,10 +11,13 @@ import gradcheck
 from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
+from gradcheck.power.small import Small
 from gradcheck.suite import load_suite
 
 ENOUGH: Final = 0.85
 """Share of mutants whose diagnosis must be right."""
+READABLE: Final = 0.8
+"""Share of failures that few elements must show."""
 TOLERATED: Final = 0.03
 """Share of mutants whose diagnosis may be wrong; a wrong one is worse than none."""
 
@@ -26,12 +29,15 @@ class Tally:
     right: int
     wrong: int
     unnamed: int
+    exact: int = 0
+    """Of the right ones, those named by the class that is written first."""
 
     @classmethod
     def of(cls, named: Iterable[Named]) -> Tally:
         """The verdicts of some mutants."""
-        count = Counter(one.verdict for one in named)
-        return cls(count["right"], count["wrong"], count["none"])
+        every = [*named]
+        count = Counter(one.verdict for one in every)
+        return cls(count["right"], count["wrong"], count["none"], sum(one.exact for one in every))
 
     @property
     def all(self) -> int:
@@ -72,9 +78,20 @@ class Diagnosed:
         return [one for one in self.named if one.held_out]
 
     @property
+    def small(self) -> list[Small]:
+        """What became of the failures that were made small."""
+        return [one.small for one in self.named if one.small is not None]
+
+    @property
+    def few(self) -> int:
+        """How many of them are shown by few elements."""
+        return sum(one.few for one in self.small)
+
+    @property
     def sound(self) -> bool:
-        """Whether the run is complete, and enough of all mutants are named rightly."""
-        return self.complete and not self.troubles and Tally.of(self.named).good
+        """Whether it is complete, enough mutants are named rightly, and enough are made small."""
+        readable = self.few >= READABLE * len(self.small)
+        return self.complete and not self.troubles and readable and Tally.of(self.named).good
 
     def by(self, key: Callable[[Named], str]) -> Iterator[tuple[str, list[Named]]]:
         """The mutants by a property of theirs, in the order of its names."""

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.label import LABELS
+from gradcheck.power.small import FEW
 from gradcheck.power.tally import ENOUGH, TOLERATED, Tally, confusion
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid
@@ -46,7 +47,8 @@ def summary(found: Diagnosed) -> str:
     return (
         f"POWER {'pass' if found.sound else 'fail'} diagnosed={whole.right}/{whole.all} "
         f"wrong={whole.wrong} unnamed={whole.unnamed} "
-        f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong}"
+        f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong} "
+        f"small={found.few}/{len(found.small)}"
     )
 
 
@@ -128,6 +130,32 @@ def _state(found: Diagnosed) -> str:
     )
 
 
+def _exact(found: Diagnosed) -> str:
+    """How many are named by their first class; of each third, how many rightly and wrongly."""
+    whole, seen, unseen = (
+        Tally.of(some) for some in (found.named, found.development, found.held_out)
+    )
+    return (
+        f"{whole.exact:,} ({_share(whole.exact, whole.all)}) by the class written first. "
+        f"Development: {_share(seen.right, seen.all)} rightly, {_share(seen.wrong, seen.all)} "
+        f"wrongly. Held out: {_share(unseen.right, unseen.all)} rightly, "
+        f"{_share(unseen.wrong, unseen.all)} wrongly"
+    )
+
+
+def _small(found: Diagnosed) -> str:
+    """How few elements the failures that were made small need."""
+    before, after = (
+        sum(sizes) for sizes in zip(*((s.before, s.after) for s in found.small), strict=True)
+    )
+    count = len(found.small)
+    return (
+        f"{found.few:,} of {count:,} failures ({_share(found.few, count)}) are shown by at most "
+        f"{FEW} elements of all primals together; on average {after / count:.1f}, where the "
+        f"samples have {before / count:.1f}"
+    )
+
+
 def _hidden(found: Diagnosed) -> str:
     hidden = Tally.of(found.held_out).wrong
     return (
@@ -159,7 +187,9 @@ def _terminal(found: Diagnosed, width: int) -> str:
     lines += page.wrap(_hidden(found), "", "  ") if Tally.of(found.held_out).wrong else []
     lines += [clean(trouble) for trouble in found.troubles]
     blocks += ["\n".join(lines)] if lines else []
-    return "\n\n".join([*blocks, _state(found), summary(found)]) + "\n"
+    told = [f"{_state(found)}; {_exact(found)}", *([_small(found)] if found.small else [])]
+    blocks += ["\n".join(page.wrap(line, "", "  ")) for line in told]
+    return "\n\n".join([*blocks, summary(found)]) + "\n"
 
 
 def _markdown(found: Diagnosed) -> str:
@@ -173,6 +203,9 @@ def _markdown(found: Diagnosed) -> str:
         "is held out: no rule was written with one of them in sight. "
         f"At least {ENOUGH:.0%} must be named rightly, at most {TOLERATED:.0%} wrongly.",
         "",
+        f"{_exact(found)}.",
+        "",
+        *([f"{_small(found)}.", ""] if found.small else []),
         *(f"- {escape(clean(trouble))}" for trouble in found.troubles),
     ]
     for what in ("class", "rule", "family"):
@@ -226,5 +259,6 @@ def _told(one: Named) -> dict[str, Any]:
         "verdict": one.verdict,
         "label": one.first.label if one.first else "",
         "rule": one.first.rule if one.first else "",
+        "small": None if one.small is None else asdict(one.small),
         "diagnoses": {name: asdict(diagnosis) for name, diagnosis in one.found},
     }

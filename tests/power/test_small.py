@@ -6,11 +6,11 @@ import gradcheck_cases
 import pytest
 
 from gradcheck.errors import SpecError
-from gradcheck.power.diagnosis import Naming
+from gradcheck.power.diagnosis import Naming, name_all
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import Part
-from gradcheck.power.small import FEW, shrink_all, small
+from gradcheck.power.small import FEW, small
 
 SUITE = gradcheck_cases.SUITE
 SHARE = 0.8
@@ -45,10 +45,11 @@ def test_no_more_is_removed_than_the_defect_allows(op, name, least):
 
 def test_most_failures_are_shown_by_few_elements():
     plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False)
-    found = [one for each in shrink_all(plan).results for one in each]
+    named = [one for each in name_all(plan).results for one in each]
+    found = [one.small for one in named]
     assert len(found) >= 40
     assert sum(one.few for one in found) >= SHARE * len(found), [
-        (one.op, one.name, one.after) for one in found if not one.few
+        (one.op, one.name, one.small.after) for one in named if not one.small.few
     ]
     assert all(one.after <= one.before for one in found)
     assert FEW == 8

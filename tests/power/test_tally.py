@@ -9,6 +9,7 @@ import pytest
 from gradcheck.finding import Diagnosis
 from gradcheck.power.diagnosis import Named, Naming
 from gradcheck.power.score import Part
+from gradcheck.power.small import Small
 from gradcheck.power.tally import Diagnosed, Tally, confusion, diagnose_mutants
 
 
@@ -48,14 +49,14 @@ def test_what_stopped_early_or_had_trouble_is_not_sound():
 
 def test_verdicts_are_counted_apart_for_what_is_held_out():
     found = diagnosed(named("F"), named("S"), named(held_out=True), named("F", held_out=True))
-    assert Tally.of(found.named) == Tally(2, 1, 1)
-    assert Tally.of(found.development) == Tally(1, 1, 0)
-    assert Tally.of(found.held_out) == Tally(1, 0, 1)
+    assert Tally.of(found.named) == Tally(2, 1, 1, 2)
+    assert Tally.of(found.development) == Tally(1, 1, 0, 1)
+    assert Tally.of(found.held_out) == Tally(1, 0, 1, 1)
 
 
 def test_another_class_that_names_the_defect_as_well_is_right_and_confusion_counts_the_first():
     both = named("D", labels=("F", "D"))
-    assert Tally.of([both]) == Tally(1, 0, 0)
+    assert Tally.of([both]) == Tally(1, 0, 0, exact=0)
     assert confusion([both, named()]) == {("F", "D"): 1, ("F", ""): 1}
 
 
@@ -75,3 +76,12 @@ def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
     assert all(len(part) < len(wrong) for part in parts)
     apart = names(held_out=False)
     assert 0 < len(apart) < len(wrong)
+
+
+def test_failures_that_stay_large_make_it_unsound():
+    shrunk = Small(output="x", label="F", before=30, after=2, largest=2)
+    large = replace(shrunk, after=9)
+    found = diagnosed(*(replace(named("F"), small=s) for s in (shrunk,) * 4 + (large,)))
+    assert found.few == 4
+    assert found.sound
+    assert not diagnosed(*(replace(named("F"), small=s) for s in (shrunk, large))).sound

@@ -9,6 +9,7 @@ import pytest
 
 from gradcheck.finding import Diagnosis
 from gradcheck.power.diagnosis import Named
+from gradcheck.power.small import Small
 from gradcheck.power.tally import Diagnosed
 from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
 
@@ -29,7 +30,7 @@ FOUND = Diagnosed(
 
 
 def test_the_last_line_says_how_many_of_both_parts():
-    last = "POWER fail diagnosed=18/21 wrong=2 unnamed=1 held_out=0/2 held_out_wrong=1"
+    last = "POWER fail diagnosed=18/21 wrong=2 unnamed=1 held_out=0/2 held_out_wrong=1 small=0/0"
     assert summary(FOUND) == last
     assert render(FOUND, "terminal").splitlines()[-1] == last
     sound = replace(FOUND, named=tuple(RIGHT))
@@ -60,7 +61,7 @@ def test_tables_count_by_class_rule_and_family_and_show_the_confusion():
 def test_json_holds_every_mutant_with_its_diagnoses():
     plain = json.loads(render(FOUND, "json"))
     assert plain["sound"] is False
-    assert plain["held_out"] == {"right": 0, "wrong": 1, "unnamed": 1}
+    assert plain["held_out"] == {"right": 0, "wrong": 1, "unnamed": 1, "exact": 0}
     last = plain["mutants"][-1]
     assert (last["name"], last["verdict"], last["held_out"]) == ("mute", "none", True)
     assert plain["mutants"][0]["diagnoses"]["x"]["says"] == "dx of right-0"
@@ -95,3 +96,15 @@ def test_hostile_words_are_escaped():
     assert "\x1b" not in page
     assert "It has \\| and &lt;b&gt; and" in page
     assert "\x1b" not in render(replace(FOUND, named=(evil,)), "terminal")
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_how_few_elements_failures_need_is_told(form):
+    few = Small(output="x", label="F", before=20, after=2, largest=1)
+    large = replace(few, after=10)
+    found = replace(FOUND, named=(replace(RIGHT[0], small=few), replace(RIGHT[1], small=large)))
+    text = " ".join(render(found, form).split())
+    assert "1 of 2 failures (50.0%) are shown by at most 8 elements" in text
+    assert "on average 6.0, where the samples have 20.0" in text
+    assert "NOT SOUND" in text
+    assert "small=1/2" in text
