@@ -57,8 +57,8 @@ def repro(arguments: argparse.Namespace) -> int:
     if path is not None:
         from gradcheck.repro.export import check_form
 
-        check_form(path, implementations)
         check_writable([path], "--export")
+        check_form(path, implementations)
 
     from gradcheck.repro.name import named
     from gradcheck.run import Plan, executed, loaded
@@ -190,6 +190,7 @@ def _exported(
 def _said(result: Record, small: Shrunk) -> list[str]:
     """What is wrong, in the lines that a script begins with."""
     from gradcheck.report import diagnosed, words
+    from gradcheck.repro.export import AGAIN
     from gradcheck.repro.point import primal_of
 
     told = diagnosed.alone(result)
@@ -197,4 +198,4 @@ def _said(result: Record, small: Shrunk) -> list[str]:
     first = f"{title}: {words.gradient(primal_of(small))}"
     lines = [f"{first}: {told.lead}" if told.lead else first]
     lines += [text for label, text in told.facts if label in ("reason", "evidence", "pattern")]
-    return [*lines, f"Again: {result.repro}"]
+    return [*lines, f"{AGAIN}{result.repro}"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.report import diagnosed, printed, words
-from gradcheck.report.page import Page, grid
+from gradcheck.report.page import Page, grid, span
 
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
@@ -19,6 +19,8 @@ MOST: Final = 64
 LINES: Final = 20
 """Lines that are shown of what the code printed."""
 NARROWEST: Final = 60
+LEAST: Final = 3
+"""Columns of the table that are always there."""
 WHY: Final = ("reason", "evidence", "pattern")
 """What is told behind the first line; the numbers have a table of their own."""
 
@@ -92,7 +94,7 @@ class _Page(Page):
             return lines
         for label, text in said.facts:
             lines += self.wrap(text, f"  {label}: ", "    ") if label in WHY else []
-        lines += [f"  {line}" for line in elements(result)]
+        lines += [f"  {line}" for line in elements(result, self.width - 2)]
         if result.failed > len(result.worst):
             lines.append(f"  … and {result.failed - len(result.worst):,} more")
         lines += printed.marked(result.printed, "  ", LINES)
@@ -100,7 +102,7 @@ class _Page(Page):
         if found is None:
             return lines
         if found.case.sample.name == shown.case.sample.name:
-            return [*lines, "  no smaller input shows it"]
+            return [*lines, "  no smaller input that shows it was found"]
         return [*lines, *self.smallest(found)]
 
     def smallest(self, found: Shrunk) -> list[str]:
@@ -138,12 +140,12 @@ def _nested(values: Any) -> str:
     return words.number(values, 7) if isinstance(values, float) else str(values)
 
 
-def elements(result: Record) -> list[str]:
-    """The worst elements as a table."""
+def elements(result: Record, width: int) -> list[str]:
+    """The worst elements as a table; where it is too wide, it loses its last columns."""
     if not result.worst:
         return []
     heads = ["element", "got", "want", "± bar", "error", "bound", "ulp", "cotangent"]
-    body: list[Sequence[str]] = []
+    body = []
     for miss in result.worst:
         got, want = words.values(miss)
         ulp = "" if miss.ulp is None else words.number(miss.ulp)
@@ -152,4 +154,8 @@ def elements(result: Record) -> list[str]:
             words.place(result, miss), got, want, *(words.number(s, 2) for s in sizes), ulp,
             words.clean(miss.cotangent),
         ])  # fmt: skip
-    return grid(heads, body, 0)
+    for columns in range(len(heads), LEAST, -1):
+        lines = grid(heads[:columns], [row[:columns] for row in body], 0)
+        if span(lines) <= width:
+            return lines
+    return grid(heads[:LEAST], [row[:LEAST] for row in body], 0)

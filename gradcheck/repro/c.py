@@ -92,7 +92,7 @@ def program(
         c_pieces.filled(
             c_pieces.COMPARE, nearest=_nearest(accepted), rtol=number(accepted.rtol, "float64")
         ),
-        _main(shrunk, name, bool(differenced)),
+        _main(shrunk, accepted, differenced=bool(differenced)),
     ]
     return "\n".join(part for part in parts if part is not None)
 
@@ -166,6 +166,11 @@ def _truth(shrunk: Shrunk, accepted: Accepted) -> Iterator[str]:
         yield "// On a kink, anything between the two is right."
         yield array("gc_low", accepted.low, "float64")
         yield array("gc_high", accepted.high, "float64")
+    if len(accepted.along):
+        yield "// And several together: along each of these directions, a slope between two."
+        yield array("gc_along", accepted.along, "float64")
+        yield array("gc_least", accepted.least, "float64")
+        yield array("gc_most", accepted.most, "float64")
 
 
 def _rounded(values: Array) -> Array:
@@ -186,13 +191,15 @@ def _guards(binding: Native) -> dict[str, str]:
     }
 
 
-def _main(shrunk: Shrunk, name: str, differenced: bool) -> str:
-    quoted = string(name.encode())
-    moved = ""
+def _main(shrunk: Shrunk, accepted: Accepted, *, differenced: bool) -> str:
+    first = ""
     if differenced:
         step = step_of(shrunk, worst_of(shrunk), shrunk.dtype)
-        moved = c_pieces.filled(c_pieces.MOVED, step=number(step, "float64"))
-    return c_pieces.filled(c_pieces.MAIN, name=quoted, moved=moved)
+        first += c_pieces.filled(c_pieces.MOVED, step=number(step, "float64"))
+    if len(accepted.along):
+        first += c_pieces.filled(c_pieces.TOGETHER, count=str(len(accepted.along)))
+    name = string(primal_of(shrunk).encode())
+    return c_pieces.filled(c_pieces.MAIN, name=name, first=first)
 
 
 # ── the library's own forward ────────────────────────────────────────────────────────────────

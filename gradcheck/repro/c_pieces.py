@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-HOLE: Final = re.compile(r"\b(?:GUARDS|START|NEAREST|RTOL|NAME|MOVED|STEP)\b")
+HOLE: Final = re.compile(r"\b(?:GUARDS|START|NEAREST|RTOL|NAME|FIRST|STEP|COUNT)\b")
 
 
 def filled(piece: str, **words: str) -> str:
@@ -174,13 +174,27 @@ int main(void)
         return 1;
     }
     size_t wrong = gc_compare(got, &worst);
-MOVED    gc_judged = 1;
+FIRST    gc_judged = 1;
     if (wrong)
         printf("\\nWRONG: %zu of %d elements of d%s\\n", wrong, GC_SIZE, NAME);
     else
         printf("\\nRIGHT: all %d elements of d%s agree\\n", GC_SIZE, NAME);
     return wrong != 0;
 }
+"""
+TOGETHER: Final = """\
+    for (size_t k = 0; k < COUNT; k++) {
+        double slope = 0, blur = 0;
+        for (size_t i = 0; i < GC_SIZE; i++) {
+            slope += gc_along[k * GC_SIZE + i] * got[i];
+            blur += gc_size(gc_along[k * GC_SIZE + i]) * gc_limit(got[i], i);
+        }
+        if (slope >= gc_least[k] - blur && slope <= gc_most[k] + blur)
+            continue;
+        printf("\\nWRONG: the elements on a kink do not go together\\n");
+        gc_judged = 1;
+        return 1;
+    }
 """
 MOVED: Final = """\
     double ends[2], at[2];

@@ -16,6 +16,10 @@ from gradcheck.repro.point import Accepted, primal_of
 
 PYTHON, C = ".py", ".c"
 FORMS: Final = (PYTHON, C)
+AGAIN: Final = "Again: "
+"""What a line begins with that says how to judge the case again: every export has one."""
+HEAD: Final = 1 << 14
+"""Bytes in which it stands."""
 
 
 def check_form(path: Path, words: Sequence[str]) -> None:
@@ -30,6 +34,8 @@ def check_form(path: Path, words: Sequence[str]) -> None:
         )
     if len(words) > 1:
         raise UsageError("--export shows one implementation: name one --impl")
+    if path.is_file() and AGAIN.encode() not in path.read_bytes()[:HEAD]:
+        raise UsageError(f"--export {path}: it exists, and is no export; give another name")
     for word in words:
         if word in WORDS:
             whose = "the reference is" if word == "reference" else f"{word}'s own operators are"
@@ -61,8 +67,8 @@ def written(
         return c.program(shrunk, accepted, binding, path, said)
     if bound.recipe is None:
         raise UsageError(
-            f"--export: {word} answers through a protocol, and no short script can ask it; export "
-            "needs a table of Python objects or a C library"
+            f"--export: {word} answers through a protocol or on file: no short script can ask it; "
+            "a table of Python objects can be exported, or a C library"
         )
     if path.suffix != PYTHON:
         raise UsageError(f"--export {path}: {word} is Python; end the name in {PYTHON}")

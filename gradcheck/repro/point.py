@@ -34,12 +34,17 @@ class Accepted:
 
     An element g is right if it lies within rtol·max(|g|, |d|) + `room` of d, the value of
     [`low`, `high`] that is nearest to it: off kinks, one number. The room holds two error bars.
+    Several elements on a kink must be right together, too: along each direction of `along` [k, n]
+    the slope lies between `least` and `most`, [k] each.
     """
 
     low: Float
     high: Float
     room: Float
     rtol: float
+    along: Float
+    least: Float
+    most: Float
 
     @property
     def kinked(self) -> bool:
@@ -88,7 +93,13 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
         high = np.where(kink.which, kink.high, high)
     room = np.where(np.isfinite(room), room, 0.0)  # beside an infinite slope: that alone is right
     low, high, room = (a.reshape(shrunk.want.shape) for a in (low, high, room))
-    return Accepted(low=low, high=high, room=room, rtol=rules.rtol)
+    along, least, most = np.zeros((0, want.size)), np.zeros(0), np.zeros(0)
+    if of.kinks is not None and of.kinks.directions is not None:
+        together = of.kinks.directions
+        along, least, most = together.along, together.low[0], together.high[0]
+    return Accepted(
+        low=low, high=high, room=room, rtol=rules.rtol, along=along, least=least, most=most
+    )
 
 
 def primal_of(shrunk: Shrunk) -> str:

@@ -143,6 +143,10 @@ def _data(shrunk: Shrunk, accepted: Accepted, recipe: Recipe) -> Iterator[str]:
     if accepted.kinked:
         yield "# On a kink, anything between the two is right."
         yield from (_named("low", accepted.low), _named("high", accepted.high))
+    if len(accepted.along):
+        yield "# And several together: along each of these directions, a slope between two."
+        yield from (_named("along", accepted.along), _named("least", accepted.least))
+        yield _named("most", accepted.most)
     yield f"# A right one in {shrunk.dtype} is no further off than room + rtol * its size."
     yield _named("room", _rounded(1.01 * accepted.room))
     yield f"rtol = {number(accepted.rtol)}"
@@ -200,4 +204,5 @@ def _differenced(shrunk: Shrunk, recipe: Recipe) -> str:
 
 def _main(accepted: Accepted) -> str:
     nearest = "np.clip(got, low, high)" if accepted.kinked else "want"
-    return pieces.filled(pieces.MAIN, nearest=nearest)
+    together = pieces.TOGETHER if len(accepted.along) else ""
+    return pieces.filled(pieces.MAIN, nearest=nearest, together=together)

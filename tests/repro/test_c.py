@@ -152,6 +152,36 @@ def own(folder):
     return made
 
 
+TIES = """#include <math.h>
+void back(float *dx, const float *dy, const float *x, int rows, int n) {
+    for (int r = 0; r < rows; r++) {
+        float most = -INFINITY;
+        int many = 0;
+        for (int i = 0; i < n; i++) most = fmaxf(most, x[r * n + i]);
+        for (int i = 0; i < n; i++) many += x[r * n + i] == most;
+        for (int i = 0; i < n; i++)
+            dx[r * n + i] = x[r * n + i] == most ? dy[r] / SHARE : 0;
+    }
+}
+"""
+BIND = 'dx = "grad:x", dy = "cotangent", x = "in:x", rows = "rows(x)", n = "dim(x, -1)"'
+
+
+def test_elements_on_a_kink_must_be_right_together(own, export, built, folder):
+    manifest = Path(own(op="max", prototype="'void back(float *dx, const float *dy, const float *x,"
+                        " int rows, int n)'", source=TIES.replace("SHARE", "1")))  # fmt: skip
+    bind = re.sub("bind = .*", f"bind = {{ {BIND} }}", manifest.read_text())
+    manifest.write_text(bind)
+    found = export("max/default/ties/float32", str(manifest), name="r.c")
+    assert found.code == 1, found.err
+    done = built(found.path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "WRONG: the elements on a kink do not go together" in done.stdout
+    (folder / "own.c").write_text(TIES.replace("SHARE", "many"))
+    subprocess.run(["cc", "-fPIC", "-shared", "own.c", "-o", "libown.so"], cwd=folder, check=True)
+    assert built(found.path).returncode == 0
+
+
 HOSTILE = '''"""
 /* one */ void // */ two
 back(float *dx, const float *dy, int n) /* ??/ */ // \\\\"""'''
@@ -196,11 +226,11 @@ def test_a_program_behind_the_protocol_is_refused(folder, export, name):
     (folder / "program.toml").write_text(text)
     found = export("tanh/default/typical/float32", "program.toml", name=name)
     assert (found.code, found.text) == (2, None)
-    assert "program.toml answers through a protocol, and no short script can ask it" in found.err
+    assert "program.toml answers through a protocol or on file: no short" in found.err
 
 
 def test_the_pieces_leave_no_word_unfilled(own, export):
     text = export("neg/default/typical/float32", own(), name="r.c").text
     for piece in (MEMORY, COMPARE, MAIN):
-        for word in re.findall(r"\b(?:GUARDS|START|NEAREST|RTOL|NAME|MOVED|STEP)\b", piece):
+        for word in re.findall(r"\b(?:GUARDS|START|NEAREST|RTOL|NAME|FIRST|STEP|COUNT)\b", piece):
             assert not re.search(rf"\b{word}\b", text)

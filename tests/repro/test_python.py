@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gradcheck.cli import main
+
 KERNELS = '''
 import numpy as np
 
@@ -119,6 +121,29 @@ def test_on_a_kink_all_subgradients_are_right(alone, kernels, export):
     for factor, code in ((0.75, 0), (1.25, 0), (1.0, 0), (1.3, 1), (0.7, 1)):
         kernels.write_text(KERNELS.replace("FACTOR = 2.0 if WRONG else 1.0", f"FACTOR = {factor}"))
         assert alone(wrong.path).returncode == code
+
+
+TIES = """
+import numpy as np
+
+def vjp(ct, x):
+    ties = x == x.max(axis=-1, keepdims=True)
+    return np.asarray(ct)[..., None] * ties{share}
+
+IMPL = {{"max": {{"vjp": vjp}}}}
+"""
+
+
+def test_elements_on_a_kink_must_be_right_together(alone, folder, export):
+    path = folder / "ties.py"
+    path.write_text(TIES.format(share=""))  # each of them is a subgradient; all of them are not
+    wrong = export("max/default/ties/float64", "ties:IMPL")
+    assert wrong.code == 1, wrong.err
+    found = alone(wrong.path)
+    assert (found.returncode, found.stderr) == (1, "")
+    assert "WRONG: the elements on a kink do not go together" in found.stdout
+    path.write_text(TIES.format(share=" / ties.sum(axis=-1, keepdims=True)"))
+    assert alone(wrong.path).returncode == 0
 
 
 def test_the_difference_of_the_codes_own_forward_is_the_true_slope(alone, kernels, export):
@@ -299,6 +324,17 @@ def test_what_cannot_be_exported_is_refused(kernels, export, impl, name, says):
     assert found.code == 2
     assert says in found.err
     assert found.text is None
+
+
+def test_what_is_no_export_is_never_written_over(kernels, export):
+    found = export("softmax/default/typical/float64", "kernels:TABLE", name="other.py")
+    assert found.code == 1
+    again = ["softmax/default/typical/float64", "--impl", "kernels:TABLE", "--export"]
+    suite = ["--suite", "gradcheck_cases:SUITE", "--no-isolate", "--no-shrink"]
+    assert main(["repro", *again, "other.py", *suite]) == 1
+    assert found.path.read_text() != found.text  # as it is, not in small
+    assert main(["repro", *again, "kernels.py", *suite]) == 2
+    assert kernels.read_text() == KERNELS
 
 
 def test_one_implementation_is_exported_at_a_time(kernels, export):
