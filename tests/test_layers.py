@@ -62,7 +62,7 @@ LAYERS = (
     "explain.pattern explain.naming explain.reproduce",
     "explain.probe explain.suspicion explain.byelement explain.rules explain.rules.slots",
     "explain.quantity explain.rules.cotangent",
-    "explain.rules.scale explain.rules.nonfinite",
+    "explain.rules.scale explain.rules.shares explain.rules.nonfinite",
     "explain.rules.attributes explain.rules.earlier explain.rules.residual",
     "explain.rules.linearity",
     "explain.rules.elsewhere explain.rules.nearest explain.rules.moves",

@@ -86,12 +86,13 @@ def _factor(
 
 
 def _divided(value: Value, name: str, probe: Probe) -> Float | None:
-    """Without the factor; where it is 0, so is the right gradient, and nothing is predicted."""
+    """Without the factor; where both are 0, nothing is predicted."""
     factor = value(probe)
     if factor is None or name not in probe.got:
         return None
+    right = probe.right[name]
     with np.errstate(all="ignore"):
-        return np.where(factor == 0, probe.got[name], probe.right[name] / factor)
+        return np.where((factor == 0) & (right == 0), probe.got[name], right / factor)
 
 
 def _multiplied(value: Value, name: str, probe: Probe) -> Float | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.probe import Array, Probe
 from gradcheck.explain.quantity import NAMED, Quantity, Value, along, attributes, counts, relative
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
@@ -314,44 +314,3 @@ def _repeated(a: Value, b: Value, probe: Probe) -> float | None:
     """One over the other, if that one goes into the other."""
     c = _both(a, 1.0, b, -1.0, probe)
     return c if c and (c.is_integer() or abs(1 / c - round(1 / c)) <= LOOSE) else None
-
-
-def shared(scene: Scene) -> Iterator[Suspicion]:
-    """Each element divided by how often it is used: the mean of its contributions."""
-    name, own = scene.output, scene.gradient
-    says = f"{own} is divided, element by element, by the number of its contributions"
-    for of in (_uses, _multiplicities):
-        yield predicting(
-            scene, "R", f"{says}: averaged instead of summed", partial(_over, of, name)
-        )
-
-
-def _over(count: Callable[[Probe, str], Float | None], name: str, probe: Probe) -> Float | None:
-    n = count(probe, name)
-    if n is None or not np.isfinite(n).all():
-        return None
-    whole = np.abs(n - np.round(n)) <= 1e-9 * np.maximum(1.0, n)
-    most = sum(part.size for part in probe.ct)
-    if not whole.all() or n.min(initial=0) < 0 or not 1 < n.max(initial=0) <= most:
-        return probe.right[name]
-    return np.asarray(probe.right[name] / np.maximum(n, 1.0))
-
-
-def _uses(probe: Probe, name: str) -> Float | None:
-    """How many elements of the output read each element, where they only copy or add."""
-    found = probe.vjp(tuple(np.ones_like(part) for part in probe.ct))
-    return None if found is None else found.get(name)
-
-
-def _multiplicities(probe: Probe, name: str) -> Float | None:
-    """How many elements are added into the output to which each belongs."""
-    values = [np.ones_like(p) if n == name else p
-              for n, p in zip(probe.names, probe.primals, strict=True)]  # fmt: skip
-    try:
-        outputs = probe.truth.forward(values, probe.attrs)
-    except (ArithmeticError, LookupError, TypeError, ValueError):
-        return None
-    if [o.shape for o in outputs] != [part.shape for part in probe.ct]:
-        return None
-    found = probe.vjp(outputs)
-    return None if found is None else found.get(name)

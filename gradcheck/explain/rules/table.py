@@ -27,7 +27,8 @@ from gradcheck.explain.rules.orientation import (
 from gradcheck.explain.rules.pairs import pairs
 from gradcheck.explain.rules.precision import precision
 from gradcheck.explain.rules.residual import residual
-from gradcheck.explain.rules.scale import reduction, scale, shared
+from gradcheck.explain.rules.scale import reduction, scale
+from gradcheck.explain.rules.shares import by_row, shared
 from gradcheck.explain.rules.slots import lost, lost_for, packed, slots
 from gradcheck.explain.rules.somewhere import somewhere
 from gradcheck.explain.rules.subset import subset
@@ -48,6 +49,7 @@ FIRST: Final = (
     Rule("attributes", "it is right for another value of an attribute", attributes),
     Rule("reduction", "one factor over the whole gradient: a count", reduction),
     Rule("shared", "the mean of an element's contributions where their sum belongs", shared),
+    Rule("by row", "rows divided by another count than their own", by_row),
     Rule("slots", "another argument's gradient, or arguments are exchanged", slots),
     Rule("replaced", "another array stands in the cotangent's place", replaced),
     Rule("packed", "a part of a packed tensor is lost, or in another part's place", packed),

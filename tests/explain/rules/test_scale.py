@@ -8,7 +8,7 @@ import pytest
 from gradcheck.explain.rules.scale import factor_at, in_words
 from tests.explain.scenes import changed, named, only, probes, spoiled
 
-SCALE, REDUCTION, SHARED = only("scale"), only("reduction"), only("shared")
+SCALE, REDUCTION = only("scale"), only("reduction")
 OTHERS = [
     ("rms_norm", "x", lambda g, ct, p, a: g + 0.25),
     ("rms_norm", "w", lambda g, ct, p, a: np.flip(g, -1)),
@@ -77,7 +77,7 @@ def test_counts_and_what_is_made_of_them(op, output, factor, label, says):
 
 
 @pytest.mark.parametrize(("op", "output", "change"), OTHERS)
-@pytest.mark.parametrize("rules", [SCALE, REDUCTION, SHARED])
+@pytest.mark.parametrize("rules", [SCALE, REDUCTION])
 def test_what_is_wrong_otherwise_is_left_to_others(op, output, change, rules):
     found = named(op, spoiled(op, output, change), output, rules)
     assert not found.label, found
@@ -106,19 +106,6 @@ def test_one_significant_element_tells_no_factor():
     """A gradient that is not proportional, seen through its largest element alone, is none."""
     (probe, *_) = probes("tanh", spoiled("tanh", "x", lambda g, ct, p, a: g**2))
     assert factor_at(probe, "x") is None
-
-
-def test_the_mean_of_contributions_is_no_constant_factor():
-    """Rows that are read more than once are divided by how often."""
-
-    def shared(g, ct, p, a):
-        count = np.bincount(p["rows"].ravel(), minlength=g.shape[0])
-        return g / np.maximum(count, 1)[:, None]
-
-    found = named("get_rows", spoiled("get_rows", "x", shared), "x", SHARED)
-    assert found.label == "R"
-    assert "divided, element by element, by the number of its contributions" in found.says
-    assert not named("get_rows", spoiled("get_rows", "x", shared), "x", REDUCTION).label
 
 
 @pytest.mark.parametrize(
