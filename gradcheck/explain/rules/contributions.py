@@ -23,8 +23,9 @@ LATER: Final = 256
 class Cut:
     """A way to cut the cotangent of output `part` into slabs, in the order of memory.
 
-    `slabs(ct)` numbers the slab of each element from 0 (None: cannot be cut so). Without a `part`
-    all outputs' cotangents are cut alike, and slabs of one number belong together.
+    `says` names the slabs, `slabs(ct)` numbers the slab of each element from 0 (None: it cannot be
+    cut so). Without a `part` all outputs' cotangents are cut alike, and slabs of one number belong
+    together.
     """
 
     part: int | None
@@ -66,7 +67,9 @@ def _suspicion(scene: Scene, cut: Cut, keep: Keep, label: str) -> Suspicion:
         guess = probe.right[scene.output] - taken.sum(axis=0) + left
         return probe.reproduces(guess, scene.output)
 
-    return Suspicion(label=label, says=f"{scene.gradient} {keep.says} {cut.says}", fits=fits)
+    because = keep.because if label != keep.alone else ""
+    says = f"{scene.gradient} {keep.says.format(cut.says)}{because}"
+    return Suspicion(label=label, says=says, fits=fits)
 
 
 def _counts(scene: Scene, cut: Cut) -> Iterator[int]:
@@ -139,14 +142,18 @@ def _cuts(part: int | None, rank: int) -> Iterator[Cut]:
     which = _which(part)
     for inner in range(1, rank):
         last = "axis" if inner == 1 else f"{inner} axes"
-        yield Cut(part=part, says=f"along all but the last {last} of {which}", slabs=_rows(inner))
+        yield Cut(
+            part=part,
+            says=f"the places along all but the last {last} of {which}",
+            slabs=_rows(inner),
+        )
     yield _elements(part)
     for inner in range(2, rank):
-        says = f"along the last {inner} axes of {which}"
+        says = f"the places along the last {inner} axes of {which}"
         yield Cut(part=part, says=says, slabs=_places(inner))
     for axis in range(-rank, 0):
         for count in (2, 3, 4):
-            says = f"of {count} blocks along axis {axis} of {which}"
+            says = f"the {count} blocks along axis {axis} of {which}"
             yield Cut(part=part, says=says, slabs=_blocks(axis, count))
 
 
@@ -157,12 +164,12 @@ def _which(part: int | None) -> str:
 
 def _axis_of(part: int | None, axis: int) -> Cut:
     which = _which(part)
-    return Cut(part=part, says=f"along axis {axis} of {which}", slabs=_by_axis(axis))
+    return Cut(part=part, says=f"the places along axis {axis} of {which}", slabs=_by_axis(axis))
 
 
 def _elements(part: int | None) -> Cut:
     which = _which(part)
-    return Cut(part=part, says=f"over all elements of {which}", slabs=_rows(0))
+    return Cut(part=part, says=f"the elements of {which}", slabs=_rows(0))
 
 
 def _by_axis(axis: int) -> Callable[[Array], Array | None]:

@@ -19,7 +19,8 @@ class Keep:
     """Which contributions are left: `of(slabs)` gives weights per slab and element.
 
     `shared` labels the defect where several slabs reach one element of the gradient, `alone`
-    where each reaches its own (empty: it cannot be told apart there).
+    where each reaches its own (empty: it cannot be told apart there). `says` holds {} for the slabs
+    in words; `because` goes on where they are shared.
     """
 
     shared: str
@@ -28,6 +29,7 @@ class Keep:
     of: Callable[[Mask], Array]
     needs: Callable[[int], bool] = lambda n: n > 1
     """Whether so many slabs tell it from simpler ways."""
+    because: str = ""
 
 
 def _at(choose: Callable[[int], Array]) -> Callable[[Mask], Array]:
@@ -84,55 +86,63 @@ def _wide(of: Callable[[Mask], Array], inner: int) -> Callable[[Mask], Array]:
     return wide
 
 
+OVERWRITTEN: Final = ": overwritten where it must be added up"
 ONE_OF_ALL: Final = (
-    ("A", "the last, as if it overwrote the others,", _last),
-    ("A", "the first only", _first),
-    ("A", "two at most, the first,", _first_two),
-    ("A", "two at most, the last,", _last_two),
+    ("the last alone", _last, OVERWRITTEN),
+    ("the first alone", _first, ""),
+    ("two at most, the first", _first_two, ""),
+    ("two at most, the last", _last_two, ""),
 )
 PER_ELEMENT: Final = (
     *(
         Keep(
-            shared=label,
+            shared="A",
             alone="",
-            says=f"keeps of each {whose} contributions {says}",
+            says=f"keeps, of what {{}} contribute to each {whose}, {says}",
             of=_wide(of, inner) if inner else of,
+            because=because,
         )
-        for label, says, of in ONE_OF_ALL
-        for inner, whose in enumerate(("element's", "row's", "matrix's"))
+        for says, of, because in ONE_OF_ALL
+        for inner, whose in enumerate(("element", "row", "matrix"))
     ),
-    Keep(shared="R", alone="", says="is the mean of each element's contributions", of=_mean),
+    Keep(
+        shared="R",
+        alone="",
+        says="is the mean of what {} contribute to each element",
+        of=_mean,
+    ),
 )
 BY_SLAB: Final = (
     Keep(
         shared="A",
         alone="I",
-        says="is that of the last slab only, as if it overwrote the others,",
+        says="is what the last of {} contributes alone",
         of=_at(lambda n: np.arange(n) == n - 1),
+        because=OVERWRITTEN,
     ),
     Keep(
         shared="B",
         alone="I",
-        says="is that of the first slab only",
+        says="is what the first of {} contributes alone",
         of=_at(lambda n: np.arange(n) == 0),
     ),
     Keep(
         shared="I",
         alone="I",
-        says="lacks what the last slab contributes",
+        says="lacks what the last of {} contributes",
         of=_at(lambda n: np.arange(n) < n - 1),
     ),
     Keep(
         shared="I",
         alone="I",
-        says="lacks what the first slab contributes",
+        says="lacks what the first of {} contributes",
         of=_at(lambda n: np.arange(n) > 0),
     ),
     *(
         Keep(
             shared="W",
             alone="W",
-            says=f"lacks what is left over after the last whole block of {block} slabs",
+            says=f"lacks what is left over of {{}} after the last whole block of {block}",
             of=_at(partial(_in_whole_blocks, block)),
             needs=partial(_leaves_some, block),
         )
@@ -142,7 +152,7 @@ BY_SLAB: Final = (
         Keep(
             shared="W",
             alone="W",
-            says=f"lacks what lies beyond the first {block} slabs",
+            says=f"lacks what lies beyond the first {block} of {{}}",
             of=_at(partial(_in_first, block)),
             needs=partial(operator.lt, block),
         )
@@ -153,7 +163,7 @@ BEYOND: Final = tuple(
     Keep(
         shared="W",
         alone="W",
-        says=f"lacks what lies beyond the first {count} slabs",
+        says=f"lacks what lies beyond the first {count} of {{}}",
         of=_at(partial(_in_first, count)),
         needs=partial(operator.lt, count + 1),  # one slab alone is the last
     )

@@ -51,7 +51,8 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
         for step in STEPS:
             yield _rolled(axis, step)
     for axis in axes:
-        yield from _divisions(axis, attrs)
+        yield from divisions(axis, attrs)
+    yield from _stacked()
 
 
 def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
@@ -228,7 +229,7 @@ def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | N
     return array.reshape(*array.shape[:k], n, -1, *array.shape[k + 1 :])
 
 
-def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
+def divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
     """Parts of an axis in another order, or dealt out one by one."""
     for count in _counts(attrs):
         dealt, gathered = _dealt(axis, count), _gathered(axis, count)
@@ -239,8 +240,6 @@ def _divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
         yield Move(label="L", says=says, of=gathered, back=dealt)
         if isinstance(count, int):
             yield from _exchanges_of_parts(axis, count)
-    if axis == -1:
-        yield from _stacked()
 
 
 def _stacked() -> Iterator[Move]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.rules.contributions import LATER, MOST, jacobian
-from gradcheck.explain.rules.moves import Move, losses, moves
+from gradcheck.explain.rules.moves import Move, divisions, losses, moves
 from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.spec import Attrs
@@ -161,6 +161,37 @@ def relaid(scene: Scene) -> Iterator[Suspicion]:
                 f"{scene.gradient} is right for another layout: {says} with {move.says}",
                 _in_layout(name, move, chosen),
             )
+    yield from _by_channel(scene)
+
+
+def _by_channel(scene: Scene) -> Iterator[Suspicion]:
+    """Parts of one axis in another order, of a vector that goes with the axis, too."""
+    name, attrs = scene.output, scene.first.attrs
+    own = scene.first.primal(name)
+    for axis in range(-own.ndim, -1):
+        for move, mate in zip(divisions(axis, attrs), divisions(-1, attrs), strict=True):
+            yield predicting(
+                scene,
+                move.label,
+                f"{scene.gradient} is right for another layout: all is read, and the gradient "
+                f"written, with {move.says}",
+                partial(_with_mates, name, axis, move, mate),
+            )
+
+
+def _with_mates(name: str, axis: int, move: Move, mate: Move, probe: Probe) -> Float | None:
+    own = probe.primal(name)
+    if own.ndim < -axis or move.back is None:
+        return None
+
+    def moved(x: Array) -> Array:
+        if x.shape == own.shape:
+            return move.of(x, probe.attrs)
+        return mate.of(x, probe.attrs) if x.shape == (own.shape[axis],) else x
+
+    primals = {n: moved(p) for n, p in zip(probe.names, probe.primals, strict=True)}
+    found = probe.vjp(ct=tuple(map(moved, probe.ct)), primals=primals)
+    return None if found is None or name not in found else move.back(found[name], probe.attrs)
 
 
 def _layouts(scene: Scene) -> Iterator[tuple[str, Callable[[Probe, str | int], bool]]]:

@@ -12,7 +12,7 @@ from gradcheck.explain.suspicion import Rule, Scene, Suspicion
 
 SEVERAL: Final = 2
 """Failing probes that must agree."""
-TELLING: Final = 12
+TELLING: Final = 8
 """Wrong elements, over all of them, that must be predicted."""
 
 

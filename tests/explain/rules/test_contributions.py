@@ -42,11 +42,23 @@ def rows(test):
 @pytest.mark.parametrize(
     ("op", "output", "weigh", "label", "says"),
     [
-        ("layer_norm", "w", rows(lambda i, n: i == n - 1), "A", "overwrote the others"),
-        ("layer_norm", "b", rows(lambda i, n: i == n - 1), "A", "overwrote the others"),
-        ("layer_norm", "w", rows(lambda i, n: i == 0), "B", "the first slab only"),
-        ("layer_norm", "b", rows(lambda i, n: i < n - 1), "I", "lacks what the last slab"),
-        ("matmul", "w", rows(lambda i, n: i > 0), "I", "lacks what the first slab"),
+        (
+            "layer_norm",
+            "w",
+            rows(lambda i, n: i == n - 1),
+            "A",
+            "overwritten where it must be added up",
+        ),
+        (
+            "layer_norm",
+            "b",
+            rows(lambda i, n: i == n - 1),
+            "A",
+            "overwritten where it must be added up",
+        ),
+        ("layer_norm", "w", rows(lambda i, n: i == 0), "B", "is what the first of"),
+        ("layer_norm", "b", rows(lambda i, n: i < n - 1), "I", "lacks what the last of the places"),
+        ("matmul", "w", rows(lambda i, n: i > 0), "I", "lacks what the first of the places"),
     ],
 )
 def test_which_slabs_are_left_is_named(op, output, weigh, label, says):
@@ -73,8 +85,8 @@ def scattered(choose):
 @pytest.mark.parametrize(
     ("choose", "says"),
     [
-        (lambda places: places[-1:], "the last, as if it overwrote the others"),
-        (lambda places: places[:1], "the first only"),
+        (lambda places: places[-1:], "the last alone: overwritten"),
+        (lambda places: places[:1], "the first alone"),
         (lambda places: places[:2], "two at most, the first"),
     ],
 )

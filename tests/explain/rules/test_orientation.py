@@ -7,6 +7,7 @@ from tests.explain.scenes import changed, named, only, right
 
 ORDERS = (*only("orientation"), *only("forward mode"), *only("layout"))
 LOSSES = only("displaced")
+PARTS = only("partly")
 
 
 def bare(found):
@@ -76,6 +77,44 @@ def test_the_move_is_named(op, output, vjp, label, says):
 def test_a_move_of_the_gradient_wins_over_a_move_of_what_it_reads():
     found = named("tanh", changed("tanh", x=lambda g: np.flip(g, -1)), "x", ORDERS)
     assert found.says.startswith("dx holds the right numbers")
+
+
+def test_a_vector_that_goes_with_the_axis_moves_along():
+    def vjp(ct, x, w=None, b=None, *, groups=2, eps=1e-5):  # channel c belongs to group c % groups
+        order = np.arange(x.shape[-2]).reshape(-1, groups).T.ravel()
+        given = [p if p is None else p[order] for p in (w, b)]
+        found = list(right("group_norm", ct[:, order], x[:, order], *given, groups=groups, eps=eps))
+        back = np.argsort(order)
+        return (found[0][:, back], *(g if g is None else g[back] for g in found[1:]))
+
+    found = named("group_norm", vjp, "x", ORDERS)
+    assert found.label == "L", found
+    assert "groups parts dealt out" in found.says or "groups parts in blocks" in found.says
+
+
+def in_second_half(op, elsewhere):
+    """The right gradient, but in the second half of the columns where rows are long enough."""
+
+    def vjp(ct, x, **attrs):
+        (g,) = right(op, ct, x, **attrs)
+        n = x.shape[-1]
+        return np.where(np.arange(n) < n // 2, g, elsewhere(ct, x)) if n > 4 else g
+
+    return vjp
+
+
+def test_the_part_that_is_wrong_may_be_that_of_another_order():
+    def reversed_(ct, x):
+        return right("softmax", np.flip(ct, -1).copy(), x)[0]
+
+    found = named("softmax", in_second_half("softmax", reversed_), "x", PARTS)
+    assert found.label == "L", found
+    assert found.says == "dx reads the cotangent with its last axis reversed, in a part of it"
+
+
+def test_a_part_that_is_wrong_otherwise_is_left_to_others():
+    found = named("softmax", in_second_half("softmax", lambda ct, x: 2 * ct), "x", PARTS)
+    assert not found.label, found
 
 
 def test_forward_in_place_of_backward_is_the_jacobian_itself():
