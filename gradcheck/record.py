@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from gradcheck.expectation import Breach, Expected, Gate, Known
 from gradcheck.finding import Blame, Certificate, Diagnosis, Miss, Part, Taylor
 from gradcheck.label import LABELS
 from gradcheck.verdict import Verdict, worst
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 SCHEMA: Final = 1
+
+Standing = Verdict | Known
+"""How a result stands: a verdict, or what a baseline makes of one."""
 
 
 class Kind(StrEnum):
@@ -115,9 +119,9 @@ class Record:
     source: str = ""
 
     @property
-    def expectation(self) -> str:
-        """Whether the gate accepts the verdict: "ok" or "unexpected"."""
-        return "ok" if self.verdict.expected else "unexpected"
+    def key(self) -> tuple[str, ...]:
+        """What tells a result from all others of its run."""
+        return self.implementation, self.name, self.part, self.output
 
     @property
     def top(self) -> Miss | None:
@@ -157,6 +161,8 @@ class Run:
     complete: bool = True
     troubles: tuple[str, ...] = ()
     """What could not be judged at all, one line each (an implementation that does not load)."""
+    gate: Gate | None = None
+    """What a baseline makes of the results, derived and never stored; None without a baseline."""
 
     @property
     def footer(self) -> Footer:
@@ -170,8 +176,27 @@ class Run:
             self.complete
             and not self.troubles
             and self.footer.checked > 0
-            and all(result.verdict.expected for result in self.results)
+            and all(self.accepts(result) for result in self.results)
+            and not (self.gate and self.gate.problems)
         )
+
+    def expected(self, result: Record) -> Expected | None:
+        """What the baseline says of a result; None where it says nothing, or there is none."""
+        return self.gate.results.get(result.key) if self.gate is not None else None
+
+    def accepts(self, result: Record) -> bool:
+        """Whether the gate accepts a result."""
+        found = self.expected(result)
+        return result.verdict.expected if found is None else found.accepted
+
+    def stands(self, result: Record) -> Standing:
+        """How a result stands: its verdict, or what the baseline makes of that."""
+        found = self.expected(result)
+        return result.verdict if found is None or found.known is None else found.known
+
+    def fails(self, result: Record) -> bool:
+        """Whether a result is a failure that the gate does not accept; an XPASS is none."""
+        return not (result.verdict.expected or self.accepts(result))
 
     @property
     def summary(self) -> str:
@@ -187,16 +212,48 @@ class Run:
         ]
         return (
             f"RESULT {'pass' if self.passed else 'fail'} checked={footer.checked} "
-            f"{' '.join(words)} elements={footer.elements} unresolved={footer.unresolved}"
+            f"{' '.join([*words, *self._gated()])} elements={footer.elements} "
+            f"unresolved={footer.unresolved}"
         )
+
+    def _gated(self) -> list[str]:
+        """What the baseline adds to the last line."""
+        if self.gate is None:
+            return []
+        words = [f"{known.value}={self.gate.count(known)}" for known in Known]
+        return [*words, f"stale={self.gate.entries(Breach.STALE)}"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All results of one gradient output in one dtype: what a table's cell shows."""
+    """All results of one gradient output in one dtype: what a table's cell shows.
+
+    `stands` is the verdict, or what a baseline makes of it.
+    """
 
     verdict: Verdict
     results: tuple[Record, ...]
+    stands: Standing
+
+    @classmethod
+    def of(cls, run: Run, results: Sequence[Record]) -> Cell:
+        """What is shown of `results`: a failure that nothing excuses before all others."""
+        verdict = worst(result.verdict for result in results)
+        marks = {run.stands(result) for result in results}
+        stands: Standing = verdict
+        if not any(run.fails(result) for result in results):
+            stands = next((known for known in reversed(Known) if known in marks), verdict)
+        return cls(verdict, tuple(results), stands)
+
+    @classmethod
+    def joined(cls, cells: Sequence[Cell]) -> Cell:
+        """Several cells as one, in which the same goes before the same."""
+        verdict = worst(cell.verdict for cell in cells)
+        marks = {cell.stands for cell in cells}
+        stands: Standing = verdict
+        if all(mark.expected or mark is Known.XPASS for mark in marks):
+            stands = next((known for known in reversed(Known) if known in marks), verdict)
+        return cls(verdict, tuple(r for cell in cells for r in cell.results), stands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +275,11 @@ class Row:
     def verdict(self) -> Verdict:
         """The worst verdict of the row."""
         return worst(cell.verdict for cell in self.cells.values())
+
+    @property
+    def stands(self) -> Standing:
+        """That verdict, or what a baseline makes of the row."""
+        return Cell.joined([*self.cells.values()]).stands
 
     @property
     def compared(self) -> int:
@@ -244,24 +306,22 @@ def rows(run: Run) -> list[Row]:
             dialect=dialect,
             part=part,
             output=output,
-            cells={
-                dtype: Cell(worst(r.verdict for r in results), tuple(results))
-                for dtype, results in by_dtype.items()
-            },
+            cells={dtype: Cell.of(run, results) for dtype, results in by_dtype.items()},
         )
         for (implementation, kind, op, dialect, part, output), by_dtype in groups.items()
     ]
 
 
-def result_dict(result: Record) -> dict[str, Any]:
-    """A result as plain data, with the field names that the JSON report promises."""
+def result_dict(run: Run, result: Record) -> dict[str, Any]:
+    """A result of a run as plain data, with the field names that the JSON report promises."""
     top = result.top
     plain = asdict(result)
     plain.update(
         verdict=result.verdict.value,
         kind=result.kind.value,
         part=result.part.value,
-        expectation=result.expectation,
+        expectation="ok" if run.accepts(result) else "unexpected",
+        known=_known(run.expected(result)),
         error=top.error if top else None,
         bound=top.bound if top else None,
         error_bar=top.error_bar if top else None,
@@ -274,6 +334,33 @@ def result_dict(result: Record) -> dict[str, Any]:
         certificate=_certificate(result.certificate),
     )
     return plain
+
+
+def _known(found: Expected | None) -> dict[str, Any] | None:
+    """What the entry of a baseline says, and how the result stands to it."""
+    if found is None:
+        return None
+    return {
+        "as": found.known.value if found.known else None,
+        "entry": found.entry,
+        "reason": found.reason,
+        "link": found.link or None,
+    }
+
+
+def _gate(gate: Gate | None) -> dict[str, Any] | None:
+    """What a baseline says of the whole run."""
+    if gate is None:
+        return None
+    return {
+        "file": gate.baseline,
+        **{known.value: gate.count(known) for known in Known},
+        "problems": [
+            {"kind": p.breach.value, "file": p.file, "line": p.line, "says": p.says}
+            for p in gate.problems
+        ],
+        "warnings": list(gate.warnings),
+    }
 
 
 def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
@@ -295,6 +382,11 @@ def run_dict(run: Run) -> dict[str, Any]:
     """A run as plain data: header, results, footer."""
     return {
         "header": asdict(run.header),
-        "results": [result_dict(result) for result in run.results],
-        "footer": {**asdict(run.footer), "passed": run.passed, "troubles": list(run.troubles)},
+        "results": [result_dict(run, result) for result in run.results],
+        "footer": {
+            **asdict(run.footer),
+            "passed": run.passed,
+            "troubles": list(run.troubles),
+            "baseline": _gate(run.gate),
+        },
     }

@@ -20,7 +20,7 @@ LAYERS = (
     "difference.kinks difference.oracle difference.truth difference.jacobian",
     "difference.direction",
     "difference.projection difference.rungs",
-    "verdict finding difference.taylor",
+    "verdict expectation finding difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
     "foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation manifest.schema manifest.syntax manifest.prototype",
@@ -97,6 +97,10 @@ LAYERS = (
     "report.model_catalogue report.rule_catalogue",
     "report.catalogue",
     "report.findings report.marked report.model_markdown report.figures",
+    "baseline baseline.today baseline.condition baseline.entry baseline.file baseline.scope",
+    "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",
+    "baseline.disk",
+    "baseline.report",
     "report.terminal report.markdown report.html report.json report.junit report.github",
     "report.power report.rule_power report.contract_power report.diagnosis_power",
     "report.fault",
@@ -106,7 +110,7 @@ LAYERS = (
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.run commands.power",
     "commands.listing",
-    "commands.init commands.probe commands.export commands.repro",
+    "commands.init commands.probe commands.export commands.repro commands.baseline",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
@@ -115,7 +119,7 @@ OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
               "run", "repro", "library", "library_model"),
-    "msgspec": ("manifest.schema", "protocol"),
+    "msgspec": ("manifest.schema", "protocol", "baseline.report"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),
@@ -123,7 +127,7 @@ OUTSIDE = {
     "tabulate": ("report",),
     "elftools": ("manifest.symbols",),
     "pycparser": ("manifest.prototype",),
-    "simpleeval": ("manifest.expression",),
+    "simpleeval": ("manifest.expression", "baseline.condition"),
     "jinja2": ("report.html",),
     "markupsafe": ("report.html",),  # comes with jinja2
     "pytest": ("pytest_plugin",),

@@ -48,7 +48,10 @@ def test_the_table_of_verdicts_is_complete():
 @pytest.mark.parametrize("verdict", GATE)
 def test_the_gate_accepts_what_the_interface_says(verdict):
     expectation, checked = GATE[verdict]
-    assert record(verdict).expectation == expectation
+    found = run(verdict)
+    assert found.accepts(found.results[0]) is (expectation == "ok")
+    assert found.fails(found.results[0]) is (expectation != "ok")
+    assert run_dict(found)["results"][0]["expectation"] == expectation
     assert Footer.of([record(verdict)], True).checked == checked
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import console
@@ -21,6 +22,7 @@ from gradcheck.errors import UnknownNameError
 from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
+    from gradcheck.baseline.entry import Baseline
     from gradcheck.record import Run
     from gradcheck.run import Plan
     from gradcheck.suite import Suite
@@ -28,6 +30,18 @@ if TYPE_CHECKING:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
+    add_plan(parser)
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE",
+        help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
+        "anything else, and on a listed one that passes",
+    )  # fmt: skip
+    add_output(parser)
+    parser.set_defaults(command=run)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """What is judged, of whom, and how."""
     add_selection(parser, "all, unless another kind is named")
     add_implementation(parser)
     parser.add_argument(
@@ -54,8 +68,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "operator and dialect; default: of all but the reference",
     )  # fmt: skip
     add_jobs(parser)
-    add_output(parser)
-    parser.set_defaults(command=run)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +89,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge what the flags select; returns the exit code."""
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
+    baseline = None
+    if arguments.baseline is not None:
+        from gradcheck.baseline.file import read
+
+        baseline = read(arguments.baseline)
+    return carry_out(plan_of(arguments), arguments, targets, baseline)
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    """What the flags of `add_plan` ask for.
+
+    Raises:
+        UsageError, LoadError: they cannot be right.
+    """
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
     dtypes, model_dtypes = all_dtypes_of(
         arguments.dtype,
@@ -89,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)
-    plan = Plan(
+    return Plan(
         suite=suite,
         cases=chosen.operators,
         models=chosen.models,
@@ -109,19 +135,40 @@ def run(arguments: argparse.Namespace) -> int:
         isolate=arguments.isolate,
         timeout=arguments.timeout,
     )
-    return carry_out(plan, arguments, targets)
 
 
-def carry_out(plan: Plan, arguments: argparse.Namespace, targets: Sequence[Target]) -> int:
+def carry_out(
+    plan: Plan,
+    arguments: argparse.Namespace,
+    targets: Sequence[Target],
+    baseline: Baseline | None = None,
+) -> int:
     """Execute a plan, and report it as the flags of `add_output` say; returns the exit code."""
+    check_format(arguments.format)
+    found = executed(plan, arguments)
+    if baseline is not None:
+        found = held(found, baseline, plan.suite)
+    return publish_run(found, arguments, targets)
+
+
+def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
+    """A run with what a baseline makes of it today."""
+    from gradcheck.baseline import today
+    from gradcheck.baseline.apply import applied
+    from gradcheck.baseline.scope import Scope
+
+    return applied(found, baseline, Scope.of(suite, baseline, found), today.today())
+
+
+def executed(plan: Plan, arguments: argparse.Namespace) -> Run:
+    """What comes of a plan; unless -q is given, a terminal shows how far it is."""
     from gradcheck.run import execute
 
-    check_format(arguments.format)
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
         found = execute(plan, progress)
     progress.clear()
-    return publish_run(found, arguments, targets)
+    return found
 
 
 def publish_run(
@@ -138,7 +185,6 @@ def publish_run(
     whether all else that was to be written is.
     """
     from gradcheck import report
-    from gradcheck.verdict import Verdict
 
     saved = [written, *(save(path, report.render(found, form)) for path, form in targets)]
     how: dict[str, Any] = {
@@ -153,11 +199,18 @@ def publish_run(
         for trouble in found.troubles:
             console.say(trouble)
     saved.append(console.show(text))
+    return code_of(found, written=all(saved))
+
+
+def code_of(found: Run, *, written: bool) -> int:
+    """The exit code of a run; `written`: every report of it was."""
+    from gradcheck.verdict import Verdict
+
     return exit_code(
         complete=found.complete,
         invalid=bool(found.footer.counts[Verdict.INVALID]),
         unloaded=bool(found.troubles),
-        written=all(saved),
+        written=written,
         checked=bool(found.footer.checked),
         passed=found.passed,
     )

@@ -1,8 +1,9 @@
 """GitHub's annotations: workflow commands that put what is wrong beside the code.
 
-An `::error` for each gradient that fails, and for whatever else closes the gate. Source of the
-syntax and its escapes: GitHub's reference of workflow commands. A runner reads one command a
-line and decodes `%0A` in it, so no text of anybody's can begin a line, or end a property.
+An `::error` for each gradient that fails, for each line of a baseline to correct, and for
+whatever else closes the gate. Source of the syntax and its escapes: GitHub's reference of
+workflow commands. A runner reads one command a line and decodes `%0A` in it, so no text of
+anybody's can begin a line, or end a property.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PROPERTY: Final = {**PLAIN, ":": "%3A", ",": "%2C"}
 
 def render(run: Run) -> str:
     """The run as workflow commands; the last line is `run.summary`, which is none."""
-    errors = [*_troubles(run), *_failures(run)]
+    errors = [*_troubles(run), *_failures(run), *_baseline(run)]
     lines = errors[:MOST]
     left_out = len(errors) - len(lines)
     spoilt = len(outline.explained(run, Part.GRADIENT))
@@ -86,6 +87,15 @@ def _troubles(run: Run) -> Iterator[str]:
         yield _command("error", "the run stopped early", title="gradcheck: incomplete")
     if not run.footer.checked:
         yield _command("error", "nothing was checked", title="gradcheck: nothing was checked")
+
+
+def _baseline(run: Run) -> Iterator[str]:
+    """Each line of a baseline to correct; what no entry is about has an error of its own."""
+    for problem in run.gate.problems if run.gate is not None else ():
+        if problem.line is not None:
+            place = {"file": words.clean(problem.file), "line": str(problem.line)}
+            title = f"baseline: {problem.breach.value}"
+            yield _command("error", words.clean(problem.says), **place, title=title)
 
 
 def _place(result: Record) -> dict[str, str]:

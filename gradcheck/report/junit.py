@@ -1,7 +1,8 @@
 """The JUnit report: a testsuite per implementation and operator, a testcase per result.
 
 FAIL and MISSING are failures; what kept a check from being made (CRASH, INCONCLUSIVE, …) is an
-error; UNSUPPORTED, UNBOUND and SKIP are skipped. Whatever else closes the gate, such as an
+error; UNSUPPORTED, UNBOUND and SKIP are skipped, and so is what a baseline knows (XFAIL); a
+listed failure that passes (XPASS) is a failure. Whatever else closes the gate, such as an
 implementation that does not load, is an error in a testsuite of its own, so that the file is
 green exactly if the run passed. There are no times: the same run gives the same bytes.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
+from gradcheck.expectation import Breach, Known
 from gradcheck.finding import Part
 from gradcheck.report import diagnosed, model_words, printed, words
 from gradcheck.verdict import Verdict
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradcheck.finding import Blame
-    from gradcheck.record import Record, Run
+    from gradcheck.record import Record, Run, Standing
 
+BARE: Final = (Breach.STALE, Breach.EXPIRED, Breach.UNSUPPORTED)
+"""What is wrong with a baseline although no testcase of a result fails for it."""
 FAILURES: Final = (Verdict.FAIL, Verdict.MISSING)
 
 
@@ -34,7 +38,7 @@ def render(run: Run) -> str:
     for (implementation, op), results in by_suite.items():
         suite = _suite(root, run, f"{implementation}/{op}")
         for result in results:
-            _testcase(suite, result, blames.get(_case(result), ()))
+            _testcase(suite, run, result, blames.get(_case(result), ()))
     troubles = _troubles(run)
     if troubles:
         suite = _suite(root, run, "gradcheck")
@@ -46,8 +50,10 @@ def render(run: Run) -> str:
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
 
 
-def kind(verdict: Verdict) -> str:
-    """The element that a verdict becomes; empty for a pass."""
+def kind(verdict: Standing) -> str:
+    """The element that a verdict becomes, or what a baseline makes of it; empty for a pass."""
+    if isinstance(verdict, Known):
+        return "skipped" if verdict.expected else "failure"
     if verdict is Verdict.PASS:
         return ""
     if verdict in FAILURES:
@@ -75,7 +81,7 @@ def _case(result: Record) -> tuple[str, str]:
     return result.implementation, words.case(result)
 
 
-def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> None:
+def _testcase(suite: ET.Element, run: Run, result: Record, blames: Sequence[Blame]) -> None:
     testcase = ET.SubElement(
         suite,
         "testcase",
@@ -86,12 +92,16 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
     noise = printed.of(result)
     if noise:
         ET.SubElement(testcase, "system-out").text = "\n".join(noise)
-    tag = kind(result.verdict)
+    stands = run.stands(result)
+    tag = kind(stands)
     if not tag:
         return
     said = diagnosed.alone(result)
     message = said.lead or words.word(result.verdict)
-    outcome = ET.SubElement(testcase, tag, type=result.verdict.value, message=message)
+    known = run.expected(result)
+    if known is not None and known.known is not None:
+        message = words.clean(f"{known.entry}: {known.reason}")
+    outcome = ET.SubElement(testcase, tag, type=stands.value, message=message)
     # Illegal XML characters are gone: `clean` leaves none that is not printable.
     lines = [f"{words.word(result.verdict)} {words.title(result)}: {message}"]
     lines += [f"{label}: {text}" for label, text in said.facts]
@@ -101,6 +111,8 @@ def _testcase(suite: ET.Element, result: Record, blames: Sequence[Blame]) -> Non
 
 def _troubles(run: Run) -> list[tuple[str, str]]:
     found = [(f"problem {i}", words.clean(text)) for i, text in enumerate(run.troubles, 1)]
+    lines = [p.text for p in run.gate.problems if p.breach in BARE] if run.gate else []
+    found += [(f"baseline {i}", words.clean(text)) for i, text in enumerate(lines, 1)]
     if not run.complete:
         found.append(("complete", "the run stopped early"))
     if not run.footer.checked:

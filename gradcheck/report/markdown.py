@@ -36,6 +36,8 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     page.add("\n" + " · ".join(facts) + "\n")
     for trouble in run.troubles:
         page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
+    for text in words.baseline(run):
+        page.add(f"\n> baseline: {escape(text)}\n", "line of the baseline")
     found = outline.tables(run)
     named = len({*run.header.implementations, *(table.implementation for table in found)}) > 1
     for table in found:

@@ -29,13 +29,13 @@ def cell(found: Cell | None) -> str:
         return "–"
     result = outline.shown(found)
     if outline.is_contract(found):
-        word = words.word(found.verdict)
-        word = word if found.verdict.expected else f"**{word}**"
+        word = words.word(found.stands)
+        word = word if found.stands.expected else f"**{word}**"
         return f"{word} {words.kept(found.results)}".rstrip()
-    if found.verdict is Verdict.PASS:
+    if found.stands is Verdict.PASS:
         return f"PASS {_share(result)}".rstrip()
-    word = words.word(found.verdict)
-    return word if found.verdict.expected else f"**{word}** {words.cell(result)}".rstrip()
+    word = words.word(found.stands)
+    return word if found.stands.expected else f"**{word}** {words.cell(result)}".rstrip()
 
 
 def _share(result: Record) -> str:

@@ -75,9 +75,7 @@ def counted(found: Sequence[Model]) -> list[Part]:
 def whole(model: Model, dtype: str) -> Cell | None:
     """Everything about a model in one dtype."""
     cells = [row.cells[dtype] for row in model.rows if dtype in row.cells]
-    if not cells:
-        return None
-    return Cell(worst(c.verdict for c in cells), tuple(r for c in cells for r in c.results))
+    return Cell.joined(cells) if cells else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

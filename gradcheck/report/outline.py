@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from gradcheck.record import Cell, Kind, Part, Record, Row, rows
 from gradcheck.report.words import CONTRACT, Rejected, missing, plural
-from gradcheck.verdict import SEVERITY, Verdict, worst
+from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,16 +131,13 @@ def _contracts_in_one(every: Iterable[Row]) -> Iterator[Row]:
             yield row
             continue
         of_one = contracts.pop((row.implementation, row.op, row.dialect), [])
-        cells: dict[str, list[Record]] = {}
+        cells: dict[str, list[Cell]] = {}
         for other in of_one:
             for dtype, cell in other.cells.items():
-                cells.setdefault(dtype, []).extend(cell.results)
+                cells.setdefault(dtype, []).append(cell)
         if cells:
-            yield replace(
-                row,
-                output=CONTRACT,
-                cells={d: Cell(worst(r.verdict for r in rs), tuple(rs)) for d, rs in cells.items()},
-            )
+            joined = {dtype: Cell.joined(of_dtype) for dtype, of_dtype in cells.items()}
+            yield replace(row, output=CONTRACT, cells=joined)
 
 
 def _telling(of_name: list[Row]) -> list[Row]:
@@ -171,7 +168,7 @@ def failing(run: Run) -> list[Group]:
     """
     groups: dict[tuple[str, Kind, str, str, Part, str], list[Record]] = {}
     for r in run.results:
-        if not r.verdict.expected:
+        if run.fails(r):
             key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
             groups.setdefault(key, []).append(r)
     ordered = [
@@ -262,7 +259,7 @@ def talkers(run: Run) -> list[tuple[Record, int]]:
     for r in run.results:
         if r.printed.strip():
             found.setdefault((r.implementation, r.kind, r.op, r.dialect), []).append(r)
-    calm = [rs for rs in found.values() if all(r.verdict.expected for r in rs)]
+    calm = [rs for rs in found.values() if not any(run.fails(r) for r in rs)]
     return [(results[0], len(results)) for results in calm]
 
 
@@ -325,18 +322,18 @@ def folded(rows: Sequence[Row]) -> Iterator[Row]:
     for row in rows:
         groups.setdefault(row.op, []).append(row)
     for op, of_op in groups.items():
-        verdicts = {cell.verdict for row in of_op for cell in row.cells.values()}
+        verdicts = {cell.stands for row in of_op for cell in row.cells.values()}
         if not {Verdict.PASS} <= verdicts <= {Verdict.PASS, Verdict.SKIP}:
             yield from of_op
             continue
         passing = [row for row in of_op if row.verdict is Verdict.PASS]
         dialects = _unique(row.dialect for row in passing)
         outputs = _unique(row.output for row in passing)
-        cells: dict[str, list[Record]] = {}
+        cells: dict[str, list[Cell]] = {}
         for row in passing:
             for dtype, cell in row.cells.items():
                 if cell.verdict is Verdict.PASS:
-                    cells.setdefault(dtype, []).extend(cell.results)
+                    cells.setdefault(dtype, []).append(cell)
         yield Row(
             implementation=of_op[0].implementation,
             kind=of_op[0].kind,
@@ -344,7 +341,7 @@ def folded(rows: Sequence[Row]) -> Iterator[Row]:
             op=op,
             dialect=dialects[0] if len(dialects) == 1 else f"all {len(dialects)}",
             output=outputs[0] if len(outputs) == 1 else f"all {len(outputs)}",
-            cells={d: Cell(Verdict.PASS, tuple(results)) for d, results in cells.items()},
+            cells={dtype: Cell.joined(of_dtype) for dtype, of_dtype in cells.items()},
         )
 
 

@@ -14,7 +14,7 @@ from gradcheck.report import outline, words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.record import Cell
+    from gradcheck.record import Cell, Standing
     from gradcheck.verdict import Verdict
 
 COLOR: Final = re.compile("\x1b\\[[0-9]*m")
@@ -28,7 +28,7 @@ class Page:
     color: bool
     width: int
 
-    def word(self, verdict: Verdict) -> str:
+    def word(self, verdict: Standing) -> str:
         """A verdict's word, coloured."""
         text = words.word(verdict)
         return f"\x1b[{ANSI[words.tone(verdict)]}m{text}\x1b[0m" if self.color else text
@@ -58,7 +58,7 @@ class Page:
             text = words.kept(cell.results) if measured else ""
         else:
             text = words.cell(outline.shown(cell), measured=measured, bound=bound)
-        return f"{self.word(cell.verdict)} {text}".rstrip()
+        return f"{self.word(cell.stands)} {text}".rstrip()
 
 
 def grid(heads: Sequence[str], body: Sequence[Sequence[str]], counts: int) -> list[str]:

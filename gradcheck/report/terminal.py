@@ -48,6 +48,7 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
         page.noise(run),
         page.failures(run),
         model_tables.blame(page, run),
+        page.baseline(run),
         page.troubles(run),
         [run.summary],
     )
@@ -241,6 +242,10 @@ class _Page(Page):
                 "    ",
             )
         return lines
+
+    def baseline(self, run: Run) -> list[str]:
+        """What a baseline makes of the run, and each line of it to correct."""
+        return [line for text in words.baseline(run) for line in self.wrap(text, "", "  ")]
 
     def troubles(self, run: Run) -> list[str]:
         """What could not be judged at all, and whether the run stopped early."""

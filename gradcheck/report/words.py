@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gradcheck.expectation import Known
 from gradcheck.finding import Part
 from gradcheck.record import Kind
 from gradcheck.verdict import Verdict
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gradcheck.finding import Taylor
-    from gradcheck.record import Header, Miss, Record, Run
+    from gradcheck.record import Header, Miss, Record, Run, Standing
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
@@ -98,13 +99,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def word(verdict: Verdict) -> str:
-    """A verdict as reports write it."""
+def word(verdict: Standing) -> str:
+    """A verdict, or what a baseline makes of it, as reports write it."""
     return verdict.value.upper()
 
 
-def tone(verdict: Verdict) -> str:
-    """How a verdict feels: "good", "bad", "warn", or "calm" for what was not checked."""
+def tone(verdict: Standing) -> str:
+    """How a verdict feels: "good", "bad", "warn", or "calm" for what was not checked, or known."""
+    if isinstance(verdict, Known):
+        return "calm" if verdict.expected else "bad"
     if verdict is Verdict.PASS:
         return "good"
     if not verdict.checked:
@@ -387,28 +390,51 @@ def curves(dtype: str, count: int, worst: Record) -> str:
 
 def headline(run: Run) -> str:
     """The verdict on the whole run in a few words."""
-    footer = run.footer
-    bad = sum(footer.counts[v.value] for v in Verdict if not v.expected)
+    footer, gate = run.footer, run.gate
+    bad = sum(map(run.fails, run.results))
+    known = gate.count(Known.XFAIL) if gate is not None else 0
+    beside = f", {plural(known, 'known failure')}" if known else ""
     if not footer.checked:
         return "nothing was checked"
     if bad:
-        return f"{bad:,} of {plural(footer.checked, 'check')} did not pass"
+        return f"{bad:,} of {plural(footer.checked, 'check')} did not pass{beside}"
+    if gate is not None and gate.problems:
+        return f"{plural(len(gate.problems), 'line')} of {clean(gate.baseline)} to correct{beside}"
     if run.troubles:
         return f"{plural(len(run.troubles), 'problem')} kept the run from judging everything"
     if not run.complete:
         return "the run is incomplete"
-    return f"{'all ' if footer.checked > 1 else ''}{plural(footer.checked, 'check')} passed"
+    passed = footer.checked - known
+    if known:
+        return f"{passed:,} of {plural(footer.checked, 'check')} passed{beside}"
+    return f"{'all ' if passed > 1 else ''}{plural(passed, 'check')} passed"
 
 
 def tally(run: Run) -> list[tuple[str, str]]:
     """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
     counts = run.footer.counts
     pairs = [(tone(v), f"{counts[v.value]:,} {v.value}") for v in Verdict if counts[v.value]]
+    if run.gate is not None:
+        marks = [(known, run.gate.count(known)) for known in Known]
+        pairs += [(tone(known), f"{count:,} {known.value}") for known, count in marks if count]
     if run.troubles:
         pairs.append(("bad", plural(len(run.troubles), "problem")))
     if not run.complete:
         pairs.append(("bad", "incomplete"))
     return pairs
+
+
+def baseline(run: Run) -> list[str]:
+    """What a baseline makes of the run: what it lists, then a line per thing to correct."""
+    gate = run.gate
+    if gate is None:
+        return []
+    counts = [f"{plural(gate.count(Known.XFAIL), 'known failure')} (XFAIL)"]
+    if passing := gate.count(Known.XPASS):
+        counts.append(f"{passing:,} unexpected {'pass' if passing == 1 else 'passes'} (XPASS)")
+    lines = [problem.text for problem in gate.problems]
+    warnings = [f"warning: {text}" for text in gate.warnings]
+    return [clean(text) for text in (f"{gate.baseline}: {', '.join(counts)}", *lines, *warnings)]
 
 
 def versions(run: Run) -> list[tuple[str, str]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.finding import Part
 from gradcheck.record import Blame, Diagnosis, Header, Kind, Miss, Record, Run, Taylor
 from gradcheck.verdict import Verdict
@@ -120,7 +122,7 @@ def make():
     """Builders: `make.miss`, `make.result`, `make.run`, …; `make.hostile` is a text."""
     return SimpleNamespace(
         miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
-        curve=curve, why=why,
+        curve=curve, why=why, gated=gated, problem=problem,
     )  # fmt: skip
 
 
@@ -260,7 +262,54 @@ def hostile():
     )  # fmt: skip
 
 
-RUNS = ("passing", "failing", "empty", "several", "hostile", "model", "faulty", "explained")
+def gated(run, marks, problems=(), warnings=(), reason="kept in half", file="known.toml"):
+    """A run with what a baseline makes of it: per result how it stands, None for nothing."""
+    results = {
+        r.key: Expected(accepted=mark is Known.XFAIL, known=mark, entry=f"{file}:7", reason=reason)
+        for r, mark in zip(run.results, marks, strict=True)
+        if mark
+    }
+    gate = Gate(baseline=file, results=results, problems=tuple(problems), warnings=tuple(warnings))
+    return replace(run, gate=gate)
+
+
+def problem(breach=Breach.STALE, line=7, says="remove the entry", file="known.toml"):
+    return Problem(breach=breach, file=file, line=line, says=says)
+
+
+def stands(result):
+    """Every failure that can be known is."""
+    beyond = (Verdict.INVALID, Verdict.NOTRUN)
+    return None if result.verdict.expected or result.verdict in beyond else Known.XFAIL
+
+
+@pytest.fixture
+def known(explained):
+    """Failures of which all are known."""
+    return gated(explained, map(stands, explained.results), warnings=("known.toml:7: many",))
+
+
+@pytest.fixture
+def outdated(failing):
+    """Failures of which some are known, passes that are listed, and a line to correct of each."""
+    marks = [Known.XPASS, *map(stands, failing.results[1:-6]), *[None] * 6]
+    lines = [problem(breach, line) for line, breach in enumerate(Breach, 1)]
+    return gated(failing, marks, [*lines, problem(Breach.UNLISTED, None)])
+
+
+@pytest.fixture
+def foreign(hostile):
+    """Foreign text in a baseline."""
+    lines = [problem(breach, file=HOSTILE, says=HOSTILE) for breach in Breach]
+    marks = [stands(r) or (Known.XPASS if r.verdict is Verdict.PASS else None)
+             for r in hostile.results]  # fmt: skip
+    return gated(hostile, marks, lines, (HOSTILE,), HOSTILE, HOSTILE)
+
+
+RUNS = (
+    "passing", "failing", "empty", "several", "hostile", "model", "faulty", "explained", "known",
+    "outdated", "foreign",
+)  # fmt: skip
 
 
 @pytest.fixture(params=RUNS)

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from gradcheck.expectation import Known
 from gradcheck.report import terminal
 from gradcheck.report.terminal import render
 from gradcheck.verdict import Verdict
@@ -203,7 +204,7 @@ def test_colour_is_on_verdict_words_only_and_changes_no_text(any_run):
     plain, coloured = render(any_run), render(any_run, color=True)
     assert "\x1b" not in plain
     assert COLOURED.sub(r"\2", coloured) == plain
-    known = {verdict.value.upper() for verdict in Verdict}
+    known = {word.value.upper() for word in (*Verdict, *Known)}
     found = COLOURED.findall(coloured)
     assert {word for _, word in found} <= known
     assert bool(found) == bool(any_run.results)
