@@ -62,15 +62,16 @@ def explained(checked: Checked, findings: Sequence[Finding]) -> list[Finding]:
     """
     if not any(finding.verdict in WRONG for finding in findings):
         return [*findings]
-    asked = _Asked(checked)
+    guilty = frozenset(f.name for f in findings if f.verdict in WRONG)
+    asked = _Asked(checked, guilty)
     return [asked.explained(f) if f.verdict in WRONG else f for f in findings]
 
 
 class _Asked:
     """Probes of one function, made when the first is needed."""
 
-    def __init__(self, checked: Checked) -> None:
-        self._checked = checked
+    def __init__(self, checked: Checked, guilty: frozenset[str]) -> None:
+        self._checked, self._guilty = checked, guilty
 
     def explained(self, finding: Finding) -> Finding:
         if unsteady(finding):
@@ -88,7 +89,8 @@ class _Asked:
         moving = sum(point.primals[i].size for i in point.differentiable)
         outputs = checked.cotangents.flat.shape[1]
         if moving <= LARGEST and outputs <= OUTPUTS:
-            truth = Differenced(checked.forward, point, u)
+            asked = [i for i, name in enumerate(checked.names) if name in self._guilty]
+            truth = Differenced(checked.forward, point, u, asked)
             if truth.affords(point):
                 return truth
         known = {i: checked.estimates[name] for i, name in enumerate(checked.names)
@@ -165,6 +167,7 @@ class _Asked:
             u=UNITS[checked.dtype],
             raw=raw,
         )
+        truth.stand(wide, attrs)
         return probe if probe.vjp() is not None else None
 
 

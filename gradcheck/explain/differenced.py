@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from gradcheck.difference.evaluate import REFUSALS, Function, Point, flatten
-from gradcheck.difference.jacobian import EVALUATIONS, jacobian
+from gradcheck.difference.jacobian import EVALUATIONS, Jacobian, jacobian
+from gradcheck.difference.noise import per_output
+from gradcheck.difference.structure import Structure
 from gradcheck.difference.truth import Estimate, noise_lines
 from gradcheck.explain.probe import SAFETY, Array, Cotangent, Float
 from gradcheck.spec import Attrs, as_tuple
@@ -37,16 +39,8 @@ class Unknown(ValueError):  # noqa: N818  a gradient is
     """A gradient that nobody can tell at this cost, or at this point."""
 
 
-@dataclass(frozen=True, slots=True)
-class Jacobian:
-    """∂(all outputs)/∂(one primal) [m, n] and its error bar [m, n]; None for an index."""
-
-    value: Float
-    bar: Float
-
-
 Jacobians = tuple[Jacobian | None, ...]
-"""One per primal."""
+"""One per primal; None for an index, and where nobody asked."""
 
 
 class Differenced:
@@ -56,9 +50,17 @@ class Differenced:
     there. Each Jacobian is made once; those beyond the budget are unknown.
     """
 
-    def __init__(self, forward: Callable[..., Any], point: Point, u: float) -> None:
-        """See what forward costs; `u` is the unit roundoff of the code that is asked."""
-        self._forward, self._u = forward, u
+    def __init__(
+        self, forward: Callable[..., Any], point: Point, u: float, asked: Collection[int] = ()
+    ) -> None:
+        """See what forward costs; `u` is the unit roundoff of the code that is asked.
+
+        `asked` are the places of the primals whose gradients are of interest everywhere.
+        """
+        self._forward, self._u, self._asked = forward, u, frozenset(asked)
+        self._whole: set[tuple[Any, ...]] = set()
+        self._mixing: dict[tuple[Any, ...], Structure] = {}
+        self._blur = np.zeros(0)
         took = min(_timed(point) for _ in range(TIMED))
         self._calls = 0.0
         self._allowed = SECONDS / max(took, TICK)
@@ -122,6 +124,10 @@ class Differenced:
             for p, j in zip(primals, self._jacobians(primals, attrs), strict=True)
         )
 
+    def stand(self, primals: Sequence[Array], attrs: Attrs) -> None:
+        """Difference every primal here, and not those alone that were asked for."""
+        self._whole.add(_place(primals, attrs))
+
     @staticmethod
     def _sum(ct: Float, rows: Float) -> Float:
         if len(ct) != len(rows):
@@ -138,15 +144,18 @@ class Differenced:
         return function
 
     def _jacobians(self, primals: Sequence[Array], attrs: Attrs) -> Jacobians:
-        key = (repr(sorted(attrs.items())), *(_key(p) for p in primals))
-        if key not in self._made:
-            self._made[key] = self._differenced(primals, attrs)
-        found = self._made[key]
+        place = _place(primals, attrs)
+        if place not in self._made:
+            whole = place in self._whole
+            self._made[place] = self._differenced(primals, attrs, whole=whole)
+        found = self._made[place]
         if found is None:
             raise Unknown("forward has no slopes there, or the budget is spent")
         return found
 
-    def _differenced(self, primals: Sequence[Array], attrs: Attrs) -> Jacobians | None:
+    def _differenced(
+        self, primals: Sequence[Array], attrs: Attrs, *, whole: bool
+    ) -> Jacobians | None:
         """None where they are not known; asked again, they are not either."""
         if self._calls > self._allowed or len(self._made) >= JACOBIANS:
             return None
@@ -156,29 +165,37 @@ class Differenced:
         if not all(np.isfinite(p).all() for p in typed):
             return None
         point = Point(self._function(attrs), typed)
+        wanted = [i for i in point.differentiable if whole or i in self._asked]
         try:
-            outputs = self.forward(primals, attrs)
-            if not all(np.isfinite(o).all() for o in outputs):
+            outputs = flatten(self.forward(primals, attrs))
+            if not np.isfinite(outputs).all():
                 return None
-            lines = noise_lines(point)
-            return tuple(
-                _jacobian(point, i, lines) if i in point.differentiable else None
-                for i in range(len(typed))
-            )
+            if self._blur.size != outputs.size:
+                self._blur = per_output(noise_lines(point), outputs)
+            found = {i: self._of(point, i, attrs) for i in wanted}
         except REFUSALS:
             return None
+        return tuple(found.get(i) for i in range(len(typed)))
 
-
-def _jacobian(point: Point, index: int, lines: Float) -> Jacobian:
-    value, bar = jacobian(point, index, lines)
-    known = np.isfinite(bar) & np.isfinite(value)
-    return Jacobian(np.where(known, value, 0.0), np.where(known, bar, UNKNOWN))
+    def _of(self, point: Point, index: int, attrs: Attrs) -> Jacobian:
+        """One Jacobian; which elements mix is looked up once for the same indices."""
+        rows = tuple(_key(p) for p in point.primals if p.dtype.kind != "f")
+        key = (index, repr(sorted(attrs.items())), rows)
+        found = jacobian(point, index, self._blur, self._mixing.get(key))
+        self._mixing[key] = found.mixing
+        known = np.isfinite(found.bar) & np.isfinite(found.value)
+        value, bar = np.where(known, found.value, 0.0), np.where(known, found.bar, UNKNOWN)
+        return replace(found, value=value, bar=bar)
 
 
 def _timed(point: Point) -> float:
     start = time.monotonic()
     point.forward(*(p.copy() for p in point.primals))
     return time.monotonic() - start
+
+
+def _place(primals: Sequence[Array], attrs: Attrs) -> tuple[Any, ...]:
+    return (repr(sorted(attrs.items())), *(_key(p) for p in primals))
 
 
 def _key(primal: Array) -> tuple[Any, ...]:

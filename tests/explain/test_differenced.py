@@ -28,7 +28,7 @@ def made(function=forward, primals=(X, W)):
     def plain(*values):
         return (np.asarray(function(*values)),)
 
-    return Differenced(function, Point(plain, primals), U)
+    return Differenced(function, Point(plain, primals), U, range(len(primals)))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,23 @@ def test_an_index_has_no_gradient():
     np.add.at(want, rows, CT[0])
     assert found[1] is None
     assert np.allclose(found[0], want, rtol=1e-9)
+
+
+def test_only_what_was_asked_for_is_differenced_but_where_all_of_it_is():
+    point = Point(lambda x, w: (forward(x, w),), (X, W))
+    truth = Differenced(forward, point, U, [1])
+    truth.stand((X, W), {})
+    assert [g is None for g in truth.vjp(CT, (X, W), {})] == [False, False]
+    assert [g is None for g in truth.vjp(CT, (X, 2 * W), {})] == [True, False]
+
+
+def test_what_mixes_is_looked_up_again_for_other_indices():
+    rows = np.array([2, 0, 2])
+    truth = made(lambda x, rows: x[rows], (X, rows))
+    for other in (rows, rows[::-1] - 1, np.array([1, 1, 1])):
+        want = np.zeros_like(X)
+        np.add.at(want, other, CT[0])
+        assert np.allclose(truth.vjp(CT, (X, other), {})[0], want, rtol=1e-9)
 
 
 def test_a_jacobian_is_made_once():

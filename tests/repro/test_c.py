@@ -197,7 +197,7 @@ def test_a_hostile_prototype_stays_a_comment(own, export, built, guard):
 
 
 def test_the_environment_of_the_manifest_is_that_of_the_program(own, export, built):
-    source = '#include <stdlib.h>\n' + LIBRARY.replace("2 *", '(getenv("OWN") ? 2 : -1) *')
+    source = "#include <stdlib.h>\n" + LIBRARY.replace("2 *", '(getenv("OWN") ? 2 : -1) *')
     found = export("neg/default/typical/float32", own(source=source), name="r.c")
     assert (found.code, built(found.path).returncode) == (0, 0)
     manifest = own(source=source, more='env = { OWN = "a b" }')

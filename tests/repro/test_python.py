@@ -9,7 +9,7 @@ import pytest
 
 from gradcheck.cli import main
 
-KERNELS = '''
+KERNELS = """
 import numpy as np
 
 WRONG = True  # a later test repairs it
@@ -67,7 +67,7 @@ TABLE = {
 
 class Kept:
     TABLE = {"relu": {"vjp": relu}}
-'''
+"""
 STYLES = [
     ("softmax/default/typical/float64", "kernels:TABLE", True),
     ("softmax/default/typical/float32", "kernels:TABLE", True),
@@ -196,7 +196,7 @@ def test_what_is_no_gradient_is_wrong(alone, folder, export, name):
     assert says in found.stdout + found.stderr
 
 
-TWO = '''
+TWO = """
 from gradcheck import OpSpec, Sample, Suite
 
 def forward(xp, x): return xp.sum(x * x), x * x * x
@@ -204,7 +204,7 @@ def vjp(xp, ct, x): return 2 * ct[0] * x + 3 * ct[1] * x * x
 SUITE = Suite("mine", "1", [OpSpec(
     name="two", signature="(n)->(),(n)", forward=forward, vjp=vjp, formula="x", source="none",
     samples=(Sample(name="only", primals=lambda draw: (draw.normal(3),), hunts="2"),))])
-'''
+"""
 
 
 def test_a_function_of_two_outputs_gets_two_cotangents(alone, folder, export):
@@ -234,13 +234,13 @@ def test_a_manifest_and_a_package_are_found_where_they_lie(alone, folder, export
     assert alone(wrong.path).returncode == 1
 
 
-HOSTILE = "it's # \"\"\" %s {name}"
+HOSTILE = 'it\'s # """ %s {name}'
 
 
 def test_hostile_names_and_reasons_stay_text(alone, folder, export):
     (folder / f"{HOSTILE}.py").write_text(
         "def vjp(ct, x):\n"
-        "    raise ValueError('\"\"\"\\nimport os; os.system(\"touch pwned\")\\n\\x1b[1m')\n"
+        '    raise ValueError(\'"""\\nimport os; os.system("touch pwned")\\n\\x1b[1m\')\n'
         "IMPL = {'tanh': {'vjp': vjp}}\n"
     )
     wrong = export("tanh/default/typical/float64", f"{HOSTILE}:IMPL")
