@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -104,6 +105,10 @@ class _Shaped:
         """Whether it is a part of the cotangent, in the shape of the output."""
         return any(self.near(self.raw, part) for part in self.probe.ct)
 
+    def standing(self, other: str) -> bool:
+        """Whether it is another primal's gradient."""
+        return other in self.probe.right and self.near(self.raw, self.probe.right[other])
+
     def reshaped(self) -> bool:
         """Whether it holds the right numbers in the right order."""
         return self.near(self.raw.reshape(-1), self.right.reshape(-1))
@@ -166,6 +171,11 @@ def _of_shape(scene: Scene, shaped: Sequence[_Shaped]) -> Diagnosis:
             "L",
             f"{own} is the cotangent itself: it is left in the output's shape",
             _Shaped.cotangent,
+        ),
+        *(
+            ("G", f"{own} is the gradient of {other}: it stands in the wrong place",
+             functools.partial(_Shaped.standing, other=other))
+            for other in first.probe.right
         ),
         ("I", f"{own} has its axes in another order where there are batch axes: they are counted "
               "with them", lambda s: lone and s.turned()),

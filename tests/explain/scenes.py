@@ -13,10 +13,15 @@ from gradcheck.spec import as_tuple
 
 
 def right(op, ct, *primals, **attrs):
-    """The right gradients, in the dtype of the first floating primal."""
-    dtype = next(p.dtype.name for p in primals if p.dtype.kind == "f")
+    """The right gradients in the cotangent's dtype; of a low one, by way of float64."""
     vjp = gradcheck_cases.SUITE.operators[op].vjp
-    return as_tuple(vjp(FLOATS[dtype], ct, *primals, **attrs))
+    dtype = (ct[0] if isinstance(ct, tuple) else ct).dtype
+    if dtype.name in FLOATS:
+        return as_tuple(vjp(FLOATS[dtype.name], ct, *primals, **attrs))
+    parts = tuple(part.astype(np.float64) for part in as_tuple(ct))
+    wide = [p.astype(np.float64) if p.dtype == dtype else p for p in primals]
+    found = vjp(FLOATS["float64"], parts if isinstance(ct, tuple) else parts[0], *wide, **attrs)
+    return tuple(g if g is None else g.astype(dtype) for g in as_tuple(found))
 
 
 def changed(op, **by_name):

@@ -85,3 +85,20 @@ def test_what_holds_in_one_probe_alone_is_not_said():
         return g.reshape(-1) if g.size == 15 else np.stack([g, 3 * g])
 
     assert named("tanh", vjp, "x").label == ""
+
+
+def test_another_gradient_in_its_place():
+    """Where shapes differ, it is its numbers that tell."""
+
+    def vjp(ct, x, a, b):
+        dx, da, db = right("low_rank_linear", ct, x, a, b)
+        return dx, db, da
+
+    unlike = [
+        probe
+        for probe in probes("low_rank_linear", vjp)
+        if probe.primal("a").shape != probe.primal("b").shape
+    ]
+    found = malformed("a", unlike)
+    assert found.label == "G"
+    assert found.says == "da is the gradient of b: it stands in the wrong place"

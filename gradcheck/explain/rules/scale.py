@@ -20,12 +20,16 @@ SIGNIFICANT: Final = 1e-6
 """Share of the largest element from which on an element tells the factor."""
 ENOUGH: Final = 3
 """Elements over all probes below which proportionality says nothing."""
+CLOSE: Final = 1e-6
+"""Relative distance within which a number is a fraction or a constant that has a name."""
+UNITS: Final = 4
+"""The same in units of roundoff, for narrow types."""
 LOOSE: Final = 1e-3
 """Relative distance within which a name is worth a try."""
 PLAIN: Final = (2.0, 0.5)
 """Factors that are more likely numbers than counts, where nothing varies."""
 SMALL: Final = 12
-"""Denominators up to which a factor is written as a fraction."""
+"""Numerators and denominators up to which a factor is written as a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,13 @@ class Factor:
 def scale(scene: Scene) -> Iterator[Suspicion]:
     """A constant multiple of the right gradient: signs, numbers, attributes, roots of counts."""
     found = _factors(scene)
-    number = _constant(found)
-    if number is not None and abs(number + 1) <= LOOSE:
+    number = _constant(found, _loose(scene))
+    loose = _loose(scene)
+    if number is not None and abs(number + 1) <= loose:
         yield _suspicion(scene, Factor("S", "has the wrong sign: the right value negated", _is(-1)))
     for c in PLAIN:
-        if number is not None and abs(number / c - 1) <= LOOSE:
-            yield _suspicion(scene, _number(c))
+        if number is not None and abs(number / c - 1) <= loose:
+            yield _suspicion(scene, _number(c, loose))
     yield from _fitting(scene, found, named(scene))
 
 
@@ -53,9 +58,9 @@ def reduction(scene: Scene) -> Iterator[Suspicion]:
     """A count, its inverse, or another count's; then products with attributes, then any number."""
     found = _factors(scene)
     yield from _fitting(scene, found, counted(scene))
-    number = _constant(found)
+    number = _constant(found, _loose(scene))
     if number is not None:
-        yield _suspicion(scene, _number(number))
+        yield _suspicion(scene, _number(number, max(CLOSE, UNITS * scene.first.u)))
 
 
 def _factors(scene: Scene) -> list[float]:
@@ -66,17 +71,18 @@ def _factors(scene: Scene) -> list[float]:
     return found if told else []
 
 
-def _constant(found: list[float]) -> float | None:
+def _constant(found: list[float], loose: float) -> float | None:
     """The factor, where it is the same at all probes."""
-    if not found or max(found) - min(found) > LOOSE * abs(max(found)):
+    if not found or max(found) - min(found) > loose * abs(max(found)):
         return None
     return found[0]
 
 
 def _fitting(scene: Scene, found: list[float], factors: Iterable[Factor]) -> Iterator[Suspicion]:
     """The names that have the right value at all failing probes."""
+    loose = _loose(scene)
     for factor in factors if found else ():
-        if all(_near(factor.of(p), c) for p, c in zip(scene.failing, found, strict=True)):
+        if all(_near(factor.of(p), c, loose) for p, c in zip(scene.failing, found, strict=True)):
             yield _suspicion(scene, factor)
 
 
@@ -101,8 +107,13 @@ def _telling(scene: Scene) -> int:
     return found
 
 
-def _near(a: float | None, c: float) -> bool:
-    return a is not None and math.isfinite(a) and abs(a - c) <= LOOSE * abs(c)
+def _near(a: float | None, c: float, loose: float) -> bool:
+    return a is not None and math.isfinite(a) and abs(a - c) <= loose * abs(c)
+
+
+def _loose(scene: Scene) -> float:
+    """What a name may be off, of a factor that was measured in a narrow type."""
+    return max(LOOSE, UNITS * scene.first.u)
 
 
 def _is(value: float) -> Value:
@@ -131,24 +142,21 @@ def _shown(scene: Scene, factor: Factor) -> tuple[str, ...]:
     return ("the factor is " + ", ".join([*told.values()][:2]),) if len(told) > 1 else ()
 
 
-def _number(c: float) -> Factor:
-    return Factor("F", f"is {in_words(c)}", _exactly(c))
+def _number(c: float, close: float) -> Factor:
+    near = float(Fraction(c).limit_denominator(SMALL))
+    exact = near if abs(near - c) <= close * abs(c) else c  # without what rounding added to it
+    return Factor("F", f"is {in_words(exact, close)}", _is(exact))
 
 
-def _exactly(c: float) -> Value:
-    """A number, without what rounding added to it."""
-    near = Fraction(c).limit_denominator(SMALL)
-    return _is(float(near) if abs(float(near) - c) <= 1e-6 * abs(c) else c)
-
-
-def in_words(c: float) -> str:
+def in_words(c: float, close: float) -> str:
     """A factor as one says it: "half of the right value", "-7 times the right value"."""
     for words, value in NAMED.items():
         for form, of in ((f"{words} times", value), (f"1/({words}) of", 1 / value)):
-            if abs(c - of) <= 1e-6 * abs(of):
+            if abs(c - of) <= close * abs(of):
                 return f"{form} the right value"
     near = Fraction(c).limit_denominator(SMALL)
-    if abs(float(near) - c) > 1e-6 * abs(c):
+    odd = near.denominator > 1 and abs(near.numerator) > SMALL
+    if odd or abs(float(near) - c) > close * abs(c):
         return f"{c:.6g} times the right value"
     if near == Fraction(1, 2):
         return "half of the right value: a factor 2 is missing"

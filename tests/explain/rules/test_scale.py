@@ -90,6 +90,21 @@ def test_a_count_must_hold_at_every_shape():
     assert found.says == "dx is 1/7 of the right value"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("factor", "rules", "label"),
+    [
+        (lambda p: -1.0, SCALE, "S"),
+        (lambda p: 2.0, SCALE, "F"),
+        (lambda p: 1 / p["x"][..., 0].size, REDUCTION, "R"),
+    ],
+)
+def test_in_lower_precision(dtype, factor, rules, label):
+    vjp = spoiled("matmul", "w", lambda g, ct, p, a: g * np.asarray(factor(p), dtype=g.dtype))
+    found = named("matmul", vjp, "w", rules, dtype=dtype)
+    assert found.label == label, found
+
+
 def test_a_factor_at_some_points_alone_is_not_named():
     vjp = spoiled("tanh", "x", lambda g, ct, p, a: g * (2 if g.size > 10 else 3))
     for rules in (SCALE, REDUCTION):
@@ -118,7 +133,8 @@ def test_one_significant_element_tells_no_factor():
         (math.log(2), "log 2 times the right value"),
         (1 / math.sqrt(2), "1/(√2) of the right value"),
         (0.123456789, "0.123457 times the right value"),
+        (3.7, "3.7 times the right value"),
     ],
 )
 def test_a_factor_in_words(c, words):
-    assert in_words(c) == words
+    assert in_words(c, 1e-6) == words
