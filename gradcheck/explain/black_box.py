@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.contract.returned import Broken, as_array
+from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
-from gradcheck.explain.interrogate import UNITS, fitting
+from gradcheck.explain.interrogate import UNITS, came, fitting
 from gradcheck.explain.probe import Array, Cotangent, Probe
 from gradcheck.explain.rules.table import RULES
 from gradcheck.explain.why import WRONG, remembering, told, unsteady
@@ -144,7 +144,7 @@ class _Asked:
             guarded_call("forward", checked.forward, (), primals, names, attrs)
             typed = tuple(p.astype(kind) for p, kind in zip(ct, checked.kinds, strict=True))
             out = guarded_call("vjp", checked.vjp, typed, primals, names, attrs)
-            return {n: as_array(g) for n, g in zip(names, as_tuple(out), strict=False)}
+            return came(names, as_tuple(out))
 
         try:
             outputs = truth.forward(wide, attrs)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, dtype_named
 from gradcheck.binding import Binding, Bound
-from gradcheck.contract.returned import Broken, as_array
+from gradcheck.contract.returned import Broken, Missing, as_array
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
@@ -188,10 +188,15 @@ class Interrogation:
             except Broken as error:
                 self._dead = self._dead or error.finding.verdict in ENDED
                 raise
-            pairs = zip(names, as_tuple(out), strict=False)
-            return {name: as_array(gradient) for name, gradient in pairs}
+            return came(names, as_tuple(out))
 
         return call
+
+
+def came(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Array | None]:
+    """What was returned for each primal; nothing is said of what is no array of numbers."""
+    pairs = ((n, g, as_array(g)) for n, g in zip(names, gradients, strict=False))
+    return {n: a for n, g, a in pairs if a is not None or g is None or isinstance(g, Missing)}
 
 
 def fitting(

@@ -118,7 +118,12 @@ class Why:
 def told(
     finding: Finding, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
 ) -> Diagnosis | None:
-    """Why a gradient is wrong; where no numbers were compared, why its form is."""
+    """Why a gradient is wrong; where no numbers were compared, why its form is.
+
+    None where no array of numbers ever came: the reason says what did.
+    """
+    if not finding.compared and not any(finding.name in probe.raw for probe in probes):
+        return None
     formed = None if finding.compared else malformed(finding.name, probes)
     return formed or diagnose(finding.name, probes, rules)
 

@@ -57,6 +57,21 @@ def test_a_wrong_gradient_has_one(change, verdict, label):
     assert (found.verdict, found.diagnosis.label) == (verdict, label)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda g: g + 1j, "the gradient of x is a ndarray of complex128, not an array of numbers"),
+        (lambda g: "no", "the gradient of x is a str, not an array of numbers"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_not_said_to_be_missing(change, reason):
+    case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
+    binding = Wrong(lambda ct, x: change(ct * (1 - np.tanh(x) ** 2)))
+    judged = judge_case(CaseTruth(case), binding, "float64")
+    found = Why().explained(case, binding, "float64", judged)
+    assert [(f.verdict, f.reason, f.diagnosis) for f in found] == [(Verdict.FAIL, reason, None)]
+
+
 def test_a_call_that_remembers_has_one():
     kept = [0.0]
 

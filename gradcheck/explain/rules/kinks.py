@@ -73,7 +73,9 @@ def _slopes(scene: Scene) -> str:
         came += got[wrong].tolist()
         meant += right[wrong].tolist()
     one, other = _one(came), _one(meant)
-    return "" if one is None or other is None else f"{one:.6g} there, {other:.6g} by convention"
+    if one is None or other is None:
+        return ""
+    return f"{one + 0.0:.6g} there, {other + 0.0:.6g} by convention"  # no −0
 
 
 def _one(values: Sequence[float]) -> float | None:

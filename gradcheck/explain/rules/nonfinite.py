@@ -49,9 +49,10 @@ def nonfinite(scene: Scene) -> Iterator[Suspicion]:
         )
     count = sum(int(b.sum()) for b in bad if b is not None)
     size = sum(b.size for b in bad if b is not None and b.any())
+    which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
     yield Suspicion(
         label="N",
-        says=f"{scene.gradient} is {kind} in {count} of {size} elements, right elsewhere",
+        says=f"{scene.gradient} is {kind} in {which}",
         fits=lambda probe: True,
     )
 

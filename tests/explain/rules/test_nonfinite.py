@@ -43,6 +43,11 @@ def test_what_is_special_there(op, output, sample, change, says):
     assert found.says.endswith("right elsewhere")
 
 
+def test_all_of_it_everywhere():
+    vjp = spoiled("tanh", "x", lambda g, *_: np.full_like(g, np.nan))
+    assert named("tanh", vjp, "x", NONFINITE).says == "dx is NaN in every element"
+
+
 def test_all_of_it_for_one_value_of_an_attribute():
     def whole(g, ct, p, a):
         return np.full_like(g, np.nan) if a["p"] == 0.5 else g

@@ -60,7 +60,7 @@ CHANGED = {
     "a term of a sum is lost": (
         "layer_norm", "plain", "x", "T",
         layer_norm(lambda g, n, r: r * (g - n * mean(g * n))),
-        "dx lacks the term `g0`",
+        "dx lacks the term `g0` of `g - g0`",
     ),
     "a term has the other sign": (
         "layer_norm", "plain", "x", "S",

@@ -15,6 +15,7 @@ from gradcheck.explain.rules.terms.uses import uses
 from gradcheck.explain.rules.terms.weighing import BENT
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 from gradcheck.explain.text.run import Edit, Likeness, Text
+from gradcheck.explain.text.source import meanings
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (places,), (uses,))
 """The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a
@@ -55,4 +56,7 @@ def _kinked(scene: Scene) -> bool:
 def _suspicion(text: Text, edit: Edit) -> Suspicion:
     scene = text.scene
     label = "K" if _kinked(scene) else edit.label
-    return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), edit.evidence)
+    run = text.run(scene.first)
+    named = () if run is None else meanings(edit.says, run.needed)
+    evidence = (*edit.evidence, *named)
+    return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), evidence)

@@ -11,7 +11,7 @@ import numpy as np
 from gradcheck.explain.probe import Array
 from gradcheck.explain.text.named import NEAR, SIGNIFICANT, Candidate, factor_at, numbers
 from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at
-from gradcheck.explain.text.source import operand_text, text_of
+from gradcheck.explain.text.source import expression, operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
 SUMS: Final = frozenset({"add", "subtract"})
@@ -134,7 +134,7 @@ class Weighing:
         node, k = self.node, self.k
         if node.kind in SUMS:
             array = isinstance(node.operands[k], Node) and _size(node.operands[k]) > 1
-            says = f"lacks {self._term}"
+            says = f"lacks {self._term} of `{expression(node)}`"
             if not array:
                 says = f"`{operand_text(node, k)}` is left out of `{text_of(node)}`"
             return self._label("lost", without), says
