@@ -77,7 +77,7 @@ LAYERS = (
     "explain.rules.keeps explain.rules.contributions explain.rules.orientation",
     "explain.rules.pairs explain.rules.truncated explain.rules.duplicates",
     "explain.rules.support",
-    "explain.text.source explain.text.named",
+    "explain.text.source explain.text.named explain.text.glossary",
     "explain.rules.terms.weighing explain.rules.terms.scales explain.rules.terms.reductions",
     "explain.rules.terms.masks",
     "explain.rules.terms.uses",

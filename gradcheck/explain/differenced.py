@@ -73,6 +73,10 @@ class Differenced:
         size = sum(point.primals[i].size for i in point.differentiable)
         return 2 * EVALUATIONS * size <= self._allowed
 
+    @property
+    def spec(self) -> None:
+        """There is no text but the code's own."""
+
     @cached_property
     def defaults(self) -> Attrs:
         """What forward's signature gives its arguments."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.same import SAME
-from gradcheck.spec import Attrs
+from gradcheck.spec import Attrs, OpSpec
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -36,9 +36,12 @@ class Truth(Protocol):
 
     `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
     primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
-    u (None: not known). `defaults` are the attributes' default values, `choices` the values that
+    u (None: not known). `spec` is the operator whose own text tells it, if one does; `defaults` are the attributes' default values, `choices` the values that
     each takes anywhere in the suite.
     """
+
+    @property
+    def spec(self) -> OpSpec | None: ...
 
     @property
     def defaults(self) -> Attrs: ...

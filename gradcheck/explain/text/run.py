@@ -99,7 +99,8 @@ class Run:
             Exception: whatever the text raises.
         """
         self.probe, self.output = probe, output
-        spec = probe.truth.spec  # type: ignore[attr-defined]
+        spec = probe.truth.spec
+        assert spec is not None
         self.tape: Tape = record(spec, probe.ct, probe.names, probe.primals, probe.attrs)
         self.needed = self.tape.needed(probe.names.index(output))
         self.leaves = {n.name: n for n in self.tape.nodes if n.name}
@@ -138,7 +139,8 @@ class Run:
     @cached_property
     def elementwise(self) -> bool:
         """Whether the operator acts element by element."""
-        spec = self.probe.truth.spec  # type: ignore[attr-defined]
+        spec = self.probe.truth.spec
+        assert spec is not None
         return not re.search(r"[a-z]", spec.signature)
 
     def again(self, changes: Changes) -> Array | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import re
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -13,8 +11,6 @@ from gradcheck.explain.text.tape import Node, Place
 
 LONGEST: Final = 60
 """Characters beyond which an expression is cut."""
-QUOTED: Final = re.compile("`([^`]*)`")
-NAME: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
 _DROPPED: Final = frozenset({"axis", "keepdims"})
 
 
@@ -25,34 +21,19 @@ def text_of(x: Any) -> str:
     if x.place is None:
         return x.name
     target, tree = _parsed(x.place)
-    return target or (_shown(tree) if tree is not None else x.kind)
+    return target or (shown(tree) if tree is not None else x.kind)
 
 
 def expression(node: Node) -> str:
     """The source of an operation itself, whatever name it is given."""
     tree = None if node.place is None else _parsed(node.place)[1]
-    return _shown(tree) if tree is not None else text_of(node)
-
-
-def meanings(says: str, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """What the names that a sentence quotes stand for, where the source gives them to operations.
-
-    A reader knows the arguments; `g0` is a name of ours.
-    """
-    quoted = dict.fromkeys(NAME.findall(" ".join(QUOTED.findall(says))))
-    known: dict[str, set[str]] = {}
-    for node in nodes:
-        target, tree = ("", None) if node.place is None else _parsed(node.place)
-        if target and tree is not None:
-            known.setdefault(target, set()).add(_shown(tree))
-    found = [f"{name} = {known[name].pop()}" for name in quoted if len(known.get(name, ())) == 1]
-    return (f"in the reference, {', '.join(found)}",) if found else ()
+    return shown(tree) if tree is not None else text_of(node)
 
 
 def operand_text(node: Node, k: int) -> str:
     """The expression of operand `k`, as it stands in the operation's own source."""
     parts = [] if node.place is None else _parts(_parsed(node.place)[1])
-    return _shown(parts[k]) if k < len(parts) == len(node.operands) else text_of(node.operands[k])
+    return shown(parts[k]) if k < len(parts) == len(node.operands) else text_of(node.operands[k])
 
 
 @cache
@@ -129,6 +110,7 @@ class _Short(ast.NodeTransformer):
         return ast.Call(node.func, args, kept)
 
 
-def _shown(tree: ast.expr) -> str:
+def shown(tree: ast.expr) -> str:
+    """An expression without the arithmetic's name and the axes, cut where it is long."""
     shown = ast.unparse(_Short().visit(ast.parse(ast.unparse(tree), mode="eval").body))
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"

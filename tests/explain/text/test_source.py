@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gradcheck.explain.text.source import LONGEST, expression, meanings, operand_text, span, text_of
+from gradcheck.explain.text.source import LONGEST, expression, operand_text, span, text_of
 from gradcheck.explain.text.tape import record
 
 
@@ -16,14 +16,6 @@ def vjp(xp, ct, x):
     )
     both = xp.stack([g, ct - x], axis=0)
     return both[0] - r * xp.exp(x * x * x * x * x * x * x * x * x * x * x * x * x * x * x * x * x)
-
-
-def twice_named(xp, ct, x):
-    a = ct * x
-    xp_free = a + 1
-    b = xp_free - 1
-    a = b * x
-    return a
 
 
 def nodes():
@@ -79,27 +71,6 @@ def test_without_source_the_kind_must_do():
     found = record(spec, (np.ones(3),), ["x"], [np.ones(3)], {})
     assert text_of(found.outputs[0]) == "multiply"
     assert operand_text(found.outputs[0], 1) == "x"
-
-
-def test_names_that_a_reader_cannot_know_are_explained():
-    found = nodes()
-    assert meanings("dx lacks the term `r` of `g * r`", found) == (
-        "in the reference, r = 1 / sqrt(mean(x * x) + 0.5), g = ct * (x + r)",
-    )
-
-
-def test_what_is_not_quoted_or_has_no_other_name_is_not_explained():
-    found = nodes()
-    assert meanings("dx lacks the factor `x` where r is 0", found) == ()
-    assert meanings("dx: `exp(x)` is `sqrt(x)`", found) == ()
-    assert meanings("", found) == ()
-
-
-def test_a_name_that_stands_for_two_expressions_is_not_explained():
-    spec = SimpleNamespace(vjp=twice_named, forward=lambda xp, x: x)
-    found = record(spec, (np.ones((2, 3)),), ["x"], [np.ones((2, 3))], {}).nodes
-    assert meanings("`a`", found) == ()
-    assert meanings("`b`", found) == ("in the reference, b = xp_free - 1",)
 
 
 def test_an_operation_is_quoted_whatever_it_is_called():

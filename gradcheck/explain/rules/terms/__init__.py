@@ -14,8 +14,8 @@ from gradcheck.explain.rules.terms.slopes import slopes
 from gradcheck.explain.rules.terms.uses import uses
 from gradcheck.explain.rules.terms.weighing import BENT
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+from gradcheck.explain.text.glossary import glossary
 from gradcheck.explain.text.run import Edit, Likeness, Text
-from gradcheck.explain.text.source import meanings
 
 FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,), (places,), (uses,))
 """The likeliest change first: a term or a sign, a factor, a count, a mask, a function or slope, a
@@ -25,7 +25,7 @@ place, a value."""
 def terms(scene: Scene) -> Iterator[Suspicion]:
     """Every change of the text that reproduces the wrong gradient at the first probe."""
     probe = scene.first
-    if scene.output not in probe.got or not hasattr(probe.truth, "spec"):
+    if scene.output not in probe.got or probe.truth.spec is None:
         return
     text = Text(scene)
     run = text.run(probe)
@@ -56,7 +56,7 @@ def _kinked(scene: Scene) -> bool:
 def _suspicion(text: Text, edit: Edit) -> Suspicion:
     scene = text.scene
     label = "K" if _kinked(scene) else edit.label
-    run = text.run(scene.first)
-    named = () if run is None else meanings(edit.says, run.needed)
-    evidence = (*edit.evidence, *named)
+    spec = scene.first.truth.spec
+    names = glossary(spec.vjp, edit.says) if spec is not None else ""
+    evidence = (*edit.evidence, *([names] if names else []))
     return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), evidence)

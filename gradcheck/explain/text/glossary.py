@@ -1,0 +1,56 @@
+"""What the names in a quoted expression stand for: a formula's own shorthands, spelt out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from gradcheck.explain.text.source import shown
+
+MOST: Final = 4
+"""Names that are spelt out."""
+_QUOTED: Final = re.compile(r"`([^`]*)`")
+_NAME: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
+
+
+def glossary(function: Callable[..., Any], says: str) -> str:
+    """A sentence for the names in `says` that `function` gives to values of its own; "" for none.
+    """
+    known = _definitions(function)
+    wanted = [name for quoted in _QUOTED.findall(says) for name in _NAME.findall(quoted)]
+    told: dict[str, str] = {}
+    while wanted and len(told) < MOST:
+        name = wanted.pop(0)
+        if name in known and name not in told:
+            told[name] = known[name]
+            wanted += _NAME.findall(known[name])
+    if not told:
+        return ""
+    spelt = [f"`{name}` is `{text}`" for name, text in told.items()]
+    return f"in the reference, {', '.join(spelt)}"
+
+
+@cache
+def _definitions(function: Callable[..., Any]) -> dict[str, str]:
+    """The values that a function gives a name once, by name."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return {}
+    found: dict[str, str] = {}
+    again: set[str] = set()
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AugAssign):
+            targets = [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name):
+                again |= {target.id} & found.keys()
+                if isinstance(node, ast.Assign):
+                    found[target.id] = shown(node.value)
+    return {name: text for name, text in found.items() if name not in again}
