@@ -89,10 +89,14 @@ def check(
     primals (bare for one, None for an integer one). It is judged element by element against
     forward (row `jvp`), and by ⟨v, J u⟩ = ⟨Jᵀv, u⟩ against `vjp` (row `dot product`).
 
+    A gradient that is wrong has a diagnosis (`Finding.diagnosis`), which stands in the text: vjp is
+    asked at other primals and attributes too, and held against differences of forward there.
+
     Cost: about 6 evaluations of forward per element, fewer where outputs do not mix (rows), and
     batched where forward treats a leading axis as batch. `order=2`: per primal about 160 more of
     forward and 80 of vjp, whatever its size; a `double_vjp` as a first order of its own, with vjp
     in the place of forward. `jvp`: about 100.
+    A diagnosis: what forward does in a second.
 
     Raises:
         UsageError: a primal is complex, of a dtype other than float64 or float32 (integers

@@ -36,8 +36,8 @@ class Truth(Protocol):
 
     `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
     primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
-    u (None: not known). `spec` is the operator whose own text tells it, if one does; `defaults` are the attributes' default values, `choices` the values that
-    each takes anywhere in the suite.
+    u (None: not known). `spec` is the operator whose own text tells it, if one does. `defaults` are
+    the attributes' default values, `choices` the values that each takes anywhere in the suite.
     """
 
     @property

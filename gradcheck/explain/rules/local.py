@@ -88,7 +88,9 @@ def local(scene: Scene) -> Iterator[Suspicion]:
             scene, "T", says, lambda p: p.got[name] if not p.right[name].any() else None
         )
         return
-    if not is_diagonal(probe, name):
+    diagonal = is_diagonal(probe, name)
+    yield _passed(scene, diagonal=diagonal)
+    if not diagonal:
         yield from _diagonal(scene)
         return
     if not answers_diagonally(probe, name):
@@ -108,13 +110,23 @@ def _reads(probe: Probe, name: str) -> bool:
     return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
+def _passed(scene: Scene, *, diagonal: bool) -> Suspicion:
+    """The cotangent as it came: another order of it if that is all that it should be."""
+    name = scene.output
+    ct, right = over(scene.first, scene.first.right[name].shape), scene.first.right[name]
+    if ct is not None and np.array_equal(np.sort(ct.ravel()), np.sort(right.ravel())):
+        label, why = "L", "it is not put back in order"
+    else:
+        label, why = "D", "the slope is missing" if diagonal else "forward might as well not be"
+    says = f"{scene.gradient} passes the cotangent on as it came: {why}"
+    return predicting(scene, label, says, lambda p: over(p, p.right[name].shape))
+
+
 # ── slopes with a name ───────────────────────────────────────────────────────────────────────
 
 
 def _named(scene: Scene) -> Iterator[Suspicion]:
     """One function of a value, alone or times or over another value."""
-    says = f"{scene.gradient} passes the cotangent on as it came: the slope is missing"
-    yield predicting(scene, "D", says, lambda p: over(p, p.right[scene.output].shape))
     found = slope(scene.first, scene.first.got[scene.output])
     values = list(_values(scene))
     pairs: list[tuple[_Value, _Value | None]] = [(value, None) for value in values]

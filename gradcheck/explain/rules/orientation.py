@@ -20,7 +20,9 @@ Of = Callable[[Probe], Float | None]
 """What a gradient would be at a probe."""
 
 TELLING: Final = 4
-"""Elements other than 0 that must stand in their new place, before a distance explains them."""
+"""Elements that must differ from those in their old place, before a distance explains them."""
+PROBES: Final = 2
+"""Probes that must show a distance."""
 READ: Final = 700
 """Elements up to which an operand is tried in all its orders."""
 
@@ -66,29 +68,37 @@ def displaced(scene: Scene) -> Iterator[Suspicion]:
     attrs = scene.first.attrs
     for label, says, of in _moved(scene, lambda rank: losses(rank, attrs)):
         yield predicting(scene, label, says, of)
-    for axis in range(-scene.first.right[scene.output].ndim, 0):
-        yield Suspicion(
-            label="I",
-            says=f"{scene.gradient} stands in another place along axis {axis}: it is displaced",
-            fits=partial(_displaced, scene.output, axis),
-        )
+    name = scene.output
+    for axis in range(-scene.first.right[name].ndim, 0):
+        told = [_displaced(probe, name, axis) for probe in scene.failing]
+        if False not in told and told.count(True) >= PROBES:
+            yield Suspicion(
+                label="I",
+                says=f"{scene.gradient} stands in another place along axis {axis}: it is displaced",
+                fits=lambda probe: True,  # every failing probe was asked above
+            )
 
 
-def _displaced(name: str, axis: int, probe: Probe) -> bool:
-    """Whether some distance along an axis explains a gradient but for what comes in at the end."""
-    if not probe.fails(name):
-        return True
+def _displaced(probe: Probe, name: str, axis: int) -> bool | None:
+    """Whether some distance along an axis explains a gradient but for what comes in at the end.
+
+    None where it is too short to tell.
+    """
     got, right = probe.got.get(name), probe.right[name]
     if got is None or right.ndim < -axis:
         return False
-    n = right.shape[axis]
     got, right = np.moveaxis(got, axis, 0), np.moveaxis(right, axis, 0)
     bound = SAME[probe.dtype] * float(np.max(np.abs(right), initial=0.0))
-    for step in range(1, n - 1):
-        for a, b in ((got[step:], right[:-step]), (got[:-step], right[step:])):
-            if np.count_nonzero(b) >= TELLING and bool(np.all(np.abs(a - b) <= bound)):
+    told = None
+    for step in range(1, len(right) - 1):
+        low, high = right[:-step], right[step:]
+        if np.count_nonzero(np.abs(high - low) > bound) < TELLING:
+            continue  # moved or not, it would be the same
+        told = False
+        for a, b in ((got[step:], low), (got[:-step], high)):
+            if bool(np.all(np.abs(a - b) <= bound)):
                 return True
-    return False
+    return told
 
 
 def _moved(

@@ -16,7 +16,7 @@ Pairs = Callable[[Array, Array], Array]
 """Which pairs (place in the cotangent, place in the gradient) are left."""
 
 KEPT: Final[tuple[tuple[str, str, Pairs], ...]] = (
-    ("I", "lacks what each place contributes to its own", lambda s, t: s != t),
+    ("T", "lacks what each place contributes to its own", lambda s, t: s != t),
     ("I", "lacks what each place contributes to the one before", lambda s, t: s != t + 1),
     ("I", "lacks what each place contributes to the one behind", lambda s, t: s + 1 != t),
     ("T", "holds only what each place contributes to its own", lambda s, t: s == t),

@@ -20,7 +20,7 @@ ROWS: Final = 6
 WIDE: Final = 256
 """Elements of them, less one for each row, that do instead."""
 ENOUGH: Final = 0.5
-"""Share of failing probes that must have such rows."""
+"""Share of failing probes that must have such rows, and of a probe's rows that must be wrong."""
 
 Direction = Callable[[Probe], Array | None]
 
@@ -136,6 +136,8 @@ def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) 
             continue
         v, n, r = (_rows(x, axis) for x in (along, right, probe.got[name] - right))
         wrong = _rows(probe.wrong(name), axis).any(axis=-1)
+        if not np.mean(wrong) >= ENOUGH:  # it matters which row it is
+            return None
         v, n, r = v[wrong], n[wrong], r[wrong]
         off, other = _unlike(r, v), _unlike(n, v)
         # what is right along it, too, is off by a factor

@@ -162,10 +162,9 @@ def _reordered(every: Sequence[Support]) -> bool:
     Those of the cotangent must all be used somewhere, and those of the gradient all be reached: an
     offset, or a window at another place, changes which.
     """
-    return (
-        any(bool(s.right.any(axis=1).all()) for s in every)
-        and all(_same_lines(s.code, s.right) for s in every)
-    ) or all(bool(s.right.any(axis=0).all()) and _same_lines(s.code.T, s.right.T) for s in every)
+    return all(bool(s.right.any(axis=1).all()) and _same_lines(s.code, s.right) for s in every) or (
+        all(bool(s.right.any(axis=0).all()) and _same_lines(s.code.T, s.right.T) for s in every)
+    )
 
 
 def _same_lines(a: Float, b: Float) -> bool:

@@ -56,15 +56,15 @@ FIRST: Final = (
     Rule("nonfinite", "it is NaN or infinite where something special is", nonfinite),
     Rule("orientation", "the right numbers in another order", orientation),
     Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
+    Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("terms", "the reference's own text with one thing changed", terms),
+    Rule("displaced", "read from, or written to, a neighbour's place", displaced),
     Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
     Rule("lost for", "a gradient is zero for one value of an attribute", lost_for),
     Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
     Rule("contributions", "some of what must be added up is lost", contributions),
-    Rule("pairs", "what a place contributes to some other is lost", pairs),
-    Rule("displaced", "read from, or written to, a neighbour's place", displaced),
     Rule("partly", "a part of it is that of elements in another order", partly),
     Rule("truncated", "a part of an axis never takes part", truncated),
 )
@@ -73,7 +73,7 @@ PREDICTING: Final = tuple(
     rule
     for rule in FIRST
     if rule.name
-    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "terms", "elsewhere",
+    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "elsewhere",
         "layout", "subset", "contributions", "pairs", "displaced", "truncated"}
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""

@@ -35,10 +35,10 @@ class Number:
 
 
 def numbers(run: Run, value: float) -> Iterator[Number]:
-    """All names of a number at one probe, the plainest first."""
-    for plain in (2.0, 0.5, -2.0, -0.5, 3.0, 1 / 3, 4.0, 0.25):
+    """All names of a number at one probe, the likeliest first: 2 and 1/2, then counts."""
+    for plain in (2.0, 0.5, -2.0, -0.5):
         if _near(value, plain):
-            yield Number(f"{plain:.4g}", "F", _always(plain))
+            yield Number(f"{plain:g}", "F", _always(plain))
     for number in _known(run):
         found = number.of(run)
         if found is not None and math.isfinite(found) and _near(value, found):

@@ -21,6 +21,8 @@ def text_of(x: Any) -> str:
     if x.place is None:
         return x.name
     target, tree = _parsed(x.place)
+    if tree is not None and any(isinstance(n, ast.Name) and n.id == target for n in ast.walk(tree)):
+        target = ""  # the name stands for what was there before, too
     return target or (shown(tree) if tree is not None else x.kind)
 
 

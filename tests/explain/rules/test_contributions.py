@@ -132,7 +132,7 @@ def test_values_that_decide_are_no_slabs():
 @pytest.mark.parametrize(
     ("kept", "label", "says"),
     [
-        (lambda s, t: s != t, "I", "lacks what each place contributes to its own"),
+        (lambda s, t: s != t, "T", "lacks what each place contributes to its own"),
         (lambda s, t: s == t, "T", "only what each place contributes to its own"),
         (lambda s, t: s // 4 == t // 4, "W", "from one block of 4 to another"),
     ],

@@ -79,6 +79,19 @@ def test_a_slope_of_what_is_summed_up_is_one_too():
     assert found.label == "D"
 
 
+@pytest.mark.parametrize(
+    ("op", "label", "says"),
+    [
+        ("tanh", "D", "the slope is missing"),
+        ("softmax", "D", "forward might as well not be"),
+        ("flip", "L", "it is not put back in order"),
+    ],
+)
+def test_a_cotangent_that_is_passed_on_is_told_from_one_in_the_wrong_order(op, label, says):
+    found = named(op, lambda ct, x, **attrs: ct, "x", LOCAL)
+    assert (found.label, says in found.says) == (label, True)
+
+
 def test_the_diagonal_of_a_jacobian_is_recognised():
     def vjp(ct, x, **attrs):
         e = np.exp(x - x.max(-1, keepdims=True))

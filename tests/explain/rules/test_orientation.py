@@ -145,6 +145,24 @@ def test_what_is_doubled_or_falls_out_is_named(op, output, change, label, says):
     assert says in found.says
 
 
+def test_a_distance_that_varies_with_the_shape_is_a_displacement():
+    def change(g):  # a quarter of the width; what comes in is other numbers
+        by = max(g.shape[-1] // 4, 1)
+        return np.concatenate([3 * g[..., -by:], g[..., :-by]], -1)
+
+    found = named("rms_norm", changed("rms_norm", x=change), "x", LOSSES)
+    assert found.label == "I", found
+    assert "it is displaced" in found.says
+
+
+def test_equal_numbers_are_not_displaced():
+    def change(g):  # the gradient of a mean is the same along the axis, wherever it stands
+        return np.where(np.arange(g.shape[-1]) >= g.shape[-1] - 1, 0, g)
+
+    found = named("mean", changed("mean", x=change), "x", LOSSES)
+    assert "it is displaced" not in found.says, found
+
+
 OTHERS = [
     ("softmax", "x", lambda g: 2 * g),
     ("layer_norm", "x", lambda g: g + 0.25),

@@ -14,6 +14,7 @@ def vjp(xp, ct, x):
         x  # over several lines
         + r
     )
+    ct = ct * 3
     both = xp.stack([g, ct - x], axis=0)
     return both[0] - r * xp.exp(x * x * x * x * x * x * x * x * x * x * x * x * x * x * x * x * x)
 
@@ -76,3 +77,8 @@ def test_without_source_the_kind_must_do():
 def test_an_operation_is_quoted_whatever_it_is_called():
     assert expression(only("divide")) == "1 / sqrt(mean(x * x) + 0.5)"
     assert expression(nodes()[0]) == "ct"
+
+
+def test_a_name_that_is_bound_again_says_nothing():
+    tripled = next(n for n in nodes() if n.kind == "multiply" and 3 in n.operands)
+    assert text_of(tripled) == "ct * 3"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
+from gradcheck.explain.probe import Array, Probe
 from gradcheck.explain.rules.terms.factors import factors
 from gradcheck.explain.rules.terms.functions import functions
 from gradcheck.explain.rules.terms.masks import masks
@@ -33,14 +35,30 @@ def terms(scene: Scene) -> Iterator[Suspicion]:
         return
     like = Likeness(probe, scene.output)
     bent: list[Edit] = []
+    every: list[Edit] = []
     for group in FAMILIES:
         edits = [edit for family in group for edit in family(text, run, like)]
+        every.extend(edits)
         bent.extend(edit for edit in edits if edit.rank == BENT)
         for edit in sorted(edits, key=lambda edit: edit.rank):
             if edit.rank < BENT:
                 yield _suspicion(text, edit)
     for edit in bent:
         yield _suspicion(text, edit)
+    for edit, name in itertools.product(every, _deciding(scene)):
+        yield _suspicion(text, edit, name)
+
+
+def _deciding(scene: Scene) -> list[str]:
+    """Attributes that choose one of several ways, and may tell where the gradient is wrong."""
+    here = scene.first.attrs
+    return [
+        name
+        for name, value in here.items()
+        if (value is None or isinstance(value, (str, bool)))
+        and any(p.attrs.get(name) != value for p in scene.passing)
+        and all(p.attrs.get(name) == value for p in scene.failing)
+    ]
 
 
 def _kinked(scene: Scene) -> bool:
@@ -53,10 +71,20 @@ def _kinked(scene: Scene) -> bool:
     )
 
 
-def _suspicion(text: Text, edit: Edit) -> Suspicion:
+def _suspicion(text: Text, edit: Edit, name: str = "") -> Suspicion:
+    """What an edit predicts; with `name`, only where that attribute is as at the first probe."""
     scene = text.scene
     label = "K" if _kinked(scene) else edit.label
     spec = scene.first.truth.spec
     names = glossary(spec.vjp, edit.says) if spec is not None else ""
     evidence = (*edit.evidence, *([names] if names else []))
-    return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), evidence)
+    if not name:
+        return predicting(scene, label, edit.says, lambda p: text.predicted(p, edit), evidence)
+    value = scene.first.attrs[name]
+
+    def of(probe: Probe) -> Array | None:
+        here = probe.attrs.get(name) == value
+        return text.predicted(probe, edit) if here else probe.right[scene.output]
+
+    says = f"{edit.says}, where {name} is {value!r}"
+    return predicting(scene, label, says, of, evidence)

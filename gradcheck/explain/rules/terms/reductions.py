@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, all_of, at, targets
+from gradcheck.explain.rules.terms.weighing import fitted
+from gradcheck.explain.text.named import Number, numbers
+from gradcheck.explain.text.run import (
+    Changes,
+    Edit,
+    Likeness,
+    Run,
+    Target,
+    Text,
+    all_of,
+    at,
+    targets,
+)
 from gradcheck.explain.text.source import text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -30,6 +42,7 @@ def reductions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                         changes=at(target, change),
                     )
     yield from _together(text, run, like)
+    yield from _flowing(text, run, like)
 
 
 def _together(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
@@ -45,6 +58,47 @@ def _together(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 yield Edit(
                     label=label, says=f"{text.scene.gradient}: each {kind} {says}", changes=changes
                 )
+
+
+def _flowing(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
+    """All means, or all sums, of what the cotangent flows through, weighted by one number."""
+    for kind in ("mean", "sum"):
+        flows = [n for n in run.needed if n.kind == kind and n.index in run.with_ct]
+        every = tuple(
+            {n.place: Target(place=n.place, kind=kind) for n in flows if n.place}.values()
+        )
+        if len(every) < 2:
+            continue
+        without = text.tried(run, all_of(every, _times(0.0))(run))
+        c = None if without is None else fitted(run.needed[-1].value, without, like.got)
+        for number in () if c is None else numbers(run, c):
+            changes = _weighted(every, number)
+            if like(text.tried(run, changes(run))):
+                counts = number.label == "R" or (
+                    number.label == "A" and isinstance(run.probe.attrs.get(_attr(number)), int)
+                )
+                yield Edit(
+                    label="R" if counts else "F",
+                    says=f"{text.scene.gradient}: each {kind} of what comes from the cotangent is "
+                    f"{number.says} times the right value{number.note}",
+                    changes=changes,
+                )
+
+
+def _attr(number: Number) -> str:
+    return number.says.removeprefix("1/")
+
+
+def _weighted(every: tuple[Target, ...], number: Number) -> Callable[[Run], Changes | None]:
+    def changes(run: Run) -> Changes | None:
+        value = number.of(run)
+        return None if value is None else all_of(every, _times(value))(run)
+
+    return changes
+
+
+def _times(factor: float) -> Change:
+    return lambda node, ops: factor * node.call(ops)
 
 
 def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:

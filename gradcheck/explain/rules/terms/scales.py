@@ -12,7 +12,9 @@ from gradcheck.arithmetic import F64
 from gradcheck.explain.rules.terms.weighing import (
     HOMOGENEOUS,
     LOST,
+    SIGN,
     SUMS,
+    WEIGHT,
     WHOLE,
     Weighing,
     lacking,
@@ -22,7 +24,7 @@ from gradcheck.explain.rules.terms.weighing import (
 from gradcheck.explain.text.named import Candidate, candidates
 from gradcheck.explain.text.run import Changes, Edit, Likeness, Run, Target, Text, at, targets
 from gradcheck.explain.text.source import text_of
-from gradcheck.explain.text.tape import Node
+from gradcheck.explain.text.tape import Change, Node
 
 
 def scales(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
@@ -55,8 +57,16 @@ def _counts(node: Node, k: int, run: Run) -> bool:
     return node.kind not in HOMOGENEOUS or len(run.users.get(operand.index, ())) > 1
 
 
+_WEIGHTS: Final = (
+    (0.0, "T", "lacks the term `{}` in every turn", LOST),
+    (-1.0, "S", "has the term `{}` with the other sign in every turn", SIGN),
+    (0.5, "F", "has half the term `{}` in every turn", WEIGHT),
+    (2.0, "F", "has the term `{}` twice in every turn", WEIGHT),
+)
+
+
 def _carried(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
-    """What a loop hands on to its next turn is lost."""
+    """What a loop hands on to its next turn is lost, or weighted wrongly."""
     seen: set[Target] = set()
     for node in reversed(run.needed):
         if node.index not in run.with_ct or node.kind not in HOMOGENEOUS or node.turn:
@@ -65,14 +75,15 @@ def _carried(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
             if target in seen or target.turn is not None or len(target.on(run)) < 2:
                 continue
             seen.add(target)
-            changes = at(target, lambda node, ops: 0 * node.value)
-            if like(text.tried(run, changes(run))):
-                yield Edit(
-                    label="T",
-                    says=f"{text.scene.gradient} lacks the term `{text_of(node)}` in every turn",
-                    changes=changes,
-                    rank=LOST,
-                )
+            for weight, label, says, rank in _WEIGHTS:
+                changes = at(target, _weighted(weight))
+                if like(text.tried(run, changes(run))):
+                    what = f"{text.scene.gradient} {says.format(text_of(node))}"
+                    yield Edit(label=label, says=what, changes=changes, rank=rank)
+
+
+def _weighted(weight: float) -> Change:
+    return lambda node, ops: weight * node.call(ops)
 
 
 def _whole(text: Text, run: Run, like: Likeness, found: list[Candidate]) -> Iterator[Edit]:

@@ -77,17 +77,14 @@ class Weighing:
         if self.like(self._with(-1.0)):
             says = f"{self._term} has the other sign"
             yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
-        usable = np.isfinite(part) & np.isfinite(rest)
-        p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
-        size = float(np.sum(p * p))
-        if not 0.0 < size < np.inf:
-            return
-        c = float(np.sum(p * r)) / size
-        if abs(c - 1) <= NEAR:
+        c = fitted(right, without, self.like.got)
+        if c is not None and abs(c - 1) <= NEAR:
             return  # that is no other weight, but an imprecise one
-        if c and np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0)):
+        if c:
             yield from self._numbered(c, without)
             return
+        usable = np.isfinite(part) & np.isfinite(rest)
+        p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
         for candidate, inverse in matching(p, r, found):
             yield from self._by_array(candidate, inverse, without)
 
@@ -273,6 +270,20 @@ def _eps(operand: Any) -> bool:
     if isinstance(operand, Node):
         return "eps" in operand.name
     return isinstance(operand, float) and 0 < abs(operand) <= 1e-4
+
+
+def fitted(right: Array, without: Array, got: Array) -> float | None:
+    """The weight of a part that makes the gradient what it is; None where none does."""
+    with np.errstate(all="ignore"):
+        part, rest = right - without, got - without
+        usable = np.isfinite(part) & np.isfinite(rest)
+        p, r = np.where(usable, part, 0.0), np.where(usable, rest, 0.0)
+        size = float(np.sum(p * p))
+        if not 0.0 < size < np.inf:
+            return None
+        c = float(np.sum(p * r)) / size
+        fits = np.all(np.abs(r - c * p) <= SIGNIFICANT * np.max(np.abs(r), initial=0.0))
+    return c if fits else None
 
 
 def affine(right: Array, without: Array, twice: Array | None) -> bool:
