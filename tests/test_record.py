@@ -162,7 +162,7 @@ def test_a_run_as_plain_data_survives_json():
     assert list(again) == ["header", "results", "footer"]
     assert again["footer"] == {
         "complete": False, "checked": 1, "elements": 20, "unresolved": 0, "passed": False,
-        "troubles": ["a", "b"], "counts": whole.footer.counts,
+        "troubles": ["a", "b"], "counts": whole.footer.counts, "baseline": None,
     }  # fmt: skip
     assert again["header"]["implementations"] == ["mine"]
     assert again["header"]["schema"] == 1

@@ -52,7 +52,7 @@ def applied(run: Run, baseline: Baseline, scope: Scope, day: date) -> Run:
         baseline=baseline.name,
         results=judged.results,
         problems=tuple(problems),
-        warnings=tuple(_broad(found, baseline)),
+        warnings=(*_older(run, baseline), *_broad(found, baseline)),
     )
     return replace(run, gate=gate)
 
@@ -108,8 +108,12 @@ class _Judged:
             says = _says(entry, breach, results)
             yield Problem(breach=breach, file=self.baseline.name, line=entry.line, says=says)
         if self.unlisted:
-            says = f"{_those(self.unlisted)}: fix it, or list it (`gradcheck baseline update`)"
-            yield Problem(breach=Breach.UNLISTED, file=self.baseline.name, line=None, says=says)
+            name, them = self.baseline.name, "them" if len(self.unlisted) > 1 else "it"
+            says = (
+                f"{_those(self.unlisted)}: fix {them}, or list {them} "
+                f"(`gradcheck baseline update {name}`)"
+            )
+            yield Problem(breach=Breach.UNLISTED, file=name, line=None, says=says)
 
 
 def _says(entry: Entry, breach: Breach, results: Sequence[Record]) -> str:
@@ -188,6 +192,15 @@ def _over(
                 says=f"{clean(one.entry.about)} was known until {last}: fix it and remove the "
                 "entry, or set another date",
             )  # fmt: skip
+
+
+def _older(run: Run, baseline: Baseline) -> Iterator[str]:
+    version = run.header.suite_version
+    if baseline.suite and baseline.suite != version:
+        yield (
+            f"{baseline.name}: it was written for the cases of {baseline.suite}, and these are of "
+            f"{version}: look at what changed, then set `suite`"
+        )
 
 
 def _broad(found: Sequence[Found], baseline: Baseline) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gradcheck.baseline import text as texts
 from gradcheck.baseline.apply import BEYOND, MANY, stale
 from gradcheck.baseline.entry import Baseline, Entry
 from gradcheck.baseline.file import parsed
-from gradcheck.baseline.match import Found, matched
+from gradcheck.baseline.match import Found, is_empty, matched
 from gradcheck.baseline.ratchet import allowance, largest
 from gradcheck.baseline.scope import Scope
 from gradcheck.record import Record, Run
@@ -99,16 +99,20 @@ def pruned(run: Run, text: str, baseline: Baseline, scope: Scope) -> Change:
 def listed(run: Run, results: Sequence[Record], scope: Scope) -> Iterator[Entry]:
     """Entries for failures: one for all samples of a gradient, if all of them fail alike."""
     several = len({r.implementation for r in run.results}) > 1
+    empty = {(r.implementation, r.name, subject(r.output, r.part))
+             for r in run.results if is_empty(r)}  # fmt: skip
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in results:
         output = subject(r.output, r.part)
         kind = (r.verdict.value, word(r.diagnosis))
         groups.setdefault((r.implementation, r.op, r.dialect, r.dtype, output, *kind), []).append(r)
-    for (who, op, dialect, dtype, *_), of_one in groups.items():
+    for (who, op, dialect, dtype, output, *_), of_one in groups.items():
         when = f"implementation == {who!r}" if several else ""
         glob = "/".join([*map(_literal, (op, dialect)), "*", _literal(dtype)])
         names = {r.name for r in of_one}
-        everywhere = names == {*scope.reached(glob)} and not scope.missed(glob)
+        others = {*scope.reached(glob)} - names
+        alike = all((who, name, output) in empty for name in others)
+        everywhere = alike and not scope.missed(glob)
         if everywhere and 1 < len(names) <= MANY:
             yield _entry(glob, of_one, when)
         else:

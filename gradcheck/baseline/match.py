@@ -9,7 +9,7 @@ from typing import Final
 
 from gradcheck.baseline import condition
 from gradcheck.baseline.entry import Baseline, Entry
-from gradcheck.baseline.scope import matcher
+from gradcheck.baseline.scope import Names
 from gradcheck.record import Part, Record, Run
 from gradcheck.report.words import subject
 from gradcheck.verdict import Verdict
@@ -39,12 +39,17 @@ def matched(run: Run, baseline: Baseline) -> list[Found]:
     for result in run.results:
         of_name = by_name.setdefault(result.name, {})
         of_name.setdefault(result.implementation, []).append(result)
-    return [_found(entry, by_name, run) for entry in baseline.entries]
+    names = Names(by_name)
+    return [
+        _found(entry, {name: by_name[name] for name in names.matching(entry.match)}, run)
+        for entry in baseline.entries
+    ]
 
 
 def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[Record]]], run: Run) -> Found:
+    """What there is to an entry, of the results of cases that it matches."""
     found = Found(entry=entry)
-    for name in filter(matcher(entry.match), by_name):
+    for name in by_name:
         for results in by_name[name].values():
             found.outputs.update((subject(r.output, r.part), r.part) for r in results)
             for result in meant(entry, results):
@@ -54,7 +59,15 @@ def _found(entry: Entry, by_name: Mapping[str, Mapping[str, list[Record]]], run:
                     found.results.append(result)
                 else:
                     found.asleep += 1
+    telling = [r for r in found.results if not is_empty(r)]
+    found.results = telling or found.results
     return found
+
+
+def is_empty(result: Record) -> bool:
+    """Whether a pass compared nothing: arrays without elements say nothing of a failure."""
+    counted = result.part not in (Part.CONTRACT, Part.TRAINING)
+    return counted and result.verdict is Verdict.PASS and not result.compared
 
 
 def meant(entry: Entry, results: Sequence[Record]) -> list[Record]:

@@ -16,14 +16,29 @@ if TYPE_CHECKING:
     from gradcheck.suite import Suite
 
 
+class Names:
+    """Names of cases, to be searched by globs."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Keep them by operator: most globs name one."""
+        self._of: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            self._of.setdefault(name.partition("/")[0], []).append(name)
+
+    def matching(self, glob: str) -> Iterator[str]:
+        """The names that match."""
+        for op in filter(matcher(glob.partition("/")[0]), self._of):
+            yield from filter(matcher(glob), self._of[op])
+
+
 class Scope:
     """The names of a suite's cases, and of those that a run reached."""
 
     def __init__(self, suite: Suite, usual: Iterable[str], ran: Iterable[str]) -> None:
         """`usual` are the dtypes of a full run, `ran` the cases reached (with their dtypes)."""
-        self.usual = frozenset(_names(suite, {*usual}))
-        self.every = frozenset(_names(suite, {*DTYPES, *LOW, CERTIFIED}))
-        self.ran = frozenset(ran)
+        self._usual = Names(_names(suite, {*usual}))
+        self._every = Names(_names(suite, {*DTYPES, *LOW, CERTIFIED}))
+        self._ran = frozenset(ran)
 
     @classmethod
     def of(cls, suite: Suite, baseline: Baseline, run: Run) -> Scope:
@@ -33,20 +48,19 @@ class Scope:
 
     def reached(self, glob: str) -> list[str]:
         """The names that match, of the cases that the run reached."""
-        return [*filter(matcher(glob), self.ran)]
+        return [*filter(matcher(glob), self._ran)]
 
     def exists(self, glob: str) -> bool:
         """Whether any case matches, run or not."""
-        return any(map(matcher(glob), self.every))
+        return any(self._every.matching(glob))
 
     def missed(self, glob: str) -> list[str]:
         """The names that match and belong to a full run, of the cases that were not reached.
 
         Where a full run has none of them (a dtype that is named nowhere else), of all.
         """
-        wanted = matcher(glob)
-        names = [*filter(wanted, self.usual)] or [*filter(wanted, self.every)]
-        return [name for name in names if name not in self.ran]
+        names = [*self._usual.matching(glob)] or [*self._every.matching(glob)]
+        return [name for name in names if name not in self._ran]
 
 
 @lru_cache(maxsize=4096)

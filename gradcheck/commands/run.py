@@ -18,7 +18,7 @@ from gradcheck.commands.flags import (
     suite_of,
 )
 from gradcheck.commands.outcome import Target, exit_code, save, targets_of
-from gradcheck.errors import UnknownNameError
+from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
@@ -94,6 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
         from gradcheck.baseline.file import read
 
         baseline = read(arguments.baseline)
+        for path, _ in targets:
+            if path.exists() and path.samefile(arguments.baseline):
+                raise UsageError(f"-o {path}: it is the baseline; write the report elsewhere")
     return carry_out(plan_of(arguments), arguments, targets, baseline)
 
 
@@ -196,8 +199,9 @@ def publish_run(
     else:
         text = report.render(found, arguments.format, **how)
     if arguments.format != "terminal":  # the terminal report shows them itself
-        for trouble in found.troubles:
-            console.say(trouble)
+        wrong = found.gate.problems if found.gate is not None else ()
+        for line in (*found.troubles, *(problem.text for problem in wrong)):
+            console.say(line)
     saved.append(console.show(text))
     return code_of(found, written=all(saved))
 

@@ -16,6 +16,7 @@ from gradcheck.contract.returned import Broken, Missing, as_array
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
+from gradcheck.foreign.budget import uncounted
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.probe import guarded_call
 from gradcheck.rounding import ROUNDING, allowance
@@ -81,7 +82,8 @@ class OfSpec:
 class Interrogation:
     """One implementation of one operator's dialect in one dtype, asked where it tells most.
 
-    After a call that died nothing more is asked of it.
+    After a call that died nothing more is asked of it; it does not count among the crashes and
+    hangs after which an operator is given up.
     """
 
     binding: Binding
@@ -136,7 +138,8 @@ class Interrogation:
         with np.errstate(all="ignore"):
             outputs = truth.forward(primals, case.attrs)
             kinked = _kinked(case, primals)
-        bound = self.binding.bind(case, dtype)
+        with uncounted():
+            bound = self.binding.bind(case, dtype)
         if bound is None:
             return None
         if ct is None:
@@ -182,9 +185,9 @@ class Interrogation:
 
         def call(ct: Cotangent) -> dict[str, Array | None]:
             try:
-                out = guarded_call(
-                    "vjp", bound.vjp, tuple(p.astype(kind) for p in ct), typed, names, bound.attrs
-                )
+                with uncounted():
+                    parts = tuple(p.astype(kind) for p in ct)
+                    out = guarded_call("vjp", bound.vjp, parts, typed, names, bound.attrs)
             except Broken as error:
                 self._dead = self._dead or error.finding.verdict in ENDED
                 raise

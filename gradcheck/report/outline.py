@@ -259,7 +259,7 @@ def talkers(run: Run) -> list[tuple[Record, int]]:
     for r in run.results:
         if r.printed.strip():
             found.setdefault((r.implementation, r.kind, r.op, r.dialect), []).append(r)
-    calm = [rs for rs in found.values() if not any(run.fails(r) for r in rs)]
+    calm = [rs for rs in found.values() if all(r.verdict.expected for r in rs)]
     return [(results[0], len(results)) for results in calm]
 
 

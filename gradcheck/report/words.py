@@ -413,7 +413,12 @@ def headline(run: Run) -> str:
 def tally(run: Run) -> list[tuple[str, str]]:
     """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
     counts = run.footer.counts
-    pairs = [(tone(v), f"{counts[v.value]:,} {v.value}") for v in Verdict if counts[v.value]]
+    known = {*Verdict} - {r.verdict for r in run.results if not run.accepts(r)}
+    pairs = [
+        ("calm" if v in known and not v.expected else tone(v), f"{counts[v.value]:,} {v.value}")
+        for v in Verdict
+        if counts[v.value]
+    ]
     if run.gate is not None:
         marks = [(known, run.gate.count(known)) for known in Known]
         pairs += [(tone(known), f"{count:,} {known.value}") for known, count in marks if count]

@@ -58,6 +58,7 @@ def result(
         "hash": "a1b2",
         "implementation": "mine",
         "seed": 0,
+        "compared": 24,
         "repro": "gradcheck run",
         "worst": () if error is None else (miss(error),),
         "diagnosis": None if label is None else Diagnosis(label=label, says="dx is half of it"),

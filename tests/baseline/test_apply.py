@@ -53,7 +53,7 @@ def test_an_unlisted_failure_closes_the_gate(make):
     assert problems(run) == [("unlisted", None)]
     assert line(run, "unlisted") == (
         "known.toml: UNLISTED: rms_norm/weight/square/float32 · dx: fix it, or list it "
-        "(`gradcheck baseline update`)"
+        "(`gradcheck baseline update known.toml`)"
     )
     assert [run.fails(r) for r in run.results] == [False, True, False]
 
@@ -219,6 +219,14 @@ def test_an_entry_that_is_about_many_cases_is_warned_of(make):
         assert run.passed
         assert len(run.gate.warnings) == warned
     assert run.gate.warnings[0].startswith("known.toml:1: matches 21 cases; narrow its match")
+
+
+def test_a_file_for_other_cases_is_warned_of(make):
+    for version, warned in (("2026.11", 0), ("2026.10", 1)):
+        run = make.held(failing(make), make.toml({}, top=f'suite = "{version}"\n'))
+        assert run.passed
+        assert len(run.gate.warnings) == warned
+    assert "written for the cases of 2026.10, and these are of 2026.11" in run.gate.warnings[0]
 
 
 def test_of_several_entries_the_one_that_excuses_it_counts(make):

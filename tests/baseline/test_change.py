@@ -65,6 +65,20 @@ def test_one_pattern_stands_for_all_samples_only_if_all_were_run_and_fail_alike(
     assert [e.match for e in found] == names[:2]
 
 
+def test_a_sample_without_elements_hinders_no_pattern_and_is_no_unexpected_pass(make):
+    results = [make.result(s, "fail", label="F") for s in ALL[:2]]
+    for output, count in (("x", 1), ("w", 2)):
+        run = make.run(*results, make.result("tiny", compared=0, output=output), **WHOLE)
+        scope = Scope(make.suite(), {"float32"}, [r.name for r in run.results])
+        found = [*change.listed(run, results, scope)]
+        assert len(found) == count
+    run = make.run(*results, make.result("tiny", compared=0), **WHOLE)
+    assert make.held(run, make.toml({}, top=TOP)).passed
+    alone = make.toml({"match": "rms_norm/weight/tiny/float32"}, top=TOP)
+    held = make.held(make.run(make.result("tiny", compared=0), **WHOLE), alone)
+    assert [p.breach.value for p in held.gate.problems] == ["xpass"]
+
+
 def test_a_name_with_a_globs_characters_is_matched_as_it_is(make):
     suite = make.suite(["rms_norm/weight/a[0]*", "rms_norm/weight/a0b"])
     run = make.run(make.result("a[0]*", "fail"), make.result("a0b"))

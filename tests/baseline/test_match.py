@@ -1,7 +1,7 @@
 import pytest
 
 from gradcheck.baseline.file import parsed
-from gradcheck.baseline.match import matched, meant, part_of
+from gradcheck.baseline.match import is_empty, matched, meant, part_of
 from gradcheck.finding import Part
 
 CONTRACT = {"part": Part.CONTRACT}
@@ -76,6 +76,16 @@ def test_a_condition_puts_results_to_sleep_and_what_was_left_out_is_counted(make
         changes = {"when": when} if when else {}
         (found,) = matched(run, parsed(make.toml(changes), "known.toml"))
         assert (len(found.results), found.asleep, found.unasked) == (2 - sleeping, sleeping, 1)
+
+
+def test_a_pass_of_nothing_is_left_out_beside_others_alone(make):
+    nothing = make.result("empty", compared=0)
+    for others, left in (((), ["empty"]), ((make.result("typical"),), ["typical"])):
+        (found,) = matched(make.run(nothing, *others), parsed(make.toml({}), "known.toml"))
+        assert [r.sample for r in found.results] == left
+    kept = make.result("typical", output="linear", compared=0, part=Part.CONTRACT)
+    assert not is_empty(kept)
+    assert not is_empty(make.result(verdict="crash", compared=0))
 
 
 def test_what_an_output_is_about(make):

@@ -105,6 +105,12 @@ def test_an_entry_that_is_not_true_closes_the_gate(run, listed, monkeypatch, old
     assert f"{FILE}:{first}: {breach}: " in found.out
 
 
+def test_where_stdout_is_a_report_each_line_is_said_on_stderr(run, listed):
+    found = run(*ONE, "--baseline", FILE, "--format", "json")
+    assert json.loads(found.out)["footer"]["passed"] is False
+    assert found.err.splitlines()[0].startswith(f"gradcheck: {FILE}:6: XPASS: ")
+
+
 def test_an_operator_that_is_not_bound_any_more_closes_the_gate(run, listed):
     found = run("--op", "tanh", *WRONG[:-1], "kernels:WRONG", "--baseline", FILE)
     assert found.code == 0
@@ -147,6 +153,14 @@ def test_a_bad_file_is_refused_before_anything_runs(
     assert says in found.err
     assert found.err.count("\n") == 1
     assert listed.read_text() == text
+
+
+def test_a_report_does_not_overwrite_the_baseline(run, listed):
+    before = listed.read_text()
+    found = run(*WRONG, "--baseline", FILE, "-o", f"./{FILE}:json")
+    assert found.code == 2
+    assert "it is the baseline" in found.err
+    assert listed.read_text() == before
 
 
 def test_no_file_at_all_is_a_usage_error(run, baseline):

@@ -7,6 +7,8 @@ import pytest
 from gradcheck.arithmetic import F32, F64
 from gradcheck.contract.returned import broken
 from gradcheck.explain.why import Why
+from gradcheck.finding import Finding
+from gradcheck.foreign.budget import Budget
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import Wrong
 from gradcheck.spec import as_tuple
@@ -98,3 +100,18 @@ def test_a_diagnosis_that_the_binding_gave_is_kept():
     binding = Wrong(lambda ct, x: -ct)
     (found,) = Why().explained(case, binding, "float64", [error.finding])
     assert found == error.finding
+
+
+def test_what_dies_while_it_is_asked_why_is_not_given_up_for_that():
+    budget = Budget()
+
+    def vjp(ct, x):
+        budget.spend("tanh", Verdict.CRASH)
+        raise broken("vjp", "SIGSEGV", Verdict.CRASH)
+
+    case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
+    finding = Finding(name="x", verdict=Verdict.FAIL, compared=3)
+    for dtype in ("float64", "float32"):
+        for _ in range(10):
+            assert Why().explained(case, Wrong(vjp), dtype, [finding]) == [finding]
+    assert budget.exhausted("tanh") is None

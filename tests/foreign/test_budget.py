@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.budget import Budget, uncounted
 from gradcheck.verdict import Verdict
 
 
@@ -20,3 +20,15 @@ def test_other_verdicts_cost_nothing():
     for _ in range(20):
         budget.spend("relu", Verdict.FAIL)
     assert budget.exhausted("relu") is None
+
+
+def test_what_is_asked_out_of_curiosity_costs_nothing():
+    budget = Budget()
+    with pytest.raises(ValueError, match="died"), uncounted():
+        for _ in range(20):
+            budget.spend("relu", Verdict.TIMEOUT)
+        raise ValueError("died")
+    assert budget.exhausted("relu") is None
+    for _ in range(3):
+        budget.spend("relu", Verdict.TIMEOUT)
+    assert budget.exhausted("relu")

@@ -19,7 +19,7 @@ _NAME: Final = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
 
 
 def glossary(function: Callable[..., Any], says: str) -> str:
-    """A sentence for the names in `says` that `function` gives to values of its own; "" for none."""
+    """A sentence for the names in `says` that `function` gives to its own values; "" for none."""
     known = _definitions(function)
     wanted = [name for quoted in _QUOTED.findall(says) for name in _NAME.findall(quoted)]
     told: dict[str, str] = {}

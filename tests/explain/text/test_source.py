@@ -74,11 +74,11 @@ def test_without_source_the_kind_must_do():
     assert operand_text(found.outputs[0], 1) == "x"
 
 
-def test_an_operation_is_quoted_whatever_it_is_called():
-    assert expression(only("divide")) == "1 / sqrt(mean(x * x) + 0.5)"
-    assert expression(nodes()[0]) == "ct"
-
-
 def test_a_name_that_is_bound_again_says_nothing():
     tripled = next(n for n in nodes() if n.kind == "multiply" and 3 in n.operands)
     assert text_of(tripled) == "ct * 3"
+
+
+def test_an_operation_is_quoted_whatever_it_is_called():
+    assert expression(only("divide")) == "1 / sqrt(mean(x * x) + 0.5)"
+    assert expression(nodes()[0]) == "ct"
