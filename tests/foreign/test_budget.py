@@ -24,11 +24,16 @@ def test_other_verdicts_cost_nothing():
 
 def test_what_is_asked_out_of_curiosity_costs_nothing():
     budget = Budget()
-    with pytest.raises(ValueError, match="died"), uncounted():
+    with uncounted():
         for _ in range(20):
             budget.spend("relu", Verdict.TIMEOUT)
-        raise ValueError("died")
     assert budget.exhausted("relu") is None
+
+
+def test_curiosity_ends_with_what_it_raises():
+    budget = Budget()
+    with pytest.raises(ValueError, match="died"), uncounted():
+        raise ValueError("died")
     for _ in range(3):
         budget.spend("relu", Verdict.TIMEOUT)
     assert budget.exhausted("relu")

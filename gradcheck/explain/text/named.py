@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,6 +33,12 @@ class Number:
     label: str
     of: Callable[[Run], float | None]
     note: str = ""
+
+    def times(self, quoted: str) -> str:
+        """In words, beside a quotation: a count is N where `n` has a meaning there already."""
+        says = f"{self.says} times the right value{self.note}"
+        taken = self.note and re.search(r"\bn\b", quoted)
+        return re.sub(r"\bn\b", "N", says) if taken else says
 
 
 def numbers(run: Run, value: float) -> Iterator[Number]:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.explain.text.named import candidates, factor_at, numbers
+from gradcheck.explain.text.named import Number, candidates, factor_at, numbers
 from gradcheck.explain.text.run import Run
 from tests.explain.scenes import scene
 
@@ -67,3 +67,12 @@ def test_a_factor_must_fit_the_shape(run):
     shape = run.leaves["x"].value.shape
     assert factor_at(rows, shape).shape == shape
     assert factor_at(rows, (shape[0] + 1, 2)) is None
+
+
+def test_a_count_has_another_letter_where_its_own_is_quoted(run):
+    length = run.leaves["x"].value.shape[-1]
+    found = next(n for n in numbers(run, 1 / length))
+    where = "being the length of axis -1 of ct"
+    assert found.times("the term `x`") == f"1/n times the right value, n {where}"
+    assert found.times("the term `n * x`") == f"1/N times the right value, N {where}"
+    assert Number("n", "A", lambda run: 1.0).times("`n`") == "n times the right value"

@@ -191,7 +191,7 @@ class Weighing:
                 label = "D"
             elif number.label == "A" and label == "D" and self._given:
                 label = "F"  # what is there already is multiplied in once more
-            says = f"{self._term} is {number.says} times the right value{number.note}"
+            says = f"{self._term} is {number.times(self._term)}"
             yield self._edit(label, says, WEIGHT, _times(self.target, self.k, number.of), without)
 
     def _by_array(self, candidate: Candidate, inverse: bool, without: Array) -> Iterator[Edit]:
