@@ -17,7 +17,7 @@ from gradcheck.explain.probe import Probe
 from gradcheck.explain.recall import recalled
 from gradcheck.explain.rules.kin import kin
 from gradcheck.explain.rules.nearest import nearest
-from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.rules.table import RULES, joined
 from gradcheck.explain.suspicion import Rule
 from gradcheck.finding import Diagnosis, Finding, Part
 from gradcheck.power.mutant import Mutant
@@ -105,7 +105,7 @@ class Why:
 
     def _rules(self, case: Case) -> tuple[Rule, ...]:
         op = case.spec.name
-        return (*RULES, kin(op, self.operators), nearest(self._known.get(op, ())))
+        return joined(kin(op, self.operators), nearest(self._known.get(op, ())))
 
     @cached_property
     def _known(self) -> Mapping[str, Sequence[Mutant]]:

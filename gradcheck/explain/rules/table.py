@@ -12,6 +12,7 @@ from gradcheck.explain.rules.cotangent import cotangent, replaced
 from gradcheck.explain.rules.duplicates import duplicates
 from gradcheck.explain.rules.earlier import earlier
 from gradcheck.explain.rules.elsewhere import elsewhere
+from gradcheck.explain.rules.flushed import flushed
 from gradcheck.explain.rules.kinks import kinks
 from gradcheck.explain.rules.linearity import linearity
 from gradcheck.explain.rules.local import local
@@ -38,10 +39,11 @@ from gradcheck.explain.rules.truncated import truncated
 from gradcheck.explain.rules.zeros import zeros
 from gradcheck.explain.suspicion import Rule
 
-FIRST: Final = (
+EXACT: Final = (
     Rule("kinks", "wrong only exactly on a kink or a tie", kinks),
     Rule("mask", "another random mask than forward's", mask),
-    Rule("precision", "rounded, flushed, cancelled or differenced", precision),
+    Rule("precision", "rounded, cancelled or differenced", precision),
+    Rule("flushed", "0 wherever what is due is tiny, or an argument huge", flushed),
     Rule("lost", "a gradient is zero", lost),
     Rule("earlier", "the answer of another call comes back", earlier),
     Rule("cotangent", "the cotangent is ignored, or another one is used", cotangent),
@@ -71,14 +73,13 @@ FIRST: Final = (
 """Those that predict every number, with few exceptions."""
 PREDICTING: Final = tuple(
     rule
-    for rule in FIRST
+    for rule in EXACT
     if rule.name
     in {"cotangent", "attributes", "slots", "orientation", "forward mode", "elsewhere",
         "layout", "subset", "contributions", "pairs", "displaced", "truncated"}
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""
-RULES: Final = (
-    *FIRST,
+DESCRIBING: Final = (
     Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
     Rule("sizes", "right for most sizes of an axis", sizes),
@@ -90,3 +91,10 @@ RULES: Final = (
     Rule("local", "element by element, the slope is another function", local),
     Rule("residual", "what is left over lies along one direction in every row", residual),
 )
+"""Those that say less than every number: they come after all that say more."""
+RULES: Final = (*EXACT, *DESCRIBING)
+
+
+def joined(*others: Rule) -> tuple[Rule, ...]:
+    """All rules, with `others` that predict every number behind those that do."""
+    return (*EXACT, *others, *DESCRIBING)
