@@ -44,3 +44,24 @@ def test_nothing_does_not_differ_from_nothing():
 def test_two_lists_of_another_length_are_not_compared_silently():
     with pytest.raises(ValueError, match="longer"):
         differs([X], [X, X])
+
+
+def padded(filler):
+    """Long doubles whose unused bytes hold `filler`."""
+    raw = np.full(X.size * np.longdouble().itemsize, filler, np.uint8)
+    out = raw.view(np.longdouble).reshape(X.shape)
+    used = np.finfo(np.longdouble).nmant // 8 + 2  # bytes that hold a number
+    wide = X.astype(np.longdouble).reshape(-1).view(np.uint8).reshape(X.size, -1)
+    raw.reshape(X.size, -1)[:, :used] = wide[:, :used]
+    return out
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant != 63, reason="long double has no unused bytes")
+def test_bytes_that_hold_no_number_do_not_count():
+    one, other = padded(0x00), padded(0xA5)
+    assert one.tobytes() != other.tobytes()
+    assert not differs([one], [other])
+    other[0, 0] = -other[0, 0]
+    assert differs([one], [other])
+    one[0, 0], other[0, 0] = 0.0, -0.0
+    assert differs([one], [other])
