@@ -50,7 +50,7 @@ def padded(filler):
     """Long doubles whose unused bytes hold `filler`."""
     raw = np.full(X.size * np.longdouble().itemsize, filler, np.uint8)
     out = raw.view(np.longdouble).reshape(X.shape)
-    used = np.finfo(np.longdouble).nmant // 8 + 2  # bytes that hold a number
+    used = 10  # bytes that hold a number
     wide = X.astype(np.longdouble).reshape(-1).view(np.uint8).reshape(X.size, -1)
     raw.reshape(X.size, -1)[:, :used] = wide[:, :used]
     return out
