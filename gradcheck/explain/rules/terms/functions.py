@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.explain.rules.terms.masks import positional
 from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, all_of, at, targets
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
@@ -43,7 +44,7 @@ def functions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     """Every function of the text taken for another, every divisor and argument with an eps."""
     seen: set[Target] = set()
     for node in reversed(run.needed):
-        changes = list(_changes(node))
+        changes = list(_changes(node, run))
         for target in targets(node, run) if changes else ():
             if target in seen or text.spent:
                 continue
@@ -73,12 +74,15 @@ def _everywhere(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
                 )
 
 
-def _changes(node: Node) -> Iterator[tuple[str, str, Change]]:
+def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
     me = f"`{text_of(node)}`"
-    if node.kind in FUNCTIONS and len(node.operands) == 1:
+    number = node.value.size == 1 and positional(node, run)  # any number can stand for it
+    if node.kind in FUNCTIONS and len(node.operands) == 1 and not number:
         for says, function in OTHERS:
             if says in STEPS and _constant(function, node.operands[0]):
                 continue  # it cannot be told from a number there
+            if says == "taken for 1" and positional(node, run):
+                continue  # nor from its value at the first place
             yield "D", f"{me} is {says}", _twice if "twice" in says else _with(function)
     if node.kind == "power":
         for step in (1, -1):

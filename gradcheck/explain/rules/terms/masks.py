@@ -42,7 +42,7 @@ def masks(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
 def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
     me = f"`{text_of(node)}`"
     if node.kind == "where" and len(node.operands) == 3:
-        label = "I" if _positional(node.operands[0], run) else "D"
+        label = "I" if positional(node.operands[0], run) else "D"
         mask, yes, no = (operand_text(node, k) for k in range(3))
         if not _constant(node.operands[0]):  # else another value stands there, not another mask
             yield label, f"`{yes}` is taken everywhere, not only where `{mask}`", _taken(1)
@@ -52,7 +52,7 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         for k in (0, 1):
             yield "D", f"{me} is taken for `{operand_text(node, k)}`", _operand(k)
     elif node.kind in COMPARISONS:
-        label = "I" if _positional(node, run) else "D"
+        label = "I" if positional(node, run) else "D"
         tie = COMPARISONS[node.kind]
         yield "I" if label == "I" else "K", f"{me} is decided the other way in a tie", _with(tie)
         for k in (0, 1) if label == "D" else ():
@@ -64,12 +64,12 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         yield other, f"{me} is taken to hold everywhere", _all(True)
         yield other, f"{me} is taken to hold nowhere", _all(False)
     elif node.kind in ("equal", "not_equal"):
-        label = "I" if _positional(node, run) else "M" if _dropped(node) else "D"
+        label = "I" if positional(node, run) else "M" if _dropped(node) else "D"
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield label, f"{me} is taken to hold everywhere", _all(True)
         yield label, f"{me} is taken to hold nowhere", _all(False)
     elif node.kind in ("bitwise_and", "bitwise_or", "logical_and", "logical_or"):
-        label = "I" if _positional(node, run) else "D"
+        label = "I" if positional(node, run) else "D"
         for k in (0, 1):
             yield label, f"{me} looks at `{operand_text(node, k)}` alone", _operand(k)
     elif node.kind == "causal":
@@ -90,7 +90,7 @@ def _dropped(node: Node) -> bool:
     return any(isinstance(o, Node) and o.name == "mask" for o in node.operands)
 
 
-def _positional(x: Any, run: Run) -> bool:
+def positional(x: Any, run: Run) -> bool:
     """Whether a mask depends on shapes and attributes alone."""
     if not isinstance(x, Node):
         return True

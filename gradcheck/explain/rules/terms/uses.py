@@ -20,7 +20,8 @@ Substitute = Callable[[Run, Node, Node, Any], Array | None]
 """What stands for an operand: run, the operation, the operand, and its value there."""
 
 APPLIED: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
-    ("V", "1, whatever {},", np.ones_like),
+    ("D", "0", np.zeros_like),
+    ("V", "1", np.ones_like),
     ("V", "sigmoid({})", F64.sigmoid),
     ("V", "tanh({})", np.tanh),
     ("V", "exp({})", np.exp),
