@@ -84,7 +84,13 @@ class Why:
             return told(finding, probes, rules)
         usual, likely = self._ruling(output, case, key), self._wide(output, case, key)
         ruling = ruled(output, probes, rules, usual, likely)
-        return None if ruling is None else ruling.diagnosis
+        if ruling is None:
+            return None
+        found = ruling.diagnosis
+        if found.label or usual is None or usual.suspicion is None:
+            return found
+        elsewhere = f"at other samples {usual.suspicion.says}"
+        return replace(found, evidence=(*found.evidence, elsewhere))
 
     def _ruling(self, output: str, case: Case, key: Key) -> Ruling | None:
         """What holds at the dialect's samples, whatever the case."""

@@ -115,3 +115,16 @@ def test_what_dies_while_it_is_asked_why_is_not_given_up_for_that():
         for _ in range(10):
             assert Why().explained(case, Wrong(vjp), dtype, [finding]) == [finding]
     assert budget.exhausted("tanh") is None
+
+
+def test_where_a_sample_is_wrong_in_another_way_the_usual_one_is_told_beside():
+    """A mean over no rows is NaN: what explains all other samples says nothing of this one."""
+
+    def averaged(gradients, ct):
+        rows = int(np.prod(ct.shape[:-1]))
+        return gradients[0], gradients[1] / rows if rows else np.full_like(gradients[1], np.nan)
+
+    found = explained("rms_norm", averaged, sample="empty")
+    diagnosis = next(f.diagnosis for f in found if f.name == "w")
+    assert diagnosis.label == ""
+    assert "at other samples dw is 1/n of the right value" in diagnosis.evidence[-1]
