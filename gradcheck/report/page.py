@@ -14,7 +14,7 @@ from gradcheck.report import outline, words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.record import Cell, Standing
+    from gradcheck.record import Cell, Run, Standing
     from gradcheck.verdict import Verdict
 
 COLOR: Final = re.compile("\x1b\\[[0-9]*m")
@@ -43,6 +43,16 @@ class Page:
             break_on_hyphens=False,  # names hold hyphens, and are to be found by searching
         )
         return lines or [lead.rstrip()]
+
+    def header(self, run: Run) -> list[str]:
+        """What was run, on what."""
+        facts = words.versions(run)
+        column = 2 + max(len(label) for label, _ in facts)
+        return [
+            line
+            for label, text in facts
+            for line in self.wrap(text, label.ljust(column), " " * column)
+        ]
 
     def judged(self, verdict: Verdict, text: str) -> list[str]:
         """A paragraph that opens with a verdict."""

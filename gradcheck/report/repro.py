@@ -48,16 +48,6 @@ def render(shown: Shown, *, color: bool = False, width: int = 100) -> str:
 class _Page(Page):
     """The sections of the text."""
 
-    def header(self, run: Run) -> list[str]:
-        """What was run, on what."""
-        facts = words.versions(run)
-        column = 2 + max(len(label) for label, _ in facts)
-        return [
-            line
-            for label, text in facts
-            for line in self.wrap(text, label.ljust(column), " " * column)
-        ]
-
     def point(self, shown: Shown) -> list[str]:
         """The case: what it is there to find, attributes, primals."""
         case, hashes = shown.case, [result.hash for result in shown.run.results]

@@ -82,16 +82,6 @@ LAYOUTS: Final = (
 class _Page(Page):
     """The sections of a report."""
 
-    def header(self, run: Run) -> list[str]:
-        """What was run, on what."""
-        facts = words.versions(run)
-        column = 2 + max(len(label) for label, _ in facts)
-        return [
-            line
-            for label, text in facts
-            for line in self.wrap(text, label.ljust(column), " " * column)
-        ]
-
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
         found = outline.tables(run)

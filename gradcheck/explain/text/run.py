@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -251,3 +251,30 @@ class Likeness:
 def operand_values(node: Node) -> list[Any]:
     """The values of a node's operands."""
     return [o.value if isinstance(o, Node) else o for o in node.operands]
+
+
+Described = tuple[str, str, Change]
+"""A class, what is said of it, and what becomes of an operation."""
+
+
+def tried_everywhere(
+    text: Text,
+    run: Run,
+    like: Likeness,
+    changes_of: Callable[[Node, Run], Iterable[Described]],
+) -> Iterator[Edit]:
+    """Each change that there is of each operation, the last ones first, where it fits."""
+    seen: set[Target] = set()
+    for node in reversed(run.needed):
+        changes = list(changes_of(node, run))
+        for target in targets(node, run) if changes else ():
+            if target in seen or text.spent:
+                continue
+            seen.add(target)
+            for label, says, change in changes:
+                if like(text.tried(run, at(target, change)(run))):
+                    yield Edit(
+                        label=label,
+                        says=f"{text.scene.gradient}: {says}",
+                        changes=at(target, change),
+                    )

@@ -9,7 +9,15 @@ import numpy as np
 
 from gradcheck.arithmetic import F64
 from gradcheck.explain.rules.terms.masks import positional
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, all_of, at, targets
+from gradcheck.explain.text.run import (
+    Edit,
+    Likeness,
+    Run,
+    Target,
+    Text,
+    all_of,
+    tried_everywhere,
+)
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -42,20 +50,7 @@ EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 def functions(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     """Every function of the text taken for another, every divisor and argument with an eps."""
-    seen: set[Target] = set()
-    for node in reversed(run.needed):
-        changes = list(_changes(node, run))
-        for target in targets(node, run) if changes else ():
-            if target in seen or text.spent:
-                continue
-            seen.add(target)
-            for label, says, change in changes:
-                if like(text.tried(run, at(target, change)(run))):
-                    yield Edit(
-                        label=label,
-                        says=f"{text.scene.gradient}: {says}",
-                        changes=at(target, change),
-                    )
+    yield from tried_everywhere(text, run, like, _changes)
     yield from _everywhere(text, run, like)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.text.run import Edit, Likeness, Run, Target, Text, at, targets
+from gradcheck.explain.text.run import Edit, Likeness, Run, Text, tried_everywhere
 from gradcheck.explain.text.source import operand_text, text_of
 from gradcheck.explain.text.tape import Change, Node
 
@@ -23,20 +23,7 @@ EPSILONS: Final = tuple(10.0**k for k in range(-3, -13, -1))
 
 def masks(text: Text, run: Run, like: Likeness) -> Iterator[Edit]:
     """Every choice of the text made otherwise."""
-    seen: set[Target] = set()
-    for node in reversed(run.needed):
-        changes = list(_changes(node, run))
-        for target in targets(node, run) if changes else ():
-            if target in seen or text.spent:
-                continue
-            seen.add(target)
-            for label, says, change in changes:
-                if like(text.tried(run, at(target, change)(run))):
-                    yield Edit(
-                        label=label,
-                        says=f"{text.scene.gradient}: {says}",
-                        changes=at(target, change),
-                    )
+    yield from tried_everywhere(text, run, like, _changes)
 
 
 def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
