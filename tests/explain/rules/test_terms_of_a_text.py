@@ -313,6 +313,7 @@ def test_noise_is_not_named():
 
 def test_a_truth_without_a_text_is_left_to_others():
     made = probe(lambda xp, ct, x, y: (ct, ct), lambda xp, ct, x, y: 2 * ct, (4, 3), 0, {})
-    bare = SimpleNamespace(vjp=made.truth.vjp, forward=made.truth.forward, cost=made.truth.cost)
+    of = made.truth
+    bare = SimpleNamespace(spec=None, vjp=of.vjp, forward=of.forward, cost=of.cost)
     object.__setattr__(made, "truth", bare)
     assert list(terms(Scene("x", [made], []))) == []
