@@ -26,6 +26,8 @@ KNOWN: Final = 5
 """Sizes that must have been asked, at least."""
 ROWS: Final = 7
 """Rows that are asked alone, at most."""
+MOVED: Final = (0.875, -0.75)
+"""Factors on other entries of primals and cotangent, to see whether one reads them."""
 SMALLEST: Final = 2
 """Elements of an entry below which nothing in it can be mixed up."""
 ENOUGH: Final = 0.5
@@ -153,12 +155,15 @@ def alone(scene: Scene) -> Iterator[Suspicion]:
         return
     told = [p for p in scene.failing if _tells(p, name)]
     axes = _alone(told[0], name) if len(told) >= ENOUGH * len(scene.failing) else ()
-    if axes:
+    mixed = bool(axes) and _reads_others(told[0], name, axes)
+    if mixed or (axes and _some_right(told[0], name, axes)):
         which = " and ".join(str(axis) for axis in axes)
         which = f"axis {which}" if len(axes) == 1 else f"axes {which}"
         yield Suspicion(
             label="I",
-            says=f"{scene.gradient} mixes up the entries along {which}: each alone is right",
+            says=f"{scene.gradient} mixes up the entries along {which}: each alone is right"
+            if mixed
+            else f"{scene.gradient} is wrong by the place along {which}: each entry alone is right",
             fits=lambda p: not p.fails(name) or not _tells(p, name) or bool(_alone(p, name)),
             evidence=(
                 f"asked for one entry of {which} at a time, the code is right; the right gradient "
@@ -177,6 +182,44 @@ def _alone(probe: Probe, name: str) -> tuple[int, ...]:
         if whole and mixed and _right_alone(probe, name, [shape[axis] for axis in mixed]):
             return tuple(mixed)
     return ()
+
+
+def _reads_others(probe: Probe, name: str, axes: tuple[int, ...]) -> bool:
+    """Whether a wrong entry changes with the others: else its place or the size is to blame."""
+    wrong = probe.wrong(name)
+    for axis in axes:
+        n = wrong.shape[axis]
+        rest = tuple(k for k in range(wrong.ndim) if k != axis)
+        for k in np.flatnonzero(wrong.any(axis=rest)):
+            moved = _others_moved(probe, n, int(k))
+            if moved is None or name not in moved.got:
+                continue
+            before, after = (np.take(p.got[name], k, axis) for p in (probe, moved))
+            if not _near(after, before):
+                return True
+    return False
+
+
+def _some_right(probe: Probe, name: str, axes: tuple[int, ...]) -> bool:
+    """Whether entries are right among others that are wrong: at one size, their places differ."""
+    wrong = probe.wrong(name)
+    rest = tuple(k for k in range(wrong.ndim) if k not in axes)
+    return not bool(wrong.any(axis=rest).all())
+
+
+def _others_moved(probe: Probe, n: int, k: int) -> Probe | None:
+    """The code where all but entry `k` of the axes of length `n` have moved."""
+
+    def move(x: Array, factor: float) -> Array:
+        if x.dtype.kind != "f" or n not in x.shape:
+            return x
+        shape = [1] * x.ndim
+        shape[x.shape.index(n)] = n
+        return x * np.where(np.arange(n) == k, 1.0, factor).reshape(shape)
+
+    primals, ct = MOVED
+    cts = tuple(move(part, ct) for part in probe.ct)
+    return probe.at([move(p, primals) for p in probe.primals], cts)
 
 
 def _lengths(probe: Probe, name: str) -> set[int]:

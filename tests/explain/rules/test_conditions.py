@@ -65,6 +65,15 @@ def test_rows_that_read_the_first_ones_statistics_are_right_alone():
     assert found.says == "dx mixes up the entries along axis 0: each alone is right"
 
 
+def test_rows_that_read_another_ones_arguments_alone_are_right_alone():
+    def vjp(ct, x, **attrs):
+        e = np.exp(x - x.max(-1, keepdims=True))
+        y = np.broadcast_to((e / e.sum(-1, keepdims=True)).reshape(-1, x.shape[-1])[0], x.shape)
+        return y * (ct - (ct * y).sum(-1, keepdims=True))
+
+    assert named("softmax", vjp, "x", ALONE).label == "I"
+
+
 def test_rows_that_are_wrong_alone_too_are_left_to_others():
     def vjp(ct, x, **attrs):
         (g,) = right("softmax", ct, x, **attrs)
@@ -76,3 +85,19 @@ def test_rows_that_are_wrong_alone_too_are_left_to_others():
 def test_the_right_numbers_in_another_order_are_not_called_mixed_up():
     found = named("tanh", changed("tanh", x=lambda g: np.roll(g, 1, 0)), "x", ALONE)
     assert not found.label
+
+
+@pytest.mark.parametrize("op", ["softmax", "tanh"])
+def test_what_reads_no_other_entry_does_not_mix_them_up(op):
+    """Wrong by its size alone, each entry is right alone too."""
+    assert not named(op, changed(op, x=lambda g: g * 2 if len(g) > 1 else g), "x", ALONE).label
+
+
+@pytest.mark.parametrize("op", ["softmax", "tanh"])
+def test_what_goes_by_its_place_is_told_from_what_reads_others(op):
+    def placed(g):
+        return g * (1 + np.arange(len(g)).reshape(-1, *(1,) * (g.ndim - 1)))
+
+    found = named(op, changed(op, x=placed), "x", ALONE)
+    assert found.label == "I"
+    assert found.says == "dx is wrong by the place along axis 0: each entry alone is right"
