@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -36,20 +36,36 @@ def glossary(function: Callable[..., Any], says: str) -> str:
 
 @cache
 def _definitions(function: Callable[..., Any]) -> dict[str, str]:
-    """The values that a function gives a name once, by name."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, SyntaxError, TypeError):
-        return {}
+    """The values that a function, and those of its module that it calls, give a name once."""
     found: dict[str, str] = {}
     again: set[str] = set()
-    for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AugAssign):
-            targets = [node.target]
-        for target in targets:
-            if isinstance(target, ast.Name):
-                again |= {target.id} & found.keys()
-                if isinstance(node, ast.Assign):
-                    found[target.id] = shown(node.value)
-    return {name: text for name, text in found.items() if name not in again}
+    for tree in _trees(function):
+        for node in ast.walk(tree):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AugAssign):
+                targets = [node.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    again |= {target.id} & found.keys()
+                    found[target.id] = shown(node.value) if isinstance(node, ast.Assign) else ""
+    return {name: text for name, text in found.items() if text and name not in again}
+
+
+def _trees(function: Callable[..., Any]) -> Iterator[ast.AST]:
+    """The text of a function, then of what it calls in its own module."""
+    todo, seen = [function], {function}
+    while todo:
+        one = todo.pop(0)
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+        except (OSError, SyntaxError, TypeError):
+            continue
+        yield tree
+        names = [n.func.id for n in ast.walk(tree)
+                 if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]  # fmt: skip
+        for name in names:
+            called = getattr(one, "__globals__", {}).get(name)
+            own = inspect.isfunction(called) and called.__module__ == one.__module__
+            if own and called not in seen:
+                seen.add(called)
+                todo.append(called)

@@ -18,6 +18,20 @@ def test_a_name_is_spelt_out_and_so_is_what_it_is_made_of():
     assert said == "in the reference, `twice` is `2 * square`, `square` is `r * r`"
 
 
+def circle(xp, r):
+    return volume(r) / 3
+
+
+def volume(r):
+    height = 2 * r
+    return height * area(None, r)
+
+
+def test_what_it_calls_in_its_module_gives_names_too():
+    said = glossary(circle, "dr lacks the factor `height` of `twice`")
+    assert said.startswith("in the reference, `height` is `2 * r`, `twice` is `2 * square`")
+
+
 def test_arguments_functions_and_what_stands_outside_quotes_are_left():
     assert glossary(area, "square: `r * scale` lacks `sum(r)`") == ""
     assert glossary(area, "nothing quoted, twice") == ""
