@@ -65,7 +65,8 @@ def _trees(function: Callable[..., Any]) -> Iterator[ast.AST]:
                  if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]  # fmt: skip
         for name in names:
             called = getattr(one, "__globals__", {}).get(name)
-            own = inspect.isfunction(called) and called.__module__ == one.__module__
-            if own and called not in seen:
+            if not inspect.isfunction(called) or called in seen:
+                continue
+            if called.__module__ == one.__module__:
                 seen.add(called)
                 todo.append(called)
