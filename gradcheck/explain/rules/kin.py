@@ -19,6 +19,7 @@ def kin(op: str, operators: Mapping[str, OpSpec]) -> Rule:
 
 
 def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Suspicion]:
+    label = "D" if _values_matter(scene) else "I"  # else both only move elements about
     for other in operators.values():
         if other.name == op:
             continue
@@ -30,7 +31,21 @@ def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Sus
                 says = f"{scene.gradient} is the gradient of {of}"
                 for shared in (True, False):
                     of_other = _gradient(other, attrs, scene.output, shared=shared)
-                    yield predicting(scene, "D", says, of_other)
+                    yield predicting(scene, label, says, of_other)
+
+
+def _values_matter(scene: Scene) -> bool:
+    """Whether the right gradient depends on the values of an argument, at any probe."""
+    for probe in scene.failing:
+        moved = {
+            name: 1.5 * primal + 0.25
+            for name, primal in zip(probe.names, probe.primals, strict=True)
+            if primal.dtype.kind == "f"
+        }
+        there = probe.vjp(primals=moved)
+        if there is None or not np.array_equal(there[scene.output], probe.right[scene.output]):
+            return True
+    return False
 
 
 def _takes(other: OpSpec, attrs: Attrs, probe: Probe) -> bool:

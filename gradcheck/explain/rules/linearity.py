@@ -107,12 +107,6 @@ def _squared(name: str, probe: Probe) -> bool:
     return _answers(name, probe, 2.0, 4.0)
 
 
-def _beside_others(name: str, probe: Probe) -> bool:
-    """Whether it is one of several gradients, one of which at least is right."""
-    rest = [other for other in probe.right if other != name]
-    return _nonlinear(name, probe) and any(not probe.fails(other) for other in rest)
-
-
 def _answers(name: str, probe: Probe, asked_for: float, times: float) -> bool:
     """Whether a multiple of the cotangent gives such a multiple of the gradient."""
     found = _answer(name, probe, _times(asked_for, probe.ct))
@@ -129,7 +123,6 @@ READINGS: Final[tuple[tuple[str, str, Question], ...]] = (
     ("NL", "is not linear in the cotangent: the same for twice as much", _unscaled),
     ("NL", "is not linear in the cotangent: twice as much gives four times the gradient",
      _squared),
-    ("V", "is not linear in the cotangent, as if it read what another gradient overwrote",
-     _beside_others),
-    ("NL", "is not linear in the cotangent", _nonlinear),
 )  # fmt: skip
+"""Class, words and test. That it is not linear, and no more, names nothing: a cotangent that is
+written over before it is read shows itself so, too."""

@@ -214,27 +214,6 @@ def _permuted(every: Sequence[Support]) -> bool:
     )
 
 
-def _drawn(every: Sequence[Support]) -> bool:
-    """The derivatives are elements of one operand, as they should be, but other ones."""
-    telling = [s for s in every if len(np.unique(s.right[s.right != 0])) >= TELLING]
-    if len(telling) < PROBES or not any((s.differs & (s.code != 0)).any() for s in telling):
-        return False
-    return any(
-        all(_among(j[j != 0], s.operands[k]) for s in telling for j in (s.code, s.right))
-        for k in range(len(telling[0].operands))
-    )
-
-
-def _among(some: Float, every: Float) -> bool:
-    """Whether each of some numbers is one of others."""
-    if not some.size or not every.size:
-        return False
-    every = np.sort(every)
-    at = np.clip(np.searchsorted(every, some), 1, len(every) - 1)
-    off = np.minimum(np.abs(every[at] - some), np.abs(every[at - 1] - some))
-    return bool(np.all(off <= SAME * np.abs(some)))
-
-
 def _cut_short(s: Support) -> bool:
     """Whether an element that lost a contribution kept another."""
     lost = s.lost.any(axis=0)
@@ -253,9 +232,7 @@ BY_PLACE: Final[tuple[Reading, ...]] = (
 """Class, words and test where places alone decide which elements belong together."""
 BY_VALUE: Final[tuple[Reading, ...]] = (
     ("I", ELSEWHERE, _as_often),
-    ("L", "is that of elements in another order", _reordered),
     ("I", "gives each contribution to another element than it belongs to", _permuted),
-    ("I", "reads other elements than it should", _drawn),
 )
 """The same where values do: which of them are chosen is not a matter of places."""
 

@@ -75,8 +75,8 @@ PREDICTING: Final = tuple(
     rule
     for rule in EXACT
     if rule.name
-    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "elsewhere",
-        "layout", "subset", "contributions", "pairs", "displaced", "truncated"}
+    in {"cotangent", "attributes", "slots", "orientation", "forward mode", "layout",
+         "subset", "contributions", "pairs", "displaced", "truncated"}
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""
 DESCRIBING: Final = (

@@ -56,3 +56,9 @@ def test_an_operator_that_hands_the_cotangent_on_explains_nothing():
 
 def test_it_never_names_the_operator_itself():
     assert not named("silu", of("sigmoid"), "x", [kin("silu", {"silu": OPERATORS["silu"]})]).label
+
+
+def test_of_operators_that_only_move_elements_it_is_a_matter_of_places():
+    """`flip` taken for `transpose`, say: no slope is wrong."""
+    found = named("tril", of("triu"), "x", [kin("tril", OPERATORS)])
+    assert (found.label, found.says) == ("I", "dx is the gradient of triu")
