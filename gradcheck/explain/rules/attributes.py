@@ -78,7 +78,7 @@ def _single(scene: Scene, key: str) -> Iterator[Reading]:
         yield label, f"takes {key} for its opposite", _related(key, lambda v: not v)
     seen: list[Any] = []
     for other in truth.choices.get(key, ()):
-        if not any(_equal(other, s) for s in seen):
+        if not any(_equal(other, s) for s in seen) and not _switches_off(other):
             seen.append(other)
             label = "E" if is_eps(key) else "P"
             yield label, f"matches {key} = {other!r}, whatever is given", _constant(key, other)
@@ -108,6 +108,11 @@ def _last(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values[-1:] * len(values)
 
 
+def _switches_off(value: Any) -> bool:
+    """Whether it may stand for a part that is missing: other rules have a say first."""
+    return not isinstance(value, (bool, str)) and not value
+
+
 def _others(key: str, value: Any) -> Iterator[Any]:
     """Values that are no attribute's of any sample, but may stand in a backward."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -116,6 +121,8 @@ def _others(key: str, value: Any) -> Iterator[Any]:
         yield from ORDINARY
         if is_eps(key):
             yield from SMALL
+    elif isinstance(value, tuple):
+        yield ()
     if value is not None and not isinstance(value, (bool, str)):
         yield None
 

@@ -34,7 +34,6 @@ class Support:
 
     code: Float
     right: Float
-    operands: tuple[Float, ...] = ()
     """The values of all primals."""
 
     @property
@@ -265,5 +264,4 @@ def _asked(probe: Probe, name: str) -> Support | None:
     bound = TOLERANCE[probe.dtype] * max(float(np.max(np.abs(linear), initial=0.0)), 1e-300)
     if not np.all(np.abs(linear - probe.got[name].ravel()) <= bound):
         return None
-    operands = tuple(np.asarray(p, dtype=np.float64).ravel() for p in probe.primals)
-    return Support(code=code, right=right.reshape(code.shape), operands=operands)
+    return Support(code=code, right=right.reshape(code.shape))
