@@ -64,7 +64,6 @@ LAYERS = (
     "explain.quantity explain.rules.cotangent",
     "explain.rules.scale explain.rules.shares explain.rules.nonfinite",
     "explain.rules.attributes explain.rules.earlier explain.rules.residual",
-    "explain.rules.linearity",
     "explain.rules.elsewhere explain.rules.nearest explain.rules.moves",
     "explain.rules.places",
     "explain.interrogate",

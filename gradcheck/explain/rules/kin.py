@@ -19,7 +19,8 @@ def kin(op: str, operators: Mapping[str, OpSpec]) -> Rule:
 
 
 def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Suspicion]:
-    label = "D" if _values_matter(scene) else "I"  # else both only move elements about
+    if not _values_matter(scene):
+        return  # it only moves elements about, or adds them up: so do many, and by accident alike
     for other in operators.values():
         if other.name == op:
             continue
@@ -31,7 +32,7 @@ def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Sus
                 says = f"{scene.gradient} is the gradient of {of}"
                 for shared in (True, False):
                     of_other = _gradient(other, attrs, scene.output, shared=shared)
-                    yield predicting(scene, label, says, of_other)
+                    yield predicting(scene, "D", says, of_other)
 
 
 def _values_matter(scene: Scene) -> bool:

@@ -15,8 +15,6 @@ from gradcheck.explain.suspicion import Scene, Suspicion, predicting
 
 PACKED: Final = {2: ("half", "halves"), 3: ("third", "thirds"), 4: ("quarter", "quarters")}
 """How many tensors share one, and what they are called."""
-APART: Final = 2
-"""Points that must show a condition, and as many that must show its absence."""
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
@@ -31,24 +29,6 @@ def lost(scene: Scene) -> Iterator[Suspicion]:
             and not (p.fails(name) and p.got[name].any())
         ),
     )
-
-
-def lost_for(scene: Scene) -> Iterator[Suspicion]:
-    """Nothing but zeros at just those points where an attribute has one value.
-
-    It is shown by two points of either kind at least.
-    """
-    name = scene.output
-    if min(len(scene.failing), len(scene.passing)) < APART:
-        return
-    for attr, value in scene.first.attrs.items():
-        if all((p.attrs.get(attr) == value) == p.fails(name)
-               for p in (*scene.failing, *scene.passing)):  # fmt: skip
-            yield Suspicion(
-                label="G",
-                says=f"{scene.gradient} is zero for {attr} = {value!r}: it is lost there",
-                fits=lambda p: not p.fails(name) or (name in p.got and not p.got[name].any()),
-            )
 
 
 def slots(scene: Scene) -> Iterator[Suspicion]:

@@ -14,7 +14,6 @@ from gradcheck.explain.rules.earlier import earlier
 from gradcheck.explain.rules.elsewhere import elsewhere
 from gradcheck.explain.rules.flushed import flushed
 from gradcheck.explain.rules.kinks import kinks
-from gradcheck.explain.rules.linearity import linearity
 from gradcheck.explain.rules.local import local
 from gradcheck.explain.rules.mask import mask
 from gradcheck.explain.rules.nonfinite import nonfinite
@@ -30,7 +29,7 @@ from gradcheck.explain.rules.precision import precision
 from gradcheck.explain.rules.residual import residual
 from gradcheck.explain.rules.scale import reduction, scale
 from gradcheck.explain.rules.shares import by_row, shared
-from gradcheck.explain.rules.slots import lost, lost_for, packed, slots
+from gradcheck.explain.rules.slots import lost, packed, slots
 from gradcheck.explain.rules.somewhere import somewhere
 from gradcheck.explain.rules.subset import subset
 from gradcheck.explain.rules.support import support
@@ -62,7 +61,6 @@ EXACT: Final = (
     Rule("terms", "the reference's own text with one thing changed", terms),
     Rule("displaced", "read from, or written to, a neighbour's place", displaced),
     Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
-    Rule("lost for", "a gradient is zero for one value of an attribute", lost_for),
     Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
@@ -80,7 +78,6 @@ PREDICTING: Final = tuple(
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""
 DESCRIBING: Final = (
-    Rule("linearity", "it is no linear function of the cotangent", linearity),
     Rule("values", "it is right for a value that no attribute should take", values),
     Rule("sizes", "right for most sizes of an axis", sizes),
     Rule("duplicates", "wrong only where an index occurs more than once", duplicates),

@@ -58,7 +58,6 @@ def test_it_never_names_the_operator_itself():
     assert not named("silu", of("sigmoid"), "x", [kin("silu", {"silu": OPERATORS["silu"]})]).label
 
 
-def test_of_operators_that_only_move_elements_it_is_a_matter_of_places():
-    """`flip` taken for `transpose`, say: no slope is wrong."""
-    found = named("tril", of("triu"), "x", [kin("tril", OPERATORS)])
-    assert (found.label, found.says) == ("I", "dx is the gradient of triu")
+def test_of_operators_that_only_move_elements_it_says_nothing():
+    """Many do, and agree by accident; where elements go is for other rules."""
+    assert not named("tril", of("triu"), "x", [kin("tril", OPERATORS)]).label
