@@ -5,7 +5,7 @@ import pytest
 
 from tests.explain.scenes import changed, named, only, right, spoiled
 
-LOST, SLOTS, PACKED = only("lost"), only("slots"), only("packed"), only("lost for")
+LOST, SLOTS, PACKED = only("lost"), only("slots"), only("packed")
 
 
 def called(op, order, back=None):
