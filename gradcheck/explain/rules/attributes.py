@@ -83,8 +83,8 @@ def _single(scene: Scene, key: str) -> Iterator[Reading]:
             label = "E" if is_eps(key) else "P"
             yield label, f"matches {key} = {other!r}, whatever is given", _constant(key, other)
     if isinstance(value, int) and not isinstance(value, bool):
-        yield "P", f"takes {key} + 1 for {key}", _related(key, lambda v: v + 1)
-        yield "P", f"takes {key} − 1 for {key}", _related(key, lambda v: v - 1)
+        yield "I", f"takes {key} + 1 for {key}", _related(key, lambda v: v + 1)
+        yield "I", f"takes {key} − 1 for {key}", _related(key, lambda v: v - 1)
     if isinstance(value, tuple) and len(value) > 1:
         yield "P", f"reads {key} in reverse", _related(key, lambda v: v[::-1])
         yield "P", f"takes the first of {key} for all of them", _related(key, _first)

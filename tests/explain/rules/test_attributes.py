@@ -24,7 +24,7 @@ def with_attrs(op, change):
         ("rms_norm", "x", lambda a: {"unit_offset": not a["unit_offset"]}, "P", "its opposite"),
         ("leaky_relu", "x", lambda a: {"negative_slope": 0.01}, "P", "its default"),
         ("softcap", "x", lambda a: {"cap": 30.0}, "P", "cap = 30.0"),
-        ("diag_mask_zero", "x", lambda a: {"n_past": a["n_past"] + 1}, "P", "n_past + 1"),
+        ("diag_mask_zero", "x", lambda a: {"n_past": a["n_past"] + 1}, "I", "n_past + 1"),
     ],
 )
 def test_a_value_that_others_take_is_named(op, output, change, label, says):

@@ -45,8 +45,7 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
         for k in (0, 1) if label == "D" else ():
             for eps in EPSILONS:
                 yield "D", f"the threshold of {me} is off by {eps:g}", _plus(k, eps)
-        given = any(isinstance(o, Node) and o.name in run.probe.attrs for o in node.operands)
-        other = "P" if given else label
+        other = "P" if _given(node, run) else label
         yield label, f"{me} is inverted", lambda n, ops: np.logical_not(n.call(ops))
         yield other, f"{me} is taken to hold everywhere", _all(True)
         yield other, f"{me} is taken to hold nowhere", _all(False)
@@ -58,7 +57,8 @@ def _changes(node: Node, run: Run) -> Iterator[tuple[str, str, Change]]:
     elif node.kind in ("bitwise_and", "bitwise_or", "logical_and", "logical_or"):
         label = "I" if positional(node, run) else "D"
         for k in (0, 1):
-            yield label, f"{me} looks at `{operand_text(node, k)}` alone", _operand(k)
+            lost = "P" if _given(node.operands[1 - k], run) else label  # with what it compares
+            yield lost, f"{me} looks at `{operand_text(node, k)}` alone", _operand(k)
     elif node.kind == "causal":
         for shift in (1, -1):
             yield "I", f"the causal mask is off by {shift:+d}", _shifted(shift)
@@ -75,6 +75,13 @@ def _constant(mask: Any) -> bool:
 def _dropped(node: Node) -> bool:
     """Whether it reads the mask that an operator is given."""
     return any(isinstance(o, Node) and o.name == "mask" for o in node.operands)
+
+
+def _given(node: Any, run: Run) -> bool:
+    """Whether an attribute stands in a comparison."""
+    return isinstance(node, Node) and any(
+        isinstance(o, Node) and o.name in run.probe.attrs for o in node.operands
+    )
 
 
 def positional(x: Any, run: Run) -> bool:
