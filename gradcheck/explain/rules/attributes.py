@@ -121,8 +121,6 @@ def _others(key: str, value: Any) -> Iterator[Any]:
         yield from ORDINARY
         if is_eps(key):
             yield from SMALL
-    elif isinstance(value, tuple):
-        yield ()
     if value is not None and not isinstance(value, (bool, str)):
         yield None
 

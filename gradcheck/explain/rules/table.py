@@ -59,12 +59,12 @@ EXACT: Final = (
     Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
     Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("terms", "the reference's own text with one thing changed", terms),
+    Rule("contributions", "some of what must be added up is lost", contributions),
     Rule("displaced", "read from, or written to, a neighbour's place", displaced),
     Rule("argument", "an array is missing, or one too many, as a factor of the whole", argument),
     Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
-    Rule("contributions", "some of what must be added up is lost", contributions),
     Rule("partly", "a part of it is that of elements in another order", partly),
     Rule("truncated", "a part of an axis never takes part", truncated),
 )
