@@ -25,13 +25,14 @@ class Move:
 
     `of(array, attrs)` gives an array of the same shape, the array itself where it has no such
     axis or does not divide; `back` undoes it (None: elements are lost). `says` follows "with",
-    `label` is the class that it makes.
+    `label` is the class that it makes. `square`: it does something to equal axes alone.
     """
 
     label: str
     says: str
     of: Callable[[Array, Attrs], Array]
     back: Callable[[Array, Attrs], Array] | None = None
+    square: bool = False
 
 
 def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
@@ -109,7 +110,8 @@ def _exchanges(a: int, b: int) -> Iterator[Move]:
 
     yield Move(label="L", says=two, of=written, back=read)
     yield Move(label="L", says=f"{two} in memory", of=read, back=written)
-    yield Move(label="L", says=f"{two} where they are equally long", of=square, back=square)
+    alike = f"{two} where they are equally long"
+    yield Move(label="L", says=alike, of=square, back=square, square=True)
 
 
 def _orders() -> Iterator[Move]:

@@ -112,8 +112,8 @@ def _moved(
     for part, ct in enumerate(first.ct):
         which = "the cotangent" if len(first.ct) == 1 else f"output {part}'s cotangent"
         for move in catalogue(ct.ndim) if ct.size <= READ else ():
-            if move.label == "B":
-                continue  # a sum that is due over a gradient's axis, not over a cotangent's
+            if move.label == "B" or (move.square and ct.size > first.right[name].size):
+                continue  # over which axis it is summed is no matter of layout
             says = f"{own} reads {which} with {move.says}"
             yield move.label, says, _at_cotangent(name, part, move)
     for other, value in zip(first.names, first.primals, strict=True):

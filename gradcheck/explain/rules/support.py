@@ -155,28 +155,6 @@ def _rearranged(every: Sequence[Support]) -> bool:
     return _copies(every) and all(s.rearranges for s in every)
 
 
-def _reordered(every: Sequence[Support]) -> bool:
-    """Elements of the cotangent, or of the gradient, have each the derivatives of one other.
-
-    Those of the cotangent must all be used somewhere, and those of the gradient all be reached: an
-    offset, or a window at another place, changes which.
-    """
-    return all(bool(s.right.any(axis=1).all()) and _same_lines(s.code, s.right) for s in every) or (
-        all(bool(s.right.any(axis=0).all()) and _same_lines(s.code.T, s.right.T) for s in every)
-    )
-
-
-def _same_lines(a: Float, b: Float) -> bool:
-    """Whether two matrices have the same rows, in any order."""
-    left = [*b]
-    for row in a:
-        at = next((k for k, other in enumerate(left) if _close(row, other)), None)
-        if at is None:
-            return False
-        left.pop(at)
-    return True
-
-
 def _close(a: Float, b: Float) -> bool:
     return bool(np.all(np.abs(a - b) <= SAME * np.max(np.abs(b), initial=0.0)))
 
@@ -222,7 +200,6 @@ def _cut_short(s: Support) -> bool:
 ELSEWHERE: Final = "puts elements of the cotangent in other places than they belong to"
 BY_PLACE: Final[tuple[Reading, ...]] = (
     ("L", "puts the cotangent's elements in another order than they came from", _rearranged),
-    ("L", "is that of elements in another order", _reordered),
     ("I", "lets elements of the cotangent pass where they should be held back", _let_pass),
     ("I", "loses elements of the cotangent that should pass", _dropped),
     ("I", ELSEWHERE, _misplaced),
