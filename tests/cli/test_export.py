@@ -500,11 +500,12 @@ def test_a_failure_is_repeated_by_the_line_that_is_printed(export, run, judge):
     found = judge(place)
     failed = next(r for r in found.results if r["verdict"] == "fail")
     words = failed["repro"].split()
-    assert words[:2] == ["gradcheck", "run"]
+    assert words[:2] == ["gradcheck", "repro"]
     assert words[-2:] == ["--impl", "./torch"]
-    again = run(*words[2:])
+    again = run(*words[2:], command="repro")
     assert again.code == 1
-    assert f"FAIL {failed['name']} · dx" in again.out
+    assert failed["name"] in again.out
+    assert "FAIL dx" in again.out
 
 
 def test_reports_go_where_they_go_for_run(export, run):

@@ -373,7 +373,7 @@ def test_an_interrupted_diagnosis_says_so(power, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.power.diagnosis.judge_case", stop)
+    monkeypatch.setattr("gradcheck.power.caught.judge_case", stop)
     found = power("SOUND", "--diagnosis")
     assert found.code == 130
     assert "incomplete: the run stopped early" in found.out
