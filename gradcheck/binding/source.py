@@ -58,7 +58,7 @@ def _wrapped(function: Any) -> Any:
     """What a wrapper says that it wraps: an object of a user's may answer anything."""
     try:
         return getattr(function, "__wrapped__", None)
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  code of the user's answers
         return None
 
 

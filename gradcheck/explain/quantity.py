@@ -141,10 +141,18 @@ def _product(name: str) -> Value:
 def _arrays(probe: Probe) -> Iterator[tuple[str, Callable[[Probe], Shape]]]:
     """Primals and outputs: what messages call them, and their shapes at any point."""
     for i, name in enumerate(probe.names):
-        yield name, lambda p, i=i: p.primals[i].shape  # type: ignore[misc]
+        yield name, partial(_primal_shape, i)
     for i in range(len(probe.ct)):
         name = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
-        yield name, lambda p, i=i: p.ct[i].shape  # type: ignore[misc]
+        yield name, partial(_output_shape, i)
+
+
+def _primal_shape(i: int, probe: Probe) -> Shape:
+    return probe.primals[i].shape
+
+
+def _output_shape(i: int, probe: Probe) -> Shape:
+    return probe.ct[i].shape
 
 
 def _size(shape: Callable[[Probe], Shape]) -> Value:
@@ -201,6 +209,14 @@ def _integers(probe: Probe) -> Iterator[tuple[str, Value]]:
                         return float(np.count_nonzero(p.primals[i] != p.attrs.get(attr)))
 
                     yield f"entries of {name} other than `{attr}`", kept
-            yield f"entries of {name} from 0", lambda p, i=i: float((p.primals[i] >= 0).sum())  # type: ignore[misc]
+            yield f"entries of {name} from 0", partial(_from_zero, i)
         elif np.isin(value, (0.0, 1.0)).all():
-            yield f"ones in {name}", lambda p, i=i: float((p.primals[i] == 1).sum())  # type: ignore[misc]
+            yield f"ones in {name}", partial(_ones, i)
+
+
+def _from_zero(i: int, probe: Probe) -> float:
+    return float((probe.primals[i] >= 0).sum())
+
+
+def _ones(i: int, probe: Probe) -> float:
+    return float((probe.primals[i] == 1).sum())

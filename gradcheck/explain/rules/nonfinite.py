@@ -142,7 +142,7 @@ def _measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
 def _primals(probe: Probe) -> Iterator[Measure]:
     for name in probe.names:
         yield Measure(name, partial(_primal, name))
-        yield Measure(f"|{name}|", lambda p, n=name: np.abs(p.primal(n)))  # type: ignore[misc]
+        yield Measure(f"|{name}|", partial(_magnitude, partial(_primal, name)))
     for a, b in combinations(probe.names, 2):
         if probe.primal(a).shape == probe.primal(b).shape:
             yield Measure(f"{a} - {b}", partial(_difference, a, b))
@@ -151,12 +151,28 @@ def _primals(probe: Probe) -> Iterator[Measure]:
 def _others(probe: Probe) -> Iterator[Measure]:
     for i in range(len(probe.ct)):
         words = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
-        yield Measure(words, lambda p, i=i: p.outputs[i])  # type: ignore[misc]
-        yield Measure(f"the magnitude of {words}", lambda p, i=i: np.abs(p.outputs[i]))  # type: ignore[misc]
+        yield Measure(words, partial(_output, i))
+        yield Measure(f"the magnitude of {words}", partial(_magnitude, partial(_output, i)))
         words = "the cotangent" if len(probe.ct) == 1 else f"cotangent {i + 1}"
-        yield Measure(words, lambda p, i=i: p.ct[i])  # type: ignore[misc]
+        yield Measure(words, partial(_cotangent, i))
     for name in probe.right:
-        yield Measure(f"the right d{name}", lambda p, n=name: p.right.get(n))  # type: ignore[misc]
+        yield Measure(f"the right d{name}", partial(_right, name))
+
+
+def _magnitude(of: Callable[[Probe], Array], probe: Probe) -> Array:
+    return np.asarray(np.abs(of(probe)))
+
+
+def _output(i: int, probe: Probe) -> Array:
+    return probe.outputs[i]
+
+
+def _cotangent(i: int, probe: Probe) -> Array:
+    return probe.ct[i]
+
+
+def _right(name: str, probe: Probe) -> Array | None:
+    return probe.right.get(name)
 
 
 def _primal(name: str, probe: Probe) -> Array:
