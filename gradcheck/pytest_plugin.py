@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradcheck.binding import Implementation
-    from gradcheck.run import AnyCase, Plan
+    from gradcheck.plan import AnyCase, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _checks(config: pytest.Config) -> list[Check]:
     from gradcheck.choice import Choice
     from gradcheck.errors import UsageError
     from gradcheck.judge.contract import contract_cases
-    from gradcheck.run import Plan
+    from gradcheck.plan import Plan
     from gradcheck.selection import all_dtypes_of
     from gradcheck.suite import load_suite
 

@@ -7,7 +7,6 @@ a record.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -18,12 +17,12 @@ import numpy as np
 import gradcheck
 from gradcheck import pool
 from gradcheck.binding import Closing, Implementation, LaidOut
-from gradcheck.binding.isolated import TIMEOUT, Isolation
+from gradcheck.binding.isolated import Isolation
 from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.why import Why
-from gradcheck.finding import Finding, Part
+from gradcheck.finding import Finding
 from gradcheck.judge.contract import contract_cases, judge_contract
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
@@ -31,74 +30,24 @@ from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_cas
 from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
 from gradcheck.judge.training import judge_training
-from gradcheck.model import ModelCase, Size
+from gradcheck.model import ModelCase
+from gradcheck.plan import AnyCase, Plan, point_of
 from gradcheck.power.registry import mutants_of
-from gradcheck.record import Header, Kind, Record, Run
-from gradcheck.rule import RuleCase, Steps
+from gradcheck.record import Header, Record, Run
+from gradcheck.recorded import record_of
+from gradcheck.rule import RuleCase
 from gradcheck.selection import DTYPES, LOW
-from gradcheck.spec import Sample
 from gradcheck.suite import Case, Suite, installed_suites, load_suite
 from gradcheck.verdict import Verdict
 
 Progress = Callable[[int, int, str], None]
-AnyCase = Case | ModelCase | RuleCase
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """What an implementation makes of one case in one dtype."""
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""
-FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
-
-    `cases` are operators', `models` models'; `model_dtypes` may hold "mp50", under which the
-    suite's own fold of a model is held against 50-digit differences.
-
-    `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
-    whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
-    `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
-    `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
-    models against slopes of their loss, as large ones always are; `train` trains each at its
-    smallest size, by every rule of the suite that says how. `build` lets manifests run their
-    commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
-    reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
-    Python that is not the suite's own in a process of its own, in which each call may take
-    `timeout` seconds; it needs what several jobs need.
-    """
-
-    suite: Suite
-    cases: Sequence[Case]
-    implementations: Sequence[str]
-    dtypes: Sequence[str]
-    seed: int
-    suites: Sequence[str] = ()
-    convention: str = ""
-    jobs: int = 1
-    models: Sequence[ModelCase] = ()
-    model_dtypes: Sequence[str] = ()
-    taylor: bool = False
-    project: bool = False
-    rules: Sequence[RuleCase] = ()
-    train: bool = False
-    build: bool = True
-    contract: bool | None = None
-    contract_at: frozenset[str] = frozenset()
-    isolate: bool = False
-    timeout: float = TIMEOUT
-
-    @property
-    def everything(self) -> list[AnyCase]:
-        """Operators first, then models, then update rules."""
-        return [*self.cases, *self.models, *self.rules]
-
-    def owes_contract(self, implementation: str) -> bool:
-        """Whether an implementation is asked what it owes beyond its numbers."""
-        return implementation != "reference" if self.contract is None else self.contract
 
 
 def execute(plan: Plan, progress: Progress | None = None) -> Run:
@@ -198,7 +147,7 @@ def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterabl
             yield _judge(plan, case, bindings, why)  # lazy: what is known is kept on Ctrl-C
         return
     remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), build=False)
-    names = [(c.spec.name, c.dialect.name, _point(c).name, c.seed) for c in plan.everything]
+    names = [(c.spec.name, c.dialect.name, point_of(c).name, c.seed) for c in plan.everything]
     yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
 
 
@@ -232,11 +181,6 @@ def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
     model = suite.models[name]
     size = next(s for s in model.sizes if s.name == point)
     return ModelCase(model, model.dialect(dialect), size, seed, suite.home[name])
-
-
-def _point(case: AnyCase) -> Sample | Size | Steps:
-    """Where a case is judged: an operator's sample, a model's size, a rule's steps."""
-    return case.size if isinstance(case, ModelCase) else case.sample
 
 
 def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
@@ -295,7 +239,7 @@ def _judge(
             except FAULTS as error:
                 findings = _invalid(error)(binding, dtype)
             for finding in findings:
-                yield _record(plan, case, fingerprint, binding.name, dtype, finding)
+                yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
 
 
 def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
@@ -380,86 +324,3 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, GradcheckError):
         return str(error)
     return f"the case itself raised {type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _record(
-    plan: Plan,
-    case: AnyCase,
-    fingerprint: str,
-    implementation: str,
-    dtype: str,
-    finding: Finding,
-) -> Record:
-    point, kind = _point(case), _kind(case)
-    return Record(
-        name=f"{case.name}/{dtype}",
-        hash=fingerprint,
-        implementation=implementation,
-        op=case.spec.name,
-        dialect=case.dialect.name,
-        sample=point.name,
-        dtype=dtype,
-        output=finding.name,
-        verdict=finding.verdict,
-        seed=plan.seed,
-        repro=_again(plan, case, implementation, dtype, finding),
-        hunts="" if finding.part is Part.CONTRACT else point.hunts,
-        reason=finding.reason,
-        compared=finding.compared,
-        failed=finding.failed,
-        unresolved=finding.unresolved,
-        kinked=finding.kinked,
-        smallest_visible_error=finding.smallest_visible_error,
-        oracle=finding.oracle,
-        conventions=finding.conventions,
-        certificate=finding.certificate,
-        worst=finding.worst,
-        kind=kind,
-        part=finding.part,
-        evaluations=finding.evaluations,
-        taylor=finding.taylor,
-        blames=finding.blames,
-        printed=finding.printed,
-        slack=finding.slack,
-        diagnosis=finding.diagnosis,
-        source=finding.source,
-    )
-
-
-def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:
-    """The command that judges one case again, alone."""
-    kind = _kind(case)
-    alone = kind is Kind.OPERATOR and finding.part is Part.GRADIENT
-    words = ["gradcheck"]
-    if alone:
-        one = isinstance(case, Case) and finding.name in case.primal_names
-        words += ["repro", f"{case.name}/{dtype}" + f":{finding.name}" * one]
-    else:
-        words += ["run", FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
-        words += ["--sample", _point(case).name, "--dtype", dtype]
-    for reference in plan.suites:
-        words += _flag("--suite", reference)
-    if implementation != "reference":
-        words += _flag("--impl", implementation)
-    if kind is Kind.MODEL:
-        words += ["--project"] * plan.project + ["--train"] * (finding.part is Part.TRAINING)
-    if finding.part is Part.CONTRACT and plan.contract:
-        words.append("--contract")
-    if plan.timeout != TIMEOUT:
-        words += ["--timeout", f"{plan.timeout:g}"]
-    if plan.convention:
-        words += _flag("--convention", plan.convention)
-    if plan.seed:
-        words += ["--seed", str(plan.seed)]
-    return shlex.join(words)
-
-
-def _kind(case: AnyCase) -> Kind:
-    if isinstance(case, ModelCase):
-        return Kind.MODEL
-    return Kind.RULE if isinstance(case, RuleCase) else Kind.OPERATOR
-
-
-def _flag(flag: str, value: str) -> list[str]:
-    """A flag and its value; a value that looks like a flag needs an equals sign."""
-    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]

@@ -9,7 +9,8 @@ import gradcheck_cases
 import pytest
 
 from gradcheck.arithmetic import FLOATS
-from gradcheck.run import Plan, execute
+from gradcheck.plan import Plan
+from gradcheck.run import execute
 
 SUITE = gradcheck_cases.SUITE
 FOLDER = Path(gradcheck_cases.__file__).with_name("catalogue")

@@ -30,7 +30,7 @@ LAYERS = (
     "manifest.suggest",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",
     "protocol.oneshot protocol.index",
-    "pool contract contract.determinism contract.purity contract.returned contract.loss",
+    "disk pool contract contract.determinism contract.purity contract.returned contract.loss",
     "contract.memory contract.resize",
     "binding binding.source binding.reference binding.keywords binding.into binding.tensors",
     "binding.process binding.npz binding.answers",
@@ -90,7 +90,7 @@ LAYERS = (
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.diagnosis power.tally",
-    "record run export",
+    "record plan recorded run export",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",
@@ -99,7 +99,6 @@ LAYERS = (
     "report.findings report.marked report.model_markdown report.figures",
     "baseline baseline.today baseline.condition baseline.entry baseline.file baseline.scope",
     "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",
-    "baseline.disk",
     "baseline.report",
     "report.terminal report.markdown report.html report.json report.junit report.github",
     "report.power report.rule_power report.contract_power report.diagnosis_power",
@@ -118,7 +117,7 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
-              "run", "repro", "library", "library_model"),
+              "plan", "run", "repro", "library", "library_model"),
     "msgspec": ("manifest.schema", "protocol", "baseline.report"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),

@@ -10,7 +10,8 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck import pool
-from gradcheck.run import Plan, execute
+from gradcheck.plan import Plan
+from gradcheck.run import execute
 
 STATE = []
 

@@ -10,7 +10,8 @@ import gradcheck.run
 from gradcheck import OpSpec, Sample, Suite, Unsupported, Verdict
 from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.finding import Part
-from gradcheck.run import Plan, execute, judge
+from gradcheck.plan import Plan
+from gradcheck.run import execute, judge
 
 BUILTIN = gradcheck_cases.SUITE
 

@@ -125,7 +125,7 @@ def _change(
 
 
 def _save(path: Path, change: Change) -> bool:
-    from gradcheck.baseline.disk import replace
+    from gradcheck.disk import replace
 
     try:
         replace(path, change.text)

@@ -81,8 +81,8 @@ def judge(arguments: argparse.Namespace) -> int:
     """Judge the answers; returns the exit code."""
     targets = targets_of(arguments.outputs)
     from gradcheck.export import README, still_true
+    from gradcheck.plan import Plan
     from gradcheck.protocol import index
-    from gradcheck.run import Plan
 
     found = index.read(arguments.folder)
     dtypes = dtypes_of(list({one.dtype for one in found.cases}))

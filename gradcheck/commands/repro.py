@@ -60,8 +60,9 @@ def repro(arguments: argparse.Namespace) -> int:
         check_writable([path], "--export")
         check_form(path, implementations)
 
+    from gradcheck.plan import Plan
     from gradcheck.repro.name import named
-    from gradcheck.run import Plan, executed, loaded
+    from gradcheck.run import executed, loaded
 
     suite = suite_of(arguments.suite)
     meant = named(arguments.name, suite, arguments.seed)

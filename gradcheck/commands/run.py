@@ -23,8 +23,8 @@ from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.baseline.entry import Baseline
+    from gradcheck.plan import Plan
     from gradcheck.record import Run
-    from gradcheck.run import Plan
     from gradcheck.suite import Suite
 
 
@@ -114,7 +114,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         certify="reference" in implementations,
     )
 
-    from gradcheck.run import Plan
+    from gradcheck.plan import Plan
 
     suite = suite_of(arguments.suite)
     chosen = choice(arguments).cases(suite)

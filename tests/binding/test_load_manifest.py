@@ -12,7 +12,8 @@ from gradcheck.binding.process import Process
 from gradcheck.binding.python import Python
 from gradcheck.cli import main
 from gradcheck.errors import LoadError, ManifestError, UsageError
-from gradcheck.run import Plan, execute
+from gradcheck.plan import Plan
+from gradcheck.run import execute
 from gradcheck.verdict import Verdict
 
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")

@@ -16,7 +16,8 @@ from gradcheck.cli import main
 from gradcheck.draw import Draw
 from gradcheck.finding import Part
 from gradcheck.foreign.frames import MAGIC, PREFIX
-from gradcheck.run import Plan, execute
+from gradcheck.plan import Plan
+from gradcheck.run import execute
 from gradcheck.verdict import Verdict
 
 HERE = Path(__file__).parent

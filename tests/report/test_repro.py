@@ -8,8 +8,9 @@ import pytest
 
 from gradcheck.explain.shrink import Shrunk
 from gradcheck.finding import Finding
+from gradcheck.plan import Plan
 from gradcheck.report.repro import Shown, render
-from gradcheck.run import Plan, execute
+from gradcheck.run import execute
 from gradcheck.verdict import Verdict
 
 COLOR = re.compile("\x1b\\[[0-9]*m")

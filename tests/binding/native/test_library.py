@@ -7,7 +7,8 @@ from gradcheck import run
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.contract import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
-from gradcheck.run import Plan, execute
+from gradcheck.plan import Plan
+from gradcheck.run import execute
 from gradcheck.spec import Sample
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict

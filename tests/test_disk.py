@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from gradcheck.baseline import disk
+from gradcheck import disk
 
 
 def test_a_file_is_replaced_with_its_permissions_and_nothing_is_left_beside_it(tmp_path):

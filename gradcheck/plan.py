@@ -1,0 +1,76 @@
+"""What is to be judged: cases of a suite, whose code, in which dtypes, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradcheck.binding.isolated import TIMEOUT
+from gradcheck.model import ModelCase, Size
+from gradcheck.record import Kind
+from gradcheck.rule import RuleCase, Steps
+from gradcheck.spec import Sample
+from gradcheck.suite import Case, Suite
+
+AnyCase = Case | ModelCase | RuleCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to judge: cases of a suite, implementations by their `--impl` words, dtypes.
+
+    `cases` are operators', `models` models'; `model_dtypes` may hold "mp50", under which the
+    suite's own fold of a model is held against 50-digit differences.
+
+    `suites` are the `--suite` references, repeated in repro lines. `convention` names the system
+    whose choices on kinks are the only ones allowed (empty: any subgradient). More than one of
+    `jobs` needs a suite that another process can load: an installed one, or one of `suites`.
+    `taylor` asks for the Taylor remainder of every gradient; `project` holds the gradients of
+    models against slopes of their loss, as large ones always are; `train` trains each at its
+    smallest size, by every rule of the suite that says how. `build` lets manifests run their
+    commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
+    reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
+    Python that is not the suite's own in a process of its own, in which each call may take
+    `timeout` seconds; it needs what several jobs need.
+    """
+
+    suite: Suite
+    cases: Sequence[Case]
+    implementations: Sequence[str]
+    dtypes: Sequence[str]
+    seed: int
+    suites: Sequence[str] = ()
+    convention: str = ""
+    jobs: int = 1
+    models: Sequence[ModelCase] = ()
+    model_dtypes: Sequence[str] = ()
+    taylor: bool = False
+    project: bool = False
+    rules: Sequence[RuleCase] = ()
+    train: bool = False
+    build: bool = True
+    contract: bool | None = None
+    contract_at: frozenset[str] = frozenset()
+    isolate: bool = False
+    timeout: float = TIMEOUT
+
+    @property
+    def everything(self) -> list[AnyCase]:
+        """Operators first, then models, then update rules."""
+        return [*self.cases, *self.models, *self.rules]
+
+    def owes_contract(self, implementation: str) -> bool:
+        """Whether an implementation is asked what it owes beyond its numbers."""
+        return implementation != "reference" if self.contract is None else self.contract
+
+
+def point_of(case: AnyCase) -> Sample | Size | Steps:
+    """Where a case is judged: an operator's sample, a model's size, a rule's steps."""
+    return case.size if isinstance(case, ModelCase) else case.sample
+
+
+def kind_of(case: AnyCase) -> Kind:
+    """What a case is a case of."""
+    if isinstance(case, ModelCase):
+        return Kind.MODEL
+    return Kind.RULE if isinstance(case, RuleCase) else Kind.OPERATOR
