@@ -91,6 +91,42 @@ class Taylor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VCurve:
+    """The central difference at one element, step by step: why there is a best step.
+
+    For the element `index` of the gradient of `tensor` under `cotangent`: at each of `steps` (in
+    units of the primal, longest first) the difference is `errors` away from the true derivative, of
+    which rounding in forward explains up to `bars`; `off` is how far the gradient judged is away.
+    All three are in units of the gradient. Truncation falls with h², rounding grows with 1/h: on
+    logarithmic axes a V.
+    """
+
+    index: tuple[int, ...]
+    tensor: str
+    cotangent: str
+    steps: tuple[float, ...]
+    errors: tuple[float, ...]
+    bars: tuple[float, ...]
+    off: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """Where in a gradient the error is: a character per cell of a picture of `rows` × `columns`.
+
+    A gradient of `shape` is laid out with its last axis across; where it is larger than the
+    picture, a cell stands for the worst of a block. `cells`, row by row: "." within the bound,
+    "0" to "9" for ⌊2·log₁₀(error/bound)⌋ cut at 9, "!" for what is no number, "?" for what the
+    check could not resolve.
+    """
+
+    shape: tuple[int, ...]
+    rows: int
+    columns: int
+    cells: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
     """Which stages of a model may be at fault.
 
@@ -140,7 +176,8 @@ class Finding:
     are there for those that ask for them, and for models that fail. `printed` is the tail of what
     the code printed while it was judged, hostile as it may be. `slack` says why a wider bound than
     anybody else's was needed; `diagnosis` why a gradient is wrong; `source` is the file and line of
-    the code judged ("src/rms.c:120"), where it is known.
+    the code judged ("src/rms.c:120"), where it is known. `curve` and `heat` are the evidence for
+    the worst element and the worst cotangent, of failures and of those that ask for them.
     """
 
     name: str
@@ -163,6 +200,8 @@ class Finding:
     slack: str = ""
     diagnosis: Diagnosis | None = None
     source: str = ""
+    curve: VCurve | None = None
+    heat: Heat | None = None
 
     @property
     def top(self) -> Miss | None:

@@ -31,7 +31,8 @@ class Plan:
     commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
     reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
     Python that is not the suite's own in a process of its own, in which each call may take
-    `timeout` seconds; it needs what several jobs need.
+    `timeout` seconds; it needs what several jobs need. `shard` is "I/N" where the cases are every
+    N-th of what was selected, from the I-th on.
     """
 
     suite: Suite
@@ -53,6 +54,7 @@ class Plan:
     contract_at: frozenset[str] = frozenset()
     isolate: bool = False
     timeout: float = TIMEOUT
+    shard: str = ""
 
     @property
     def everything(self) -> list[AnyCase]:

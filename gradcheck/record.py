@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from gradcheck.expectation import Breach, Expected, Gate, Known
-from gradcheck.finding import Blame, Certificate, Diagnosis, Miss, Part, Taylor
-from gradcheck.label import LABELS
+from gradcheck.finding import Blame, Certificate, Diagnosis, Heat, Miss, Part, Taylor, VCurve
 from gradcheck.verdict import Verdict, worst
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Diagnosis",
     "Footer",
     "Header",
+    "Heat",
     "Kind",
     "Miss",
     "Part",
@@ -29,8 +30,9 @@ __all__ = [
     "Row",
     "Run",
     "Taylor",
+    "VCurve",
+    "digest_of",
     "rows",
-    "run_dict",
 ]
 
 SCHEMA: Final = 1
@@ -54,7 +56,8 @@ class Header:
 
     `version` is the engine's, `suite_version` the cases' (a calendar version), and `cases` a hash
     that changes when a case that was selected changes its meaning. `versions` is what code behind
-    a manifest says that it is ("mykernels 1.2"), by its name in `implementations`.
+    a manifest says that it is ("mykernels 1.2"), by its name in `implementations`. `shard` is
+    "I/N" where only every N-th case was selected, from the I-th on; else empty.
     """
 
     version: str
@@ -69,6 +72,7 @@ class Header:
     numpy: str = ""
     schema: int = SCHEMA
     versions: Mapping[str, str] = field(default_factory=dict)
+    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +86,8 @@ class Record:
     `certificate` which impostors the check would have rejected. `reason` is the finding in one
     line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
     model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
-    which. `evaluations`, `taylor`, `blames`, `printed`, `slack` and `diagnosis`
-    are the finding's; `source` is the file and line of the code judged, where it is known.
+    which. `evaluations`, `taylor`, `blames`, `printed`, `slack`, `diagnosis`,
+    `curve` and `heat` are the finding's; `source` is the file and line of the code judged, where it is known.
     """
 
     name: str
@@ -117,6 +121,8 @@ class Record:
     slack: str = ""
     diagnosis: Diagnosis | None = None
     source: str = ""
+    curve: VCurve | None = None
+    heat: Heat | None = None
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -161,6 +167,8 @@ class Run:
     complete: bool = True
     troubles: tuple[str, ...] = ()
     """What could not be judged at all, one line each (an implementation that does not load)."""
+    stopped: str = ""
+    """Why a run that is not complete ended, where that is known; an interruption says nothing."""
     gate: Gate | None = None
     """What a baseline makes of the results, derived and never stored; None without a baseline."""
 
@@ -222,6 +230,14 @@ class Run:
             return []
         words = [f"{known.value}={self.gate.count(known)}" for known in Known]
         return [*words, f"stale={self.gate.entries(Breach.STALE)}"]
+
+
+def digest_of(results: Iterable[Record]) -> str:
+    """A hash that changes when a case that was judged changes its meaning."""
+    digest = hashlib.blake2b(digest_size=4)
+    for name, fingerprint in dict.fromkeys((r.name.rpartition("/")[0], r.hash) for r in results):
+        digest.update(f"{name}#{fingerprint}".encode(errors="backslashreplace"))
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,83 +326,3 @@ def rows(run: Run) -> list[Row]:
         )
         for (implementation, kind, op, dialect, part, output), by_dtype in groups.items()
     ]
-
-
-def result_dict(run: Run, result: Record) -> dict[str, Any]:
-    """A result of a run as plain data, with the field names that the JSON report promises."""
-    top = result.top
-    plain = asdict(result)
-    plain.update(
-        verdict=result.verdict.value,
-        kind=result.kind.value,
-        part=result.part.value,
-        expectation="ok" if run.accepts(result) else "unexpected",
-        known=_known(run.expected(result)),
-        error=top.error if top else None,
-        bound=top.bound if top else None,
-        error_bar=top.error_bar if top else None,
-        ulp=top.ulp if top else None,
-        worst_index=list(top.index) if top else None,
-        got=top.got if top else None,
-        want=top.want if top else None,
-        reason=result.reason or None,
-        diagnosis=_diagnosis(result.diagnosis),
-        certificate=_certificate(result.certificate),
-    )
-    return plain
-
-
-def _known(found: Expected | None) -> dict[str, Any] | None:
-    """What the entry of a baseline says, and how the result stands to it."""
-    if found is None:
-        return None
-    return {
-        "as": found.known.value if found.known else None,
-        "entry": found.entry,
-        "reason": found.reason,
-        "link": found.link or None,
-    }
-
-
-def _gate(gate: Gate | None) -> dict[str, Any] | None:
-    """What a baseline says of the whole run."""
-    if gate is None:
-        return None
-    return {
-        "file": gate.baseline,
-        **{known.value: gate.count(known) for known in Known},
-        "problems": [
-            {"kind": p.breach.value, "file": p.file, "line": p.line, "says": p.says}
-            for p in gate.problems
-        ],
-        "warnings": list(gate.warnings),
-    }
-
-
-def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
-    """Why a gradient is wrong, with the word for its class beside the code."""
-    if found is None:
-        return None
-    word = LABELS[found.label].word if found.label in LABELS else None
-    return {**asdict(found), "class": word}
-
-
-def _certificate(found: Certificate | None) -> dict[str, Any] | None:
-    """How many impostors are rejected, and the names of those that are not."""
-    if found is None:
-        return None
-    return {"rejected": len(found.rejected), "tried": found.tried, "blind": list(found.blind)}
-
-
-def run_dict(run: Run) -> dict[str, Any]:
-    """A run as plain data: header, results, footer."""
-    return {
-        "header": asdict(run.header),
-        "results": [result_dict(run, result) for result in run.results],
-        "footer": {
-            **asdict(run.footer),
-            "passed": run.passed,
-            "troubles": list(run.troubles),
-            "baseline": _gate(run.gate),
-        },
-    }

@@ -56,6 +56,8 @@ def record_of(
         slack=finding.slack,
         diagnosis=finding.diagnosis,
         source=finding.source,
+        curve=finding.curve,
+        heat=finding.heat,
     )
 
 

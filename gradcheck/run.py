@@ -6,11 +6,10 @@ a record.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from gradcheck.judge.training import judge_training
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan, point_of
 from gradcheck.power.registry import mutants_of
-from gradcheck.record import Header, Record, Run
+from gradcheck.record import Header, Record, Run, digest_of
 from gradcheck.recorded import record_of
 from gradcheck.rule import RuleCase
 from gradcheck.selection import DTYPES, LOW
@@ -50,7 +49,17 @@ FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
 
 
-def execute(plan: Plan, progress: Progress | None = None) -> Run:
+class Witness(Protocol):
+    """Is told of a run as it goes; `Run` says the same again at its end."""
+
+    def begins(self, header: Header) -> None:
+        """Before the first case; the header does not know the hash of the cases."""
+
+    def sees(self, results: Sequence[Record]) -> str:
+        """What came of one case; returns why the run is to stop now, or nothing."""
+
+
+def execute(plan: Plan, progress: Progress | None = None, witness: Witness | None = None) -> Run:
     """Judge everything in the plan.
 
     An implementation that does not load is a trouble, not the end: the others are judged.
@@ -62,7 +71,7 @@ def execute(plan: Plan, progress: Progress | None = None) -> Run:
         ManifestError: a manifest that yields nonsense for one of the cases.
     """
     with loaded(plan) as ready:
-        return executed(ready, progress)
+        return executed(ready, progress, witness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +100,54 @@ def loaded(plan: Plan) -> Iterator[Ready]:
         _close(bindings)
 
 
-def executed(ready: Ready, progress: Progress | None = None) -> Run:
-    """Judge everything in a plan that is loaded."""
+def executed(ready: Ready, progress: Progress | None = None, witness: Witness | None = None) -> Run:
+    """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it."""
     plan, bindings, troubles = ready.plan, ready.bindings, [*ready.troubles]
-    results: list[Record] = []
-    complete = True
-    digest = hashlib.blake2b(digest_size=4)
+    header, results = _header(plan, bindings), list[Record]()
+    complete, stopped = True, ""
+    if witness is not None:
+        witness.begins(header)
     try:
         with closing(_judged(plan, bindings)) as judged:
             for done, case in enumerate(plan.everything):
                 if progress is not None:
                     progress(done, len(plan.everything), case.name)
-                results.extend(next(judged))
-                digest.update(f"{case.name}#{results[-1].hash}".encode() if results else b"")
+                known = len(results)
+                try:
+                    results.extend(next(judged))
+                finally:  # Ctrl-C within a case: what is known of it is kept
+                    stopped = witness.sees(results[known:]) if witness is not None else ""
+                if stopped and done + 1 < len(plan.everything):
+                    complete = False
+                    break
     except KeyboardInterrupt:
         complete = False
     except pool.Died as error:
         complete = False
         troubles.append(f"{error}; run again with -j 1 to see where")
-    header = Header(
+    ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
+    return Run(
+        header=replace(header, cases=digest_of(ordered)),
+        results=tuple(ordered),
+        complete=complete,
+        stopped="" if complete else stopped,
+        troubles=tuple(troubles),
+    )
+
+
+def _header(plan: Plan, bindings: Sequence[Implementation]) -> Header:
+    """What is known of a run before it begins: all but the hash of its cases."""
+    return Header(
         version=gradcheck.__version__,
         suite=plan.suite.name,
         suite_version=plan.suite.version,
-        cases=digest.hexdigest(),
         implementations=tuple(plan.implementations),
         dtypes=tuple(_dtypes(plan)),
         seed=plan.seed,
         numpy=np.__version__,
         versions={b.name: said for b in bindings if (said := getattr(b, "version", ""))},
+        shard=plan.shard,
     )
-    ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
-    return Run(header=header, results=tuple(ordered), complete=complete, troubles=tuple(troubles))
 
 
 def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:

@@ -4,7 +4,8 @@ import json
 import pytest
 
 from gradcheck.finding import Miss
-from gradcheck.record import Footer, Header, Record, Run, rows, run_dict
+from gradcheck.record import Footer, Header, Record, Run, rows
+from gradcheck.stored.plain import run_dict
 from gradcheck.verdict import SEVERITY, Verdict, worst
 
 # interface.md §1, in full: whether the gate accepts the verdict, and whether it counts as checked
@@ -162,7 +163,7 @@ def test_a_run_as_plain_data_survives_json():
     assert list(again) == ["header", "results", "footer"]
     assert again["footer"] == {
         "complete": False, "checked": 1, "elements": 20, "unresolved": 0, "passed": False,
-        "troubles": ["a", "b"], "counts": whole.footer.counts, "baseline": None,
+        "troubles": ["a", "b"], "counts": whole.footer.counts, "baseline": None, "stopped": "",
     }  # fmt: skip
     assert again["header"]["implementations"] == ["mine"]
     assert again["header"]["schema"] == 1

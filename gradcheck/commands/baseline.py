@@ -78,7 +78,7 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
     if arguments.report is None:
         plan = plan_of(arguments)
         return executed(plan, arguments), plan.suite
-    from gradcheck.baseline.report import read
+    from gradcheck.stored.read import read
 
     flags = ("op", "model", "rule", "dialect", "sample", "impl", "dtype")
     for flag in flags:

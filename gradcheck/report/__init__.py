@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "render"]
 
-FORMATS: Final = ("terminal", "json", "markdown", "html", "junit", "github")
+FORMATS: Final = ("terminal", "json", "jsonl", "markdown", "html", "junit", "github")
 """The formats by name; each is a module of this package with a function `render`."""
 
 ENDINGS: Final = {
@@ -26,6 +26,7 @@ ENDINGS: Final = {
     ".html": "html",
     ".htm": "html",
     ".json": "json",
+    ".jsonl": "jsonl",
     ".xml": "junit",  # and so .junit.xml
     ".txt": "terminal",
 }

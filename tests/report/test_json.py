@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from gradcheck.finding import Part, Taylor
-from gradcheck.record import run_dict
 from gradcheck.report.json import render
+from gradcheck.stored.plain import run_dict
 from gradcheck.verdict import Verdict
 
 

@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from gradcheck.baseline.report import read
 from gradcheck.errors import UsageError
 from gradcheck.report.json import render
+from gradcheck.stored.read import read
 
 
 @pytest.fixture

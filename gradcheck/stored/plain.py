@@ -1,0 +1,136 @@
+"""A run as plain data, under the names that the JSON report and the log promise."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gradcheck.expectation import Known
+from gradcheck.label import LABELS
+from gradcheck.report import printed
+
+if TYPE_CHECKING:
+    from gradcheck.expectation import Expected, Gate
+    from gradcheck.finding import Certificate, Diagnosis
+    from gradcheck.record import Header, Record, Run
+
+
+def result_dict(run: Run, result: Record) -> dict[str, Any]:
+    """A result of a run as plain data, with the field names that the JSON report promises."""
+    top = result.top
+    plain = asdict(result)
+    plain.update(
+        verdict=result.verdict.value,
+        kind=result.kind.value,
+        part=result.part.value,
+        expectation="ok" if run.accepts(result) else "unexpected",
+        known=_known(run.expected(result)),
+        error=top.error if top else None,
+        bound=top.bound if top else None,
+        error_bar=top.error_bar if top else None,
+        ulp=top.ulp if top else None,
+        worst_index=list(top.index) if top else None,
+        got=top.got if top else None,
+        want=top.want if top else None,
+        reason=result.reason or None,
+        diagnosis=_diagnosis(result.diagnosis),
+        printed="\n".join(printed.lines(result.printed)),
+        certificate=_certificate(result.certificate),
+    )
+    return plain
+
+
+def _known(found: Expected | None) -> dict[str, Any] | None:
+    """What the entry of a baseline says, and how the result stands to it."""
+    if found is None:
+        return None
+    return {
+        "as": found.known.value if found.known else None,
+        "entry": found.entry,
+        "reason": found.reason,
+        "link": found.link or None,
+    }
+
+
+def _gate(gate: Gate | None) -> dict[str, Any] | None:
+    """What a baseline says of the whole run."""
+    if gate is None:
+        return None
+    return {
+        "file": gate.baseline,
+        **{known.value: gate.count(known) for known in Known},
+        "problems": [
+            {"kind": p.breach.value, "file": p.file, "line": p.line, "says": p.says}
+            for p in gate.problems
+        ],
+        "warnings": list(gate.warnings),
+    }
+
+
+def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
+    """Why a gradient is wrong, with the word for its class beside the code."""
+    if found is None:
+        return None
+    word = LABELS[found.label].word if found.label in LABELS else None
+    return {**asdict(found), "class": word}
+
+
+def _certificate(found: Certificate | None) -> dict[str, Any] | None:
+    """How many impostors are rejected, and the names of those that are not, and that are."""
+    if found is None:
+        return None
+    return {
+        "rejected": len(found.rejected),
+        "tried": found.tried,
+        "blind": list(found.blind),
+        "impostors": list(found.rejected),
+    }
+
+
+def header_dict(header: Header) -> dict[str, Any]:
+    """What was run, as plain data."""
+    return asdict(header)
+
+
+def footer_dict(run: Run) -> dict[str, Any]:
+    """The totals of a run as plain data, and what the gate makes of it."""
+    return {
+        **asdict(run.footer),
+        "passed": run.passed,
+        "stopped": run.stopped,
+        "troubles": list(run.troubles),
+        "baseline": _gate(run.gate),
+    }
+
+
+def run_dict(run: Run) -> dict[str, Any]:
+    """A run as plain data: header, results, footer."""
+    return {
+        "header": header_dict(run.header),
+        "results": [result_dict(run, result) for result in run.results],
+        "footer": footer_dict(run),
+    }
+
+
+def dumped(value: Any, indent: int | None = None) -> str:
+    """Plain data as strict JSON, in ASCII: a name may hold what no encoding can carry.
+
+    JSON has no word for a number that is not finite; such numbers are the strings "nan", "inf" and
+    "-inf".
+    """
+    return json.dumps(_finite(value), allow_nan=False, indent=indent)
+
+
+def _finite(value: Any) -> Any:
+    """Plain data in which every number is one that JSON knows."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if hasattr(value, "item"):  # a NumPy scalar, such as an index that np.argwhere found
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
