@@ -87,7 +87,8 @@ class Record:
     line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
     model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
     which. `evaluations`, `taylor`, `blames`, `printed`, `slack`, `diagnosis`,
-    `curve` and `heat` are the finding's; `source` is the file and line of the code judged, where it is known.
+    `curve` and `heat` are the finding's;
+    `source` is the file and line of the code judged, where it is known.
     """
 
     name: str
