@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from gradcheck.verdict import Verdict
+
+
+GLYPHS: Final = frozenset(".0123456789!?")
+"""What a cell of a heat map may be."""
 
 
 class Part(StrEnum):
@@ -94,11 +100,13 @@ class Taylor:
 class VCurve:
     """The central difference at one element, step by step: why there is a best step.
 
-    For the element `index` of the gradient of `tensor` under `cotangent`: at each of `steps` (in
-    units of the primal, longest first) the difference is `errors` away from the true derivative, of
-    which rounding in forward explains up to `bars`; `off` is how far the gradient judged is away.
-    All three are in units of the gradient. Truncation falls with h², rounding grows with 1/h: on
-    logarithmic axes a V.
+    For the element `index` of the gradient of `tensor` under `cotangent`, forward in float64: at
+    each of `steps` (in units of the primal, longest first) the difference is `errors` away from
+    the true derivative `want`, which is known to within `error_bar`; nan where forward refuses the
+    step, or x ± h is x. Rounding explains up to `bars` of it: three deviations of forward's noise
+    over h, and what rounds the derivative as a whole. `off` is how far the gradient judged is away
+    (nan: it is no number), `bound` how far it may be. All but `steps` are in units of the gradient.
+    Truncation falls with h², rounding grows with 1/h: on logarithmic axes a V.
     """
 
     index: tuple[int, ...]
@@ -108,22 +116,67 @@ class VCurve:
     errors: tuple[float, ...]
     bars: tuple[float, ...]
     off: float
+    want: float
+    bound: float
+    error_bar: float
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where it is no curve: a report that is read back may hold anything."""
+        if not len(self.steps) == len(self.errors) == len(self.bars):
+            raise ValueError("a curve has as many errors and bars as steps")
+
+    @property
+    def best(self) -> int | None:
+        """Where in `steps` the difference is surest: the least of what is seen or expected.
+
+        A lucky point below its bar proves nothing. None where forward has no value at any step.
+        """
+        pairs = enumerate(zip(self.errors, self.bars, strict=True))
+        sure = [(max(e, b), k) for k, (e, b) in pairs if math.isfinite(e) and math.isfinite(b)]
+        return min(sure)[1] if sure else None
+
+    @property
+    def floor(self) -> float:
+        """The error to expect at the best step: no difference can tell less; nan without one."""
+        return math.nan if self.best is None else max(self.errors[self.best], self.bars[self.best])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
     """Where in a gradient the error is: a character per cell of a picture of `rows` × `columns`.
 
-    A gradient of `shape` is laid out with its last axis across; where it is larger than the
-    picture, a cell stands for the worst of a block. `cells`, row by row: "." within the bound,
-    "0" to "9" for ⌊2·log₁₀(error/bound)⌋ cut at 9, "!" for what is no number, "?" for what the
-    check could not resolve.
+    A gradient of `shape` under `cotangent` is laid out with its last axis across and all others
+    down; where it is larger than the picture, a cell stands for the worst of a `block`. `cells`,
+    row by row: "." within the bound, "0" to "9" for ⌊log₁₀(error/bound)⌋ cut at 9, "!" for what is
+    no number, "?" for what the check could not resolve.
     """
 
     shape: tuple[int, ...]
     rows: int
     columns: int
     cells: str
+    cotangent: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where it is no map: a report that is read back may hold anything."""
+        high, wide = self.size
+        fits = 0 < self.rows <= high and 0 < self.columns <= wide
+        if not fits or len(self.cells) != self.rows * self.columns:
+            raise ValueError("a heat map has a cell per block of a gradient that is not empty")
+        if not set(self.cells) <= GLYPHS:
+            raise ValueError("a cell of a heat map is one of .0123456789!?")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the whole gradient."""
+        *down, across = self.shape or (1,)
+        return math.prod(down), across
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of the gradient that a cell stands for (the last ones for fewer)."""
+        high, wide = self.size
+        return -(-high // self.rows), -(-wide // self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

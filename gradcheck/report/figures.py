@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
-from gradcheck.report import models, words
+from gradcheck.report import heat as heats
+from gradcheck.report import kills as matrices
+from gradcheck.report import models, remainder, words
+from gradcheck.report import vcurve as vcurves
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -53,6 +56,12 @@ class Light:
 whole = models.whole
 telling = models.telling
 counted = models.counted
+vcurve = vcurves.picture
+heat = heats.picture
+taylor = remainder.picture
+kills = matrices.matrices
+KILLS: Final = tuple((kind, *marks) for kind, marks in matrices.MARKS.items())
+"""Kind, glyph and tone of each mark of a kill matrix."""
 
 
 def curve(found: Taylor) -> Curve | None:

@@ -1,0 +1,123 @@
+"""The kill matrix: which impostors the checks of an operator reject, sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.report import words
+
+if TYPE_CHECKING:
+    from gradcheck.record import Record, Run
+
+NAN: Final = "nan"
+"""The impostor that every comparison rejects, and that proves nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One impostor in one sample: `kind` is "rejected", "partly", "blind" or "equal".
+
+    Of the gradients and dtypes checked there: rejected by all in which it is wrong; by some; by
+    none; or wrong in none of them. `glyph` says without colour what `tone` says with it.
+    """
+
+    kind: str
+    glyph: str
+    tone: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One sample: a mark per impostor; `blind` if it rejects nothing that proves anything."""
+
+    dialect: str
+    sample: str
+    marks: tuple[Mark, ...]
+    blind: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """One operator of one implementation; `missed` are impostors wrong somewhere, never rejected.
+
+    `rejected` of `tried` counts over all samples, gradients and dtypes.
+    """
+
+    implementation: str
+    op: str
+    impostors: tuple[str, ...]
+    lines: tuple[Line, ...]
+    missed: tuple[str, ...]
+    rejected: int
+    tried: int
+
+
+MARKS: Final = {
+    "rejected": ("✓", "good"),
+    "partly": ("◐", "warn"),
+    "blind": ("○", "bad"),
+    "equal": ("=", "calm"),
+}
+"""Glyph and tone of each kind."""
+MEANS: Final = {
+    "rejected": "rejected",
+    "partly": "rejected by some checks, invisible to others",
+    "blind": "invisible",
+    "equal": "equal to the truth here, so it proves nothing",
+}
+
+
+def matrices(run: Run) -> list[Matrix]:
+    """One matrix per implementation and operator that has certificates, in the run's order."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for result in run.results:
+        if result.certificate is not None:
+            groups.setdefault((result.implementation, result.op), []).append(result)
+    return [matrix(results) for results in groups.values()]
+
+
+def matrix(results: list[Record]) -> Matrix:
+    """The matrix of one operator's results, all of which have a certificate."""
+    impostors = tuple(dict.fromkeys(name for r in results for name in (*_of(r)[0], *_of(r)[1])))
+    samples: dict[tuple[str, str], list[Record]] = {}
+    for result in results:
+        samples.setdefault((result.dialect, result.sample), []).append(result)
+    lines = tuple(_line(*key, impostors, found) for key, found in samples.items())
+    seen = {name for r in results for name in _of(r)[0]}
+    return Matrix(
+        implementation=words.clean(results[0].implementation),
+        op=words.clean(results[0].op),
+        impostors=tuple(map(words.clean, impostors)),
+        lines=lines,
+        missed=tuple(words.clean(name) for name in impostors if name not in seen),
+        rejected=sum(len(_of(r)[0]) for r in results),
+        tried=sum(len(part) for r in results for part in _of(r)),
+    )
+
+
+def _line(dialect: str, sample: str, impostors: Iterable[str], results: list[Record]) -> Line:
+    marks = tuple(_mark(name, results) for name in impostors)
+    proves = any(name != NAN for r in results for name in _of(r)[0])
+    return Line(
+        dialect=words.clean(dialect), sample=words.clean(sample), marks=marks, blind=not proves
+    )
+
+
+def _mark(name: str, results: list[Record]) -> Mark:
+    rejecting = [r for r in results if name in _of(r)[0]]
+    blind = [r for r in results if name in _of(r)[1]]
+    kind = ("partly" if rejecting else "blind") if blind else "rejected" if rejecting else "equal"
+    whose = ", ".join(f"{words.gradient(words.clean(r.output))} in {words.clean(r.dtype)}"
+                      for r in blind)  # fmt: skip
+    glyph, tone = MARKS[kind]
+    says = f"{words.clean(name)}: {MEANS[kind]}" + (f" to the check of {whose}" if whose else "")
+    return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
+
+
+def _of(result: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = result.certificate
+    assert found is not None
+    return found.rejected, found.blind

@@ -1,0 +1,204 @@
+"""The V of a central difference as a picture: truncation to the right, rounding to the left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.report import words
+from gradcheck.report.axis import Axis, Tick
+
+if TYPE_CHECKING:
+    from gradcheck.record import Record, VCurve
+
+WIDTH: Final = 460
+HEIGHT: Final = 270
+LEFT: Final = 46
+RIGHT: Final = 450
+TOP: Final = 12
+BOTTOM: Final = 226
+TICKS: Final = 7
+LINE: Final = 14
+"""Pixels from one line of text to the next."""
+DEPTH: Final = 0.01
+"""How far below the surest step the picture goes: what is less stands at its edge."""
+TINY: Final = 1e-30
+CLEAR: Final = 3.0
+"""A point so many times above its bar is truncation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """One step: `kind` is "clear" above what rounding explains, "noise" within, "exact" for 0."""
+
+    x: float
+    y: float
+    kind: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A horizontal line at `y`, and the place of its text."""
+
+    y: float
+    text_y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A text in the picture; `anchor` is SVG's."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A V-curve in pixels, y downwards.
+
+    `band` and `trace` are SVG paths: the region that rounding explains, and the errors themselves.
+    `off` is the gradient judged, `bound` what it may be off, `best` the surest step.
+    """
+
+    across: tuple[Tick, ...]
+    up: tuple[Tick, ...]
+    band: str
+    trace: str
+    dots: tuple[Dot, ...]
+    off: Level | None
+    bound: Level | None
+    wrong: bool
+    best: Dot | None
+    notes: tuple[Note, ...]
+    label: str
+    caption: str
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = RIGHT
+    top: int = TOP
+    bottom: int = BOTTOM
+
+
+def picture(result: Record) -> Picture | None:
+    """The picture of a result's curve; None where there is none, or no two of its points."""
+    found = result.curve
+    if found is None:
+        return None
+    steps = [
+        (h, error, bar)
+        for h, error, bar in zip(found.steps, found.errors, found.bars, strict=True)
+        if h > 0 and math.isfinite(error) and math.isfinite(bar)
+    ]
+    if len(steps) < 2:
+        return None
+    heights = [v for _, error, bar in steps for v in (error, bar)]
+    x = Axis.over((h for h, _, _ in steps), LEFT, RIGHT)
+    lowest = DEPTH * max(found.floor, max(heights) * TINY)
+    y = Axis.over([max(v, lowest) for v in (*heights, found.off, found.bound)], BOTTOM, TOP)
+    edge = [(x.at(h), y.at(bar)) for h, _, bar in steps]
+    dots = tuple(_dot(x, y, *step) for step in steps)
+    wrong = not found.off <= found.bound
+    off, bound = _levels(found, y, wrong)
+    best = _best(found, x, y)
+    return Picture(
+        across=x.ticks(TICKS),
+        up=y.ticks(TICKS),
+        band=f"{_path([*edge, (edge[-1][0], BOTTOM), (edge[0][0], BOTTOM)])}Z",
+        trace=_path([(dot.x, dot.y) for dot in dots]),
+        dots=dots,
+        off=off,
+        bound=bound,
+        wrong=wrong,
+        best=best,
+        notes=tuple(_notes(steps, x, y, off)),
+        label=f"error of the central difference of {_place(result, found)} at each step",
+        caption=says(result),
+    )
+
+
+def says(result: Record) -> str:
+    """What the curve shows, in a sentence; empty without one.
+
+    >>> says.__name__
+    'says'
+    """
+    found = result.curve
+    if found is None or found.best is None:
+        return ""
+    step = f"the best difference (h = {words.number(found.steps[found.best], 2)})"
+    known = f"{_place(result, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
+    if not math.isfinite(found.off):
+        return f"{known}; this gradient is {words.number(found.off)}"
+    if found.off == 0:
+        return f"{known}; this gradient is the true one to the last digit"
+    off = f"{known}; this gradient is off by {words.number(found.off)}"
+    times = words.multiple(found.off, found.floor)
+    if found.off > found.floor and times:
+        return f"{off}, {times} times as much"
+    return f"{off}: less than any difference can tell"
+
+
+def _place(result: Record, found: VCurve) -> str:
+    return words.element(words.clean(found.tensor or result.output), found.index)
+
+
+def _dot(x: Axis, y: Axis, h: float, error: float, bar: float) -> Dot:
+    kind = "exact" if error == 0 else "clear" if error > bar else "noise"
+    says = f"h = {words.number(h, 2)}: off by {words.number(error)}, rounding explains "
+    return Dot(x=x.at(h), y=y.at(error), kind=kind, says=f"{says}{words.number(bar, 2)}")
+
+
+def _levels(found: VCurve, y: Axis, wrong: bool) -> tuple[Level | None, Level | None]:
+    """The lines of the gradient judged and of its bound; the text of the higher is above it."""
+    off = bound = None
+    if 0 < found.off < math.inf:
+        text = f"this gradient is off by {words.number(found.off)}"
+        off = _level(y.at(found.off), text, above=wrong)
+    if 0 < found.bound < math.inf:
+        text = f"allowed {words.number(found.bound, 2)}"
+        bound = _level(y.at(found.bound), text, above=not wrong)
+    return off, bound
+
+
+def _level(at: float, text: str, *, above: bool) -> Level:
+    below = at < TOP + LINE or (not above and at < BOTTOM - LINE)
+    return Level(y=at, text_y=at + (LINE - 3 if below else -5), text=text)
+
+
+def _best(found: VCurve, x: Axis, y: Axis) -> Dot | None:
+    if found.best is None:
+        return None
+    h, error, bar = (v[found.best] for v in (found.steps, found.errors, found.bars))
+    return _dot(x, y, h, error, bar)
+
+
+def _notes(
+    steps: list[tuple[float, float, float]], x: Axis, y: Axis, off: Level | None
+) -> list[Note]:
+    """The names of the V's two sides, where it has them."""
+    h, _, _ = steps[-1]
+    notes = [Note(x=x.at(h) + 6, y=BOTTOM - 8, text="rounding ∝ 1/h")]
+    clear = []
+    for step in steps:
+        if step[1] <= CLEAR * step[2]:
+            break
+        clear.append(step)
+    if len(clear) > 2:
+        h, error, _ = clear[len(clear) * 2 // 3]
+        across, down = x.at(h) + 12, y.at(error) + LINE
+        if off is not None and abs(down - off.text_y) < LINE:
+            down = off.text_y + LINE * (1 if down >= off.y else -1)
+        room = across < RIGHT - 100
+        notes.append(Note(x=across if room else RIGHT - 4, y=min(down, BOTTOM - 6),
+                          text="truncation ∝ h²", anchor="start" if room else "end"))  # fmt: skip
+    return notes
+
+
+def _path(points: list[tuple[float, float]]) -> str:
+    return "".join(f"{'L' if i else 'M'}{x:g} {y:g}" for i, (x, y) in enumerate(points))
