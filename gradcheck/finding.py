@@ -9,7 +9,6 @@ from typing import Final
 
 from gradcheck.verdict import Verdict
 
-
 GLYPHS: Final = frozenset(".0123456789!?")
 """What a cell of a heat map may be."""
 

@@ -23,6 +23,7 @@ from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.why import Why
 from gradcheck.finding import Finding
 from gradcheck.judge.contract import contract_cases, judge_contract
+from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
@@ -320,6 +321,7 @@ def _operator(plan: Plan, case: Case, why: Why) -> Ask:
         if isinstance(truth, Finding):
             return [truth]
         found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
+        found = with_curves(truth, found, every=plan.taylor)
         found = why.explained(case, binding, dtype, found)
         ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
         if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:

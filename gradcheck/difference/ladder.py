@@ -109,7 +109,7 @@ def bars(
     values = extrapolate(slopes)
     with np.errstate(all="ignore"):
         moved = np.abs(values[1:] - values[:-1])
-        floor = _floor(noise, scale[2:], h[2:], u)
+        floor = floor_of(noise, scale[2:], h[2:], u)
         if rough is not None:
             floor = floor + rough[2:]
         bar = moved + floor
@@ -159,7 +159,7 @@ def climb(
     with np.errstate(all="ignore"):
         sixth = (RATIO**4 * fourth[1:] - fourth[:-1]) / (RATIO**4 - 1)
         moved4, moved6 = (np.abs(np.diff(v, axis=0)) for v in (fourth, sixth))
-        bar6 = moved6 + _floor(noise, scale[3:], h[3:], u)
+        bar6 = moved6 + floor_of(noise, scale[3:], h[3:], u)
         if rough is not None:
             bar6 = bar6 + rough[3:]
     bar6[~np.isfinite(bar[1:]) | ~np.isfinite(bar[:-1]) | ~np.isfinite(bar6)] = np.inf
@@ -201,6 +201,6 @@ def _noise_seen(slopes: Float, h: Float) -> Float:
     return np.where(np.isfinite(least), 4 * least, 0.0)
 
 
-def _floor(noise: Float, scale: Float, h: Float, u: float) -> Float:
+def floor_of(noise: Float, scale: Float, h: Float, u: float) -> Float:
     """What rounding adds to a bar, for each smallest step `h`: three deviations."""
     return SIGMAS * (noise / h.reshape(-1, *(1,) * noise.ndim) + RELATIVE * u * scale)

@@ -119,6 +119,19 @@ class Differences:
         self._laddered[cells] = True
         return True
 
+    def seen_at(self, row: int, element: int, h: Float) -> tuple[Float, Float]:
+        """Plain central differences [s] of one element for one cotangent, at steps `h` [s].
+
+        With them what rounding explains of each, [s]; both nan where there is no difference.
+        """
+        (place,) = np.argwhere(self.structure.grid == element)[:1]
+        colours = place[:1]
+        at = (slice(None), row, 0, place[1])
+        slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
+        with np.errstate(all="ignore"):
+            floor = ladder.floor_of(self._noise[:, colours], scales, h, self._u)
+        return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
+
     def settle(self, values: Float, which: Mask) -> None:
         """Overrule the elements `which` [q, n] by certain `values` [q, n]."""
         estimate = self.estimate

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import dtype_named
 from gradcheck.difference.truth import Estimate
-from gradcheck.finding import Finding, Miss
+from gradcheck.finding import Finding, Heat, Miss
+from gradcheck.judge.heat import heat_of
 from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
@@ -140,6 +141,8 @@ class Comparison:
         """The verdict on the whole tensor of `shape`, for the cotangents named."""
         failed, unresolved = self.failed, self.open
         verdict, reason = self._verdict(failed, unresolved)
+        worst = self._worst(shape, cotangents, WORST if failed.any() else 1)
+        told = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
         return Finding(
             name=name,
             verdict=verdict,
@@ -150,8 +153,18 @@ class Comparison:
             kinked=int(self.kinked.sum()),
             smallest_visible_error=self._smallest_visible(unresolved),
             oracle=bool(self.estimate.settled.any()),
-            worst=self._worst(shape, cotangents, WORST if failed.any() else 1),
+            worst=worst,
+            heat=self._heat(shape, cotangents, worst[0].cotangent) if told else None,
         )
+
+    def _heat(
+        self, shape: tuple[int, ...], cotangents: tuple[str, ...], cotangent: str
+    ) -> Heat | None:
+        """Where the errors are under one cotangent."""
+        row = cotangents.index(cotangent)
+        with np.errstate(all="ignore"):
+            times = self.error[row] / self.bound[row]
+        return heat_of(times, self.failed[row], self.open[row], shape, cotangent)
 
     def _verdict(self, failed: Mask, unresolved: Mask) -> tuple[Verdict, str]:
         count, of = int(failed.sum()), self.got.size

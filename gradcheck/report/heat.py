@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -14,18 +15,21 @@ from gradcheck.report.axis import power
 if TYPE_CHECKING:
     from gradcheck.record import Heat, Record
 
-CELL: Final = 13
+LEAST: Final = 13
+MOST: Final = 24
+"""Pixels of a cell, with the gap."""
+WIDEST: Final = 320
+HIGHEST: Final = 416
+"""Pixels that all cells together should fill, as far as that makes them larger."""
 GAP: Final = 1
-SIDE: Final = CELL - GAP
 HEAD: Final = 20
 """Pixels above the cells, for the numbers of the columns."""
 DIGIT: Final = 6.2
 """Pixels of a digit of a label."""
 FINE: Final = "."
 """A cell with nothing wrong in it."""
-NARROW: Final = 4
-"""Cells from one label to the next, at least."""
-STRANGE: Final = {"!": "no number", "?": "not resolved"}
+STRANGE: Final = {"!": ("strange", "no number"), "?": ("open", "not resolved")}
+"""Class and meaning of what is no digit."""
 DARK: Final = "56789!"
 """Cells so dark that their glyph is light."""
 
@@ -43,9 +47,19 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text in the picture: a label of an axis, or a glyph."""
+    """A label of a row or a column."""
 
     x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glyphs:
+    """The glyphs of one row on cells of one shade, each at its own of the places `xs`."""
+
+    shade: str
+    xs: str
     y: float
     text: str
 
@@ -55,21 +69,19 @@ class Picture:
     """A heat map in pixels.
 
     `grid` are the cells that are right, `patches` the others: strokes as wide as `side`, dashed
-    by `side` and `gap`.
+    by `side` and `gap`. `size` is that of the glyphs.
     """
 
     width: float
     height: float
     side: int
     gap: int
+    size: int
     grid: str
     patches: tuple[Patch, ...]
-    light: tuple[Text, ...]
-    """Glyphs on dark cells."""
-    dark: tuple[Text, ...]
+    glyphs: tuple[Glyphs, ...]
     rows: tuple[Text, ...]
     columns: tuple[Text, ...]
-    axes: str
     label: str
     caption: str
 
@@ -79,91 +91,148 @@ def picture(result: Record) -> Picture | None:
     found = result.heat
     if found is None:
         return None
-    rows, columns = list(_rows(found)), list(_columns(found))
-    left = 8 + DIGIT * max(len(label) for _, label in rows)
-    glyphs = [
-        (left + (k % found.columns) * CELL, HEAD + k // found.columns * CELL, glyph)
-        for k, glyph in enumerate(found.cells)
-    ]
-    wrong = [(x + SIDE / 2, y + CELL - 4, g) for x, y, g in glyphs if g != FINE]
-    last = max([0.0, *(len(label) * DIGIT for _, label in columns)])
+    plan = _Plan(found)
+    columns = tuple(plan.columns())
     return Picture(
-        width=round(left + found.columns * CELL + last, 1),
-        height=HEAD + found.rows * CELL + 2,
-        side=SIDE,
+        width=round(max(plan.right, *(at.x + len(at.text) * DIGIT / 2 for at in columns)), 1),
+        height=HEAD + found.rows * plan.cell,
+        side=plan.cell - GAP,
         gap=GAP,
-        grid=_path(found, left, FINE),
-        patches=tuple(_patches(found, left)),
-        light=tuple(Text(x=x, y=y, text=g) for x, y, g in wrong if g in DARK),
-        dark=tuple(Text(x=x, y=y, text=g) for x, y, g in wrong if g not in DARK),
-        rows=tuple(Text(x=left - 5, y=HEAD + k * CELL + CELL - 4, text=t) for k, t in rows),
-        columns=tuple(Text(x=left + k * CELL, y=HEAD - 6, text=t) for k, t in columns),
-        axes=_axes(found),
+        size=plan.cell * 2 // 3,
+        grid=plan.path(FINE),
+        patches=tuple(plan.patches()),
+        glyphs=tuple(plan.glyphs()),
+        rows=tuple(plan.rows()),
+        columns=columns,
         label=f"where {_name(result)} is wrong",
         caption=says(result),
     )
 
 
 def says(result: Record) -> str:
-    """How much of a gradient is wrong, in a sentence; empty without a map."""
+    """What is laid out how; empty without a map."""
     found = result.heat
     if found is None:
         return ""
-    high, wide = found.block
-    block = f", a cell is the worst of {high} × {wide} elements" if high * wide > 1 else ""
-    whose = f" with cotangent {words.clean(found.cotangent)}" if found.cotangent else ""
-    return f"{_name(result)}{words.position(found.shape)}{whose}{block}"
+    shape = f", {' × '.join(map(str, found.shape))}" if found.shape else ""
+    whose = f" under the cotangent {words.clean(found.cotangent)}" if found.cotangent else ""
+    return f"{_name(result)}{shape}{whose}{_axes(found)}{_block(found)}"
 
 
 def scale(glyph: str) -> str:
     """What a glyph stands for.
 
-    >>> scale("0"), scale("3"), scale("9")
-    ('1 to 10 × bound', '10³ to 10⁴ × bound', '10⁹ × bound or more')
+    >>> scale("0"), scale("3"), scale("!")
+    ('≥ 1 ×', '≥ 10³ ×', 'no number')
     """
-    if glyph in STRANGE:
-        return STRANGE[glyph]
-    if glyph == "9":
-        return f"{power(9)} × bound or more"
-    return f"{power(int(glyph))} to {power(int(glyph) + 1)} × bound"
+    return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} ×"
+
+
+def worst(found: Heat) -> Iterator[str]:
+    """The glyphs of a map that are not fine, in the order of what they mean."""
+    return iter(sorted(set(found.cells) - {FINE}, key="?0123456789!".index))
 
 
 def _name(result: Record) -> str:
-    return words.subject(result.output, result.part)
+    tensor = result.top.tensor if result.top else ""
+    return words.gradient(tensor) if tensor else words.subject(result.output, result.part)
 
 
-def _patches(found: Heat, left: float) -> Iterator[Patch]:
-    for glyph in sorted(set(found.cells) - {FINE}):
-        tone = {"!": "strange", "?": "open"}.get(glyph, f"l{glyph}")
-        yield Patch(
-            glyph=glyph, tone=tone, path=_path(found, left, glyph), says=scale(glyph),
-            count=found.cells.count(glyph),
-        )  # fmt: skip
+def _axes(found: Heat) -> str:
+    """Which axis runs which way."""
+    count = len(found.shape)
+    if count < 2:
+        return ""
+    down = ", ".join(map(str, range(count - 1)))
+    return f"; {'axis' if count == 2 else 'axes'} {down} ↓, axis {count - 1} →"
 
 
-def _path(found: Heat, left: float, glyph: str) -> str:
-    """Strokes through the cells with one glyph, to be dashed: those side by side are one."""
-    parts = []
-    for row in range(found.rows):
-        at = 0
-        y = HEAD + row * CELL + SIDE / 2
-        cells = found.cells[row * found.columns : (row + 1) * found.columns]
-        for same, run in groupby(cells, lambda cell: cell == glyph):
-            count = len(list(run))
-            if same:
-                parts.append(f"M{left + at * CELL:g} {y:g}h{count * CELL - GAP}")
-            at += count
-    return "".join(parts)
+def _block(found: Heat) -> str:
+    high, wide = found.block
+    return f"; a cell is the worst of {high} × {wide} elements" if high * wide > 1 else ""
 
 
-def _rows(found: Heat) -> Iterator[tuple[int, str]]:
-    """The rows that are named, by all their indices but the last."""
-    *down, _ = found.shape or (1,)
-    for row in range(found.rows):
-        if down:
-            yield row, ", ".join(map(str, unravelled(row * found.block[0], tuple(down))))
-        else:
-            yield row, ""
+@dataclass(frozen=True)
+class _Plan:
+    """Where everything stands."""
+
+    found: Heat
+
+    @cached_property
+    def cell(self) -> int:
+        """Pixels from one cell to the next."""
+        fitting = min(WIDEST // self.found.columns, HIGHEST // self.found.rows)
+        return max(LEAST, min(MOST, fitting))
+
+    @cached_property
+    def left(self) -> float:
+        """Pixels left of the cells, for the indices of the rows."""
+        return round(8 + DIGIT * max(map(len, self.names)), 1)
+
+    @property
+    def right(self) -> float:
+        return self.left + self.found.columns * self.cell
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of each row, all indices of its first element but the last one."""
+        *down, _ = self.found.shape or (1,)
+        tall, _ = self.found.block
+        rows = range(self.found.rows)
+        return [", ".join(map(str, unravelled(k * tall, tuple(down)))) for k in rows]
+
+    def row(self, k: int) -> str:
+        """The cells of one row."""
+        return self.found.cells[k * self.found.columns : (k + 1) * self.found.columns]
+
+    def rows(self) -> Iterator[Text]:
+        for k, name in enumerate(self.names):
+            if name:
+                yield Text(x=self.left - 5, y=self.base(k), text=name)
+
+    def columns(self) -> Iterator[Text]:
+        """Labels of columns, as many as there is room for."""
+        digits = len(str(self.found.size[1]))
+        every = math.ceil((digits + 1) * DIGIT / self.cell)
+        for k in range(0, self.found.columns, every):
+            x = self.left + (k + 0.5) * self.cell
+            yield Text(x=round(x, 1), y=HEAD - 6, text=str(k * self.found.block[1]))
+
+    def base(self, k: int) -> float:
+        """The base line of the glyphs of a row."""
+        return HEAD + k * self.cell + round(self.cell * 0.7, 1)
+
+    def glyphs(self) -> Iterator[Glyphs]:
+        for k in range(self.found.rows):
+            cells = [(i, glyph) for i, glyph in enumerate(self.row(k)) if glyph != FINE]
+            for shade in ("light", "dark"):
+                some = [pair for pair in cells if (pair[1] in DARK) == (shade == "light")]
+                if some:
+                    middle = self.left + (self.cell - GAP) / 2
+                    xs = " ".join(f"{middle + i * self.cell:g}" for i, _ in some)
+                    text = "".join(glyph for _, glyph in some)
+                    yield Glyphs(shade=shade, xs=xs, y=self.base(k), text=text)
+
+    def patches(self) -> Iterator[Patch]:
+        for glyph in worst(self.found):
+            tone = STRANGE[glyph][0] if glyph in STRANGE else f"l{glyph}"
+            count = self.found.cells.count(glyph)
+            yield Patch(
+                glyph=glyph, tone=tone, path=self.path(glyph), says=scale(glyph), count=count
+            )
+
+    def path(self, glyph: str) -> str:
+        """Strokes through the cells with one glyph; those side by side are one stroke."""
+        parts = []
+        for k in range(self.found.rows):
+            at, y = 0, HEAD + k * self.cell + (self.cell - GAP) / 2
+            for same, run in groupby(self.row(k), lambda cell: cell == glyph):
+                count = len(list(run))
+                if same:
+                    length = count * self.cell - GAP
+                    parts.append(f"M{self.left + at * self.cell:g} {y:g}h{length}")
+                at += count
+        return "".join(parts)
 
 
 def unravelled(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -177,20 +246,3 @@ def unravelled(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         flat, at = divmod(flat, size)
         index.append(at)
     return tuple(reversed(index))
-
-
-def _columns(found: Heat) -> Iterator[tuple[int, str]]:
-    """The columns that are named, by the last index, as many as there is room for."""
-    digits = len(str(found.size[1]))
-    every = max(NARROW, math.ceil((digits + 1) * DIGIT / CELL))
-    for column in range(0, found.columns, every):
-        yield column, str(column * found.block[1])
-
-
-def _axes(found: Heat) -> str:
-    """Which axis runs which way."""
-    count = len(found.shape)
-    if count < 2:
-        return "" if count == 0 else "axis 0 →"
-    down = ", ".join(map(str, range(count - 1)))
-    return f"{'axis' if count == 2 else 'axes'} {down} ↓, axis {count - 1} →"

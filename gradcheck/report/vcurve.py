@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from gradcheck.record import Record, VCurve
 
 WIDTH: Final = 460
-HEIGHT: Final = 270
+HEIGHT: Final = 278
 LEFT: Final = 46
 RIGHT: Final = 450
-TOP: Final = 12
-BOTTOM: Final = 226
+TOP: Final = 22
+BOTTOM: Final = 236
 TICKS: Final = 7
 LINE: Final = 14
 """Pixels from one line of text to the next."""
@@ -26,6 +27,13 @@ DEPTH: Final = 0.01
 TINY: Final = 1e-30
 CLEAR: Final = 3.0
 """A point so many times above its bar is truncation."""
+SIDE: Final = 3
+"""Points that make a side of the V."""
+ROOM: Final = 96
+STEP: Final = 60
+"""Pixels of a name of a side, and of a step."""
+Step = tuple[float, float, float]
+"""A step, the error of its difference, and what rounding explains of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +43,8 @@ class Dot:
     x: float
     y: float
     kind: str
+    step: str
     says: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """A horizontal line at `y`, and the place of its text."""
-
-    y: float
-    text_y: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,14 @@ class Note:
     y: float
     text: str
     anchor: str = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A horizontal line at `y`, and its text."""
+
+    y: float
+    note: Note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +80,7 @@ class Picture:
     dots: tuple[Dot, ...]
     off: Level | None
     bound: Level | None
-    wrong: bool
+    tone: str
     best: Dot | None
     notes: tuple[Note, ...]
     label: str
@@ -103,9 +111,8 @@ def picture(result: Record) -> Picture | None:
     y = Axis.over([max(v, lowest) for v in (*heights, found.off, found.bound)], BOTTOM, TOP)
     edge = [(x.at(h), y.at(bar)) for h, _, bar in steps]
     dots = tuple(_dot(x, y, *step) for step in steps)
-    wrong = not found.off <= found.bound
-    off, bound = _levels(found, y, wrong)
     best = _best(found, x, y)
+    off, bound = _levels(found, y, best)
     return Picture(
         across=x.ticks(TICKS),
         up=y.ticks(TICKS),
@@ -114,9 +121,9 @@ def picture(result: Record) -> Picture | None:
         dots=dots,
         off=off,
         bound=bound,
-        wrong=wrong,
+        tone=words.tone(result.verdict),
         best=best,
-        notes=tuple(_notes(steps, x, y, off)),
+        notes=tuple(_notes(steps, best, [level for level in (off, bound) if level])),
         label=f"error of the central difference of {_place(result, found)} at each step",
         caption=says(result),
     )
@@ -133,15 +140,20 @@ def says(result: Record) -> str:
         return ""
     step = f"the best difference (h = {words.number(found.steps[found.best], 2)})"
     known = f"{_place(result, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
+    return f"{known}; {_off(found)}"
+
+
+def _off(found: VCurve) -> str:
+    """How far the gradient judged is off, beside what a difference can tell."""
     if not math.isfinite(found.off):
-        return f"{known}; this gradient is {words.number(found.off)}"
+        return f"this gradient is {words.number(found.off)}"
     if found.off == 0:
-        return f"{known}; this gradient is the true one to the last digit"
-    off = f"{known}; this gradient is off by {words.number(found.off)}"
+        return "this gradient is right to the last digit"
+    off = f"this gradient is off by {words.number(found.off)}"
     times = words.multiple(found.off, found.floor)
     if found.off > found.floor and times:
         return f"{off}, {times} times as much"
-    return f"{off}: less than any difference can tell"
+    return f"{off}, less than a difference can tell"
 
 
 def _place(result: Record, found: VCurve) -> str:
@@ -150,25 +162,30 @@ def _place(result: Record, found: VCurve) -> str:
 
 def _dot(x: Axis, y: Axis, h: float, error: float, bar: float) -> Dot:
     kind = "exact" if error == 0 else "clear" if error > bar else "noise"
-    says = f"h = {words.number(h, 2)}: off by {words.number(error)}, rounding explains "
-    return Dot(x=x.at(h), y=y.at(error), kind=kind, says=f"{says}{words.number(bar, 2)}")
+    step = f"h = {words.number(h, 2)}"
+    says = f"{step}: off by {words.number(error)}, rounding explains {words.number(bar, 2)}"
+    return Dot(x=x.at(h), y=y.at(error), kind=kind, step=step, says=says)
 
 
-def _levels(found: VCurve, y: Axis, wrong: bool) -> tuple[Level | None, Level | None]:
+def _levels(found: VCurve, y: Axis, best: Dot | None) -> tuple[Level | None, Level | None]:
     """The lines of the gradient judged and of its bound; the text of the higher is above it."""
     off = bound = None
+    higher = not found.off <= found.bound
     if 0 < found.off < math.inf:
-        text = f"this gradient is off by {words.number(found.off)}"
-        off = _level(y.at(found.off), text, above=wrong)
+        deeper = "↓ " if math.log10(found.off) < y.low else ""
+        text = f"{deeper}this gradient is off by {words.number(found.off)}"
+        middle = (LEFT + RIGHT) / 2 if best is None else best.x
+        x = min(max(middle, LEFT + ROOM), RIGHT - ROOM)  # between the arms of the V
+        off = _level(y.at(found.off), x, text, "middle", above=higher)
     if 0 < found.bound < math.inf:
-        text = f"allowed {words.number(found.bound, 2)}"
-        bound = _level(y.at(found.bound), text, above=not wrong)
+        text = f"allowed: {words.number(found.bound, 2)}"
+        bound = _level(y.at(found.bound), RIGHT - 4, text, "end", above=not higher)
     return off, bound
 
 
-def _level(at: float, text: str, *, above: bool) -> Level:
+def _level(at: float, x: float, text: str, anchor: str, *, above: bool) -> Level:
     below = at < TOP + LINE or (not above and at < BOTTOM - LINE)
-    return Level(y=at, text_y=at + (LINE - 3 if below else -5), text=text)
+    return Level(y=at, note=Note(x=x, y=at + (LINE - 3 if below else -5), text=text, anchor=anchor))
 
 
 def _best(found: VCurve, x: Axis, y: Axis) -> Dot | None:
@@ -178,26 +195,16 @@ def _best(found: VCurve, x: Axis, y: Axis) -> Dot | None:
     return _dot(x, y, h, error, bar)
 
 
-def _notes(
-    steps: list[tuple[float, float, float]], x: Axis, y: Axis, off: Level | None
-) -> list[Note]:
-    """The names of the V's two sides, where it has them."""
-    h, _, _ = steps[-1]
-    notes = [Note(x=x.at(h) + 6, y=BOTTOM - 8, text="rounding ∝ 1/h")]
-    clear = []
-    for step in steps:
-        if step[1] <= CLEAR * step[2]:
-            break
-        clear.append(step)
-    if len(clear) > 2:
-        h, error, _ = clear[len(clear) * 2 // 3]
-        across, down = x.at(h) + 12, y.at(error) + LINE
-        if off is not None and abs(down - off.text_y) < LINE:
-            down = off.text_y + LINE * (1 if down >= off.y else -1)
-        room = across < RIGHT - 100
-        notes.append(Note(x=across if room else RIGHT - 4, y=min(down, BOTTOM - 6),
-                          text="truncation ∝ h²", anchor="start" if room else "end"))  # fmt: skip
-    return notes
+def _notes(steps: list[Step], best: Dot | None, levels: list[Level]) -> Iterator[Note]:
+    """The names of the V's sides, where it has them, and of its lowest point."""
+    low = BOTTOM - 7
+    while any(abs(level.note.y - low) < LINE for level in levels):
+        low -= LINE
+    yield Note(x=LEFT + 6, y=low, text="rounding ∝ 1/h")
+    if all(error > CLEAR * bar for _, error, bar in steps[:SIDE]):
+        yield Note(x=RIGHT - 4, y=low, text="truncation ∝ h²", anchor="end")
+    if best is not None and LEFT + ROOM + STEP < best.x < RIGHT - ROOM:
+        yield Note(x=best.x - 5, y=low, text=best.step, anchor="end")
 
 
 def _path(points: list[tuple[float, float]]) -> str:
