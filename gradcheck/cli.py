@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gradcheck import console
-from gradcheck.commands import baseline, export, init, listing, power, probe, repro, run
+from gradcheck.commands import baseline, diff, export, init, listing, power, probe, repro, run
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -28,6 +28,7 @@ examples:
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
   gradcheck baseline write known-failures.toml   list what fails today; the gate fails on the rest
+  gradcheck diff main.json pr.json               what a change did, result by result
   gradcheck power --op rms_norm                  that the check rejects wrong answers
   gradcheck export DIR, gradcheck judge DIR      cases on file, and the answers to them
   gradcheck probe -- ./grads                     does a program speak the protocol well?
@@ -94,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
     repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
     baseline.add(commands.add_parser("baseline", help="failures that are known, and no others"))
+    diff.add(commands.add_parser("diff", help="what changed between two runs"))
     power.add(commands.add_parser("power", help="prove that every check can fail"))
     listing.add_list(commands.add_parser("list", help="operators, models and update rules"))
     listing.add_explain(commands.add_parser("explain", help="what one check consists of"))

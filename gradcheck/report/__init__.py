@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "render"]
 
-FORMATS: Final = ("terminal", "json", "jsonl", "markdown", "html", "junit", "github")
+FORMATS: Final = (
+    "terminal", "json", "jsonl", "markdown", "summary", "html", "junit", "github", "badge",
+)  # fmt: skip
 """The formats by name; each is a module of this package with a function `render`."""
 
 ENDINGS: Final = {

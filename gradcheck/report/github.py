@@ -34,10 +34,10 @@ def render(run: Run) -> str:
     left_out = len(errors) - len(lines)
     spoilt = len(outline.explained(run, Part.GRADIENT))
     if left_out:
-        lines.append(_command("notice", f"and {left_out:,} more; -o report.html shows each"))
+        lines.append(command("notice", f"and {left_out:,} more; -o report.html shows each"))
     if spoilt:
         text = f"and {words.plural(spoilt, 'gradient')} that the guilty stages spoil"
-        lines.append(_command("notice", f"{text}; -o report.html shows each"))
+        lines.append(command("notice", f"{text}; -o report.html shows each"))
     return "\n".join([*lines, run.summary, ""])
 
 
@@ -58,7 +58,7 @@ def _failure(group: outline.Group, named: bool, blames: Sequence[Blame]) -> str:
     about = words.subject(group.output, group.part)
     kind = diagnosed.word(first.diagnosis) or words.word(group.verdict)
     title = f"{whose}{words.clean(f'{group.op}/{group.dialect}')} · {about}: {kind}"
-    return _command("error", "\n".join(_message(group, blames)), **_place(first), title=title)
+    return command("error", "\n".join(_message(group, blames)), **place(first), title=title)
 
 
 def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
@@ -82,27 +82,27 @@ def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
 def _troubles(run: Run) -> Iterator[str]:
     """What could not be judged at all."""
     for text in run.troubles:
-        yield _command("error", words.clean(text), title="gradcheck: problem")
+        yield command("error", words.clean(text), title="gradcheck: problem")
     if not run.complete:
-        yield _command("error", "the run stopped early", title="gradcheck: incomplete")
+        yield command("error", "the run stopped early", title="gradcheck: incomplete")
     if not run.footer.checked:
-        yield _command("error", "nothing was checked", title="gradcheck: nothing was checked")
+        yield command("error", "nothing was checked", title="gradcheck: nothing was checked")
 
 
 def _baseline(run: Run) -> Iterator[str]:
     """Each line of a baseline to correct; what no entry is about has an error of its own."""
     for problem in run.gate.problems if run.gate is not None else ():
         if problem.line is not None:
-            place = {"file": words.clean(problem.file), "line": str(problem.line)}
+            where = {"file": words.clean(problem.file), "line": str(problem.line)}
             title = f"baseline: {problem.breach.value}"
-            yield _command("error", words.clean(problem.says), **place, title=title)
+            yield command("error", words.clean(problem.says), **where, title=title)
 
 
-def _place(result: Record) -> dict[str, str]:
+def place(result: Record) -> dict[str, str]:
     """Where the code judged stands, as properties; none where that is not known.
 
     >>> from types import SimpleNamespace as R
-    >>> _place(R(source="src/rms.c:120")), _place(R(source="src/rms.c")), _place(R(source=""))
+    >>> place(R(source="src/rms.c:120")), place(R(source="src/rms.c")), place(R(source=""))
     ({'file': 'src/rms.c', 'line': '120'}, {'file': 'src/rms.c'}, {})
     """
     source = words.clean(result.source)
@@ -112,10 +112,10 @@ def _place(result: Record) -> dict[str, str]:
     return {"file": source} if source else {}
 
 
-def _command(name: str, message: str, **properties: str) -> str:
+def command(name: str, message: str, **properties: str) -> str:
     r"""A workflow command of one line.
 
-    >>> _command("error", "100% wrong\nrun: it", file="a,b.c", title="op · dw: scale")
+    >>> command("error", "100% wrong\nrun: it", file="a,b.c", title="op · dw: scale")
     '::error file=a%2Cb.c,title=op · dw%3A scale::100%25 wrong%0Arun: it'
     """
     told = ",".join(f"{key}={_escaped(text, PROPERTY)}" for key, text in properties.items())

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind
 from gradcheck.report import diagnosed, model_markdown, outline, printed, words
-from gradcheck.report.marked import cell, code, escape, fenced, folded
+from gradcheck.report.capped import Capped
+from gradcheck.report.marked import code, escape, fenced, folded, matrix_head, matrix_lines
 
 if TYPE_CHECKING:
     from gradcheck.record import Record, Run
 
 LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
-RESERVE: Final = 1_000
-"""Bytes kept for saying what was left out."""
 RESULTS: Final = 20
 """Failures of one gradient that are listed."""
 
@@ -29,9 +28,9 @@ LEGEND: Final = (
 
 def render(run: Run, *, limit: int = LIMIT) -> str:
     """The run as GitHub's markdown, at most `limit` bytes of UTF-8."""
-    page = _Page(limit - RESERVE)
+    page = Capped(limit)
     counts = ", ".join(text for _, text in words.tally(run)) or "no results"
-    page.add(f"**gradcheck: {words.headline(run)}** ({counts})\n")
+    page.add(f"**gradcheck: {escape(words.headline(run))}** ({counts})\n")
     facts = (f"{label} {escape(text)}" for label, text in words.versions(run))
     page.add("\n" + " · ".join(facts) + "\n")
     for trouble in run.troubles:
@@ -57,64 +56,14 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     return page.text()
 
 
-class _Page:
-    """Text that stops growing at a limit, and then counts what it leaves out."""
-
-    def __init__(self, limit: int) -> None:
-        self.room = limit
-        self.parts: list[str] = []
-        self.omitted: dict[str, int] = {}
-
-    def add(self, text: str, noun: str = "line") -> bool:
-        """Append `text` if it fits; after the first that does not, nothing of its kind does.
-
-        A later row that fits would stand under another operator's name.
-        """
-        size = len(text.encode())
-        if self.omitted.get(noun) or size > self.room:
-            self.omitted[noun] = self.omitted.get(noun, 0) + 1
-            return False
-        self.room -= size
-        self.parts.append(text)
-        return True
-
-    def text(self) -> str:
-        """What was added, and how much was not."""
-        lines = "".join(
-            f"\n… and {words.plural(count, f'more {noun}')}, left out for size\n"
-            for noun, count in self.omitted.items()
-        )
-        return "".join(self.parts) + lines
-
-
-def _matrix(page: _Page, table: outline.Table) -> None:
-    heads = [
-        table.kind.value,
-        "dialect",
-        words.OUTPUT[table.kind],
-        *map(code, table.dtypes),
-        "samples",
-        "elements",
-    ]
-    rule = ["---"] * (len(heads) - 2) + ["---:"] * 2
-    if not page.add(f"\n| {' | '.join(heads)} |\n| {' | '.join(rule)} |\n"):
+def _matrix(page: Capped, table: outline.Table) -> None:
+    if not page.add("\n" + "\n".join([*matrix_head(table), ""])):
         return
-    last: tuple[str, ...] = ("", "")
-    for row in table.rows:
-        key = (row.op, row.dialect)
-        line = [
-            code(row.op) if row.op != last[0] else "",
-            code(row.dialect) if key != last else "",
-            code(words.subject(row.output, row.part)),
-            *(cell(row.cells.get(dtype)) for dtype in table.dtypes),
-            f"{row.samples:,}",
-            f"{row.compared:,}",
-        ]
-        last = key
-        page.add(f"| {' | '.join(line)} |\n", "row")
+    lines = (f"{line}\n" for line in matrix_lines(table.rows, table.dtypes))
+    page.add_all(lines, "row", len(table.rows))
 
 
-def _soundness(page: _Page, run: Run) -> None:
+def _soundness(page: Capped, run: Run) -> None:
     found = outline.certificate(run)
     if found is not None:
         page.add(f"\nCertificate: {escape(words.rejected(found))}.\n")
@@ -129,7 +78,7 @@ def _soundness(page: _Page, run: Run) -> None:
         page.add(f"| {code(name)} | {escape(words.clean('; '.join(texts)))} |\n", "convention")
 
 
-def _gaps(page: _Page, run: Run) -> None:
+def _gaps(page: Capped, run: Run) -> None:
     for i, gap in enumerate(outline.gaps(run)):
         ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {escape(words.clean(gap.reason))}" if gap.reason else ""
@@ -140,7 +89,7 @@ def _gaps(page: _Page, run: Run) -> None:
         )
 
 
-def _noise(page: _Page, run: Run) -> None:
+def _noise(page: Capped, run: Run) -> None:
     for result, count in outline.talkers(run):
         text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
         where = f"in {code(result.sample)}, {code(result.dtype)}:"
@@ -148,11 +97,10 @@ def _noise(page: _Page, run: Run) -> None:
         page.add(folded("NOTE", words.clean(text), lines), "note")
 
 
-def _failures(page: _Page, run: Run) -> None:
+def _failures(page: Capped, run: Run) -> None:
     groups = outline.failing(run)
     named = len({group.implementation for group in groups}) > 1
-    for group in groups:
-        page.add(_details(group, named), "failing gradient")
+    page.add_all((_details(group, named) for group in groups), "failing gradient", len(groups))
 
 
 def _details(group: outline.Group, named: bool) -> str:

@@ -10,9 +10,9 @@ from gradcheck.report import outline, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Cell, Record
+    from gradcheck.record import Cell, Record, Row
 
 SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
 """How a pass's worst error is told, in multiples of its bound."""
@@ -45,10 +45,42 @@ def _share(result: Record) -> str:
     return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
 
 
+def matrix_head(table: outline.Table) -> list[str]:
+    """The names of a table's columns, and the rule below them."""
+    heads = [
+        table.kind.value,
+        "dialect",
+        words.OUTPUT[table.kind],
+        *map(code, table.dtypes),
+        "samples",
+        "elements",
+    ]
+    rule = ["---"] * (len(heads) - 2) + ["---:"] * 2
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule)]
+
+
+def matrix_lines(rows: Sequence[Row], dtypes: Sequence[str]) -> Iterator[str]:
+    """A table's rows; an operator, and each of its dialects, is named once."""
+    last: tuple[str, ...] = ("", "")
+    for row in rows:
+        key = (row.op, row.dialect)
+        line = [
+            code(row.op) if row.op != last[0] else "",
+            code(row.dialect) if key != last else "",
+            code(words.subject(row.output, row.part)),
+            *(cell(row.cells.get(dtype)) for dtype in dtypes),
+            f"{row.samples:,}",
+            f"{row.compared:,}",
+        ]
+        last = key
+        yield f"| {' | '.join(line)} |"
+
+
 def folded(word: str, text: str, lines: Sequence[str]) -> str:
-    """A line that opens with a verdict's word and unfolds to `lines`."""
+    """A line that opens with a verdict's word, if there is one, and unfolds to `lines`."""
     # What stands in <summary> is HTML: GitHub reads no markdown there.
-    summary = f"<details><summary><b>{word}</b> {html.escape(text)}</summary>"
+    bold = f"<b>{word}</b> " if word else ""
+    summary = f"<details><summary>{bold}{html.escape(text)}</summary>"
     return "\n".join(["", summary, "", *lines, "", "</details>", ""])
 
 

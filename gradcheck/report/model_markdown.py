@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from gradcheck.report.models import Model
 
 
-def blocks(run: Run) -> Iterator[tuple[str, str]]:
-    """Pieces of a page and what each is called where it is left out for size."""
+def blocks(run: Run, *, unfold: bool = True) -> Iterator[tuple[str, str]]:
+    """Pieces of a page and what each is called where it is left out for size.
+
+    Args:
+        run: what happened.
+        unfold: also every gradient and stage of each model, to unfold.
+    """
     found = models.models(run)
     named = len(run.header.implementations) > 1
     for implementation in dict.fromkeys(model.implementation for model in found):
         theirs = [model for model in found if model.implementation == implementation]
         title = f"\n### {escape(words.clean(implementation))}: models\n" if named else ""
         yield title + _summary(theirs), "model"
-        for model in theirs:
+        for model in theirs if unfold else ():
             yield _rows(model), "model"
     for sight in models.sights(run):
         whose = f"{escape(words.clean(sight.implementation))} · " if named else ""

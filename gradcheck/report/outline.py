@@ -374,11 +374,10 @@ def _rank(result: Record) -> tuple[int, float]:
 
 def _together(of_name: list[Row]) -> list[Row]:
     """An operator may come back later in the run; a table names it, and each dialect, once."""
-    ops = _unique(row.op for row in of_name)
+    ops = {op: place for place, op in enumerate(_unique(row.op for row in of_name))}
     dialects = _unique((row.op, row.dialect) for row in of_name)
-    return sorted(
-        of_name, key=lambda row: (ops.index(row.op), dialects.index((row.op, row.dialect)))
-    )
+    places = {dialect: place for place, dialect in enumerate(dialects)}
+    return sorted(of_name, key=lambda row: (ops[row.op], places[row.op, row.dialect]))
 
 
 def _unique(values: Iterable[T]) -> tuple[T, ...]:

@@ -122,7 +122,7 @@ def make():
     """Builders: `make.miss`, `make.result`, `make.run`, …; `make.hostile` is a text."""
     return SimpleNamespace(
         miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
-        curve=curve, why=why, gated=gated, problem=problem,
+        curve=curve, why=why, gated=gated, problem=problem, Part=Part,
     )  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""A difference as one JSON document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.diff.change import Mark
+from gradcheck.report import diagnosed, outline
+from gradcheck.stored.plain import dumped, header_dict
+
+if TYPE_CHECKING:
+    from gradcheck.diff.change import Change, Diff, Side
+    from gradcheck.record import Record
+
+SCHEMA: Final = 1
+
+
+def render(diff: Diff) -> str:
+    """Everything of which there is something to say; results that are the same are counted."""
+    plain = {
+        "schema": SCHEMA,
+        "old": _side(diff.old),
+        "new": _side(diff.new),
+        "implementations": [{"old": old, "new": new} for old, new in diff.pairs.items()],
+        "factor": diff.factor,
+        "worse": diff.worse,
+        "compared": diff.compared,
+        "same": diff.same,
+        "counts": {mark.value: diff.counts.get(mark, 0) for mark in Mark},
+        "entries": [_entry(diff, entry) for entry in diff.entries],
+    }
+    return dumped(plain, indent=1) + "\n"
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {
+        "name": side.name,
+        "complete": side.run.complete,
+        "troubles": list(side.run.troubles),
+        "header": header_dict(side.run.header),
+    }
+
+
+def _entry(diff: Diff, entry: Change) -> dict[str, Any]:
+    of = entry.of
+    return {
+        "mark": entry.mark.value,
+        "worse": entry.worse,
+        "why": entry.why or None,
+        "name": of.name,
+        "op": of.op,
+        "dialect": of.dialect,
+        "sample": of.sample,
+        "dtype": of.dtype,
+        "part": of.part.value,
+        "output": of.output,
+        "old": _result(diff.old, entry.old),
+        "new": _result(diff.new, entry.new),
+    }
+
+
+def _result(side: Side, record: Record | None) -> dict[str, Any] | None:
+    """How a result stood; `output` is another than the entry's where it is of the whole call."""
+    if record is None:
+        return None
+    top, known = record.top, side.run.expected(record)
+    return {
+        "implementation": record.implementation,
+        "output": record.output,
+        "hash": record.hash,
+        "seed": record.seed,
+        "verdict": record.verdict.value,
+        "known": known.known.value if known is not None and known.known else None,
+        "error": top.error if top else None,
+        "bound": top.bound if top else None,
+        "times_bound": outline.badness(record) if top else None,
+        "class": diagnosed.word(record.diagnosis) or None,
+        "reason": record.reason or None,
+        "compared": record.compared,
+        "repro": record.repro,
+    }
