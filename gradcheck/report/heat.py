@@ -21,6 +21,8 @@ MOST: Final = 24
 WIDEST: Final = 320
 HIGHEST: Final = 416
 """Pixels that all cells together should fill, as far as that makes them larger."""
+LARGE: Final = 18
+"""Pixels of a cell with a large glyph."""
 GAP: Final = 1
 HEAD: Final = 20
 """Pixels above the cells, for the numbers of the columns."""
@@ -69,14 +71,14 @@ class Picture:
     """A heat map in pixels.
 
     `grid` are the cells that are right, `patches` the others: strokes as wide as `side`, dashed
-    by `side` and `gap`. `size` is that of the glyphs.
+    by `side` and `gap`. `size` is the class of the glyphs.
     """
 
     width: float
     height: float
     side: int
     gap: int
-    size: int
+    size: str
     grid: str
     patches: tuple[Patch, ...]
     glyphs: tuple[Glyphs, ...]
@@ -98,7 +100,7 @@ def picture(result: Record) -> Picture | None:
         height=HEAD + found.rows * plan.cell,
         side=plan.cell - GAP,
         gap=GAP,
-        size=plan.cell * 2 // 3,
+        size="large" if plan.cell >= LARGE else "small",
         grid=plan.path(FINE),
         patches=tuple(plan.patches()),
         glyphs=tuple(plan.glyphs()),
