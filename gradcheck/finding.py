@@ -126,18 +126,29 @@ class VCurve:
 
     @property
     def best(self) -> int | None:
-        """Where in `steps` the difference is surest: the least of what is seen or expected.
+        """Where in `steps` the difference is surest; None where no two neighbours have a value.
 
-        A lucky point below its bar proves nothing. None where forward has no value at any step.
+        What a step is sure of is the error seen or expected, or the bar of `want`, whichever is
+        most; and no less than at its surer neighbour: one step alone may be lucky.
         """
-        pairs = enumerate(zip(self.errors, self.bars, strict=True))
-        sure = [(max(e, b), k) for k, (e, b) in pairs if math.isfinite(e) and math.isfinite(b)]
-        return min(sure)[1] if sure else None
+        sure = self._sure()
+        return min(sure)[-1] if sure else None
 
     @property
     def floor(self) -> float:
-        """The error to expect at the best step: no difference can tell less; nan without one."""
-        return math.nan if self.best is None else max(self.errors[self.best], self.bars[self.best])
+        """The error to expect at the best step: differences tell no less; nan without one."""
+        sure = self._sure()
+        return min(sure)[0] if sure else math.nan
+
+    def _sure(self) -> list[tuple[float, float, int]]:
+        """Of every step but lonely ones: how sure it is, and by itself, and where it stands."""
+        alone = [
+            max(e, b, self.error_bar) if math.isfinite(e + b) else math.inf
+            for e, b in zip(self.errors, self.bars, strict=True)
+        ]
+        near = [math.inf, *alone, math.inf]
+        both = [(max(one, min(near[k], near[k + 2])), one, k) for k, one in enumerate(alone)]
+        return [sure for sure in both if math.isfinite(sure[0])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ LAYERS = (
     "report.model_words report.page report.model_tables report.sections",
     "report.model_catalogue report.rule_catalogue",
     "report.catalogue",
-    "report.axis report.vcurve report.heat report.remainder report.kills",
+    "report.axis report.vcurve report.heat report.remainder report.kills report.sketch",
     "report.findings report.marked report.capped report.model_markdown report.figures",
     "baseline baseline.today baseline.condition baseline.entry baseline.file baseline.scope",
     "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",

@@ -82,8 +82,8 @@ class Picture:
     grid: str
     patches: tuple[Patch, ...]
     glyphs: tuple[Glyphs, ...]
-    rows: tuple[Text, ...]
-    columns: tuple[Text, ...]
+    down: tuple[Text, ...]
+    across: tuple[Text, ...]
     label: str
     caption: str
 
@@ -94,9 +94,9 @@ def picture(result: Record) -> Picture | None:
     if found is None:
         return None
     plan = _Plan(found)
-    columns = tuple(plan.columns())
+    across = tuple(plan.across())
     return Picture(
-        width=round(max(plan.right, *(at.x + len(at.text) * DIGIT / 2 for at in columns)), 1),
+        width=round(max(plan.right, *(at.x + len(at.text) * DIGIT / 2 for at in across)), 1),
         height=HEAD + found.rows * plan.cell,
         side=plan.cell - GAP,
         gap=GAP,
@@ -104,8 +104,8 @@ def picture(result: Record) -> Picture | None:
         grid=plan.path(FINE),
         patches=tuple(plan.patches()),
         glyphs=tuple(plan.glyphs()),
-        rows=tuple(plan.rows()),
-        columns=columns,
+        down=tuple(plan.down()),
+        across=across,
         label=f"where {_name(result)} is wrong",
         caption=says(result),
     )
@@ -133,6 +133,18 @@ def scale(glyph: str) -> str:
 def worst(found: Heat) -> Iterator[str]:
     """The glyphs of a map that are not fine, in the order of what they mean."""
     return iter(sorted(set(found.cells) - {FINE}, key="?0123456789!".index))
+
+
+def rows(found: Heat) -> list[str]:
+    """What the rows are called: all indices of their first element but the last one."""
+    *down, _ = found.shape or (1,)
+    tall, _ = found.block
+    return [", ".join(map(str, unravelled(k * tall, tuple(down)))) for k in range(found.rows)]
+
+
+def row(found: Heat, k: int) -> str:
+    """The cells of one row."""
+    return found.cells[k * found.columns : (k + 1) * found.columns]
 
 
 def _name(result: Record) -> str:
@@ -177,22 +189,14 @@ class _Plan:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of each row, all indices of its first element but the last one."""
-        *down, _ = self.found.shape or (1,)
-        tall, _ = self.found.block
-        rows = range(self.found.rows)
-        return [", ".join(map(str, unravelled(k * tall, tuple(down)))) for k in rows]
+        return rows(self.found)
 
-    def row(self, k: int) -> str:
-        """The cells of one row."""
-        return self.found.cells[k * self.found.columns : (k + 1) * self.found.columns]
-
-    def rows(self) -> Iterator[Text]:
+    def down(self) -> Iterator[Text]:
         for k, name in enumerate(self.names):
             if name:
                 yield Text(x=self.left - 5, y=self.base(k), text=name)
 
-    def columns(self) -> Iterator[Text]:
+    def across(self) -> Iterator[Text]:
         """Labels of columns, as many as there is room for."""
         digits = len(str(self.found.size[1]))
         every = math.ceil((digits + 1) * DIGIT / self.cell)
@@ -206,7 +210,7 @@ class _Plan:
 
     def glyphs(self) -> Iterator[Glyphs]:
         for k in range(self.found.rows):
-            cells = [(i, glyph) for i, glyph in enumerate(self.row(k)) if glyph != FINE]
+            cells = [(i, glyph) for i, glyph in enumerate(row(self.found, k)) if glyph != FINE]
             for shade in ("light", "dark"):
                 some = [pair for pair in cells if (pair[1] in DARK) == (shade == "light")]
                 if some:
@@ -228,7 +232,7 @@ class _Plan:
         parts = []
         for k in range(self.found.rows):
             at, y = 0, HEAD + k * self.cell + (self.cell - GAP) / 2
-            for same, run in groupby(self.row(k), lambda cell: cell == glyph):
+            for same, run in groupby(row(self.found, k), lambda cell: cell == glyph):
                 count = len(list(run))
                 if same:
                     length = count * self.cell - GAP

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import diagnosed, printed, words
+from gradcheck.report import diagnosed, printed, sketch, words
 from gradcheck.report.page import Page, grid, span
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ MOST: Final = 64
 LINES: Final = 20
 """Lines that are shown of what the code printed."""
 NARROWEST: Final = 60
+INSET: Final = 4
+"""Columns left of what is drawn."""
 LEAST: Final = 3
 """Columns of the table that are always there."""
 WHY: Final = ("reason", "evidence", "pattern")
@@ -87,6 +89,7 @@ class _Page(Page):
         lines += [f"  {line}" for line in elements(result, self.width - 2)]
         if result.failed > len(result.worst):
             lines.append(f"  … and {result.failed - len(result.worst):,} more")
+        lines += self.evidence(result)
         lines += printed.marked(result.printed, "  ", LINES)
         found = shown.smallest.get((result.implementation, result.output))
         if found is None:
@@ -94,6 +97,14 @@ class _Page(Page):
         if found.case.sample.name == shown.case.sample.name:
             return [*lines, "  no smaller input that shows it was found"]
         return [*lines, *self.smallest(found)]
+
+    def evidence(self, result: Record) -> list[str]:
+        """Where the error is, and why no difference is to blame."""
+        lines = []
+        for said, *drawn in sketch.of(result, self.width - INSET):
+            lines += self.wrap(said, "  ", "    ")
+            lines += [f"{'':{INSET}}{line}" for line in drawn]
+        return lines
 
     def smallest(self, found: Shrunk) -> list[str]:
         """The smallest input that shows a failure, and what it gives."""

@@ -99,7 +99,7 @@ def picture(result: Record) -> Picture | None:
     if found is None:
         return None
     steps = [
-        (h, error, bar)
+        (h, error, max(bar, found.error_bar))
         for h, error, bar in zip(found.steps, found.errors, found.bars, strict=True)
         if h > 0 and math.isfinite(error) and math.isfinite(bar)
     ]
@@ -107,7 +107,7 @@ def picture(result: Record) -> Picture | None:
         return None
     heights = [v for _, error, bar in steps for v in (error, bar)]
     x = Axis.over((h for h, _, _ in steps), LEFT, RIGHT)
-    lowest = DEPTH * max(found.floor, max(heights) * TINY)
+    lowest = DEPTH * max(max(heights) * TINY, found.floor)  # a floor that is nan is no maximum
     y = Axis.over([max(v, lowest) for v in (*heights, found.off, found.bound)], BOTTOM, TOP)
     edge = [(x.at(h), y.at(bar)) for h, _, bar in steps]
     dots = tuple(_dot(x, y, *step) for step in steps)
