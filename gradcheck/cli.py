@@ -11,7 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gradcheck import console
-from gradcheck.commands import baseline, diff, export, init, listing, power, probe, repro, run
+from gradcheck.commands import (
+    baseline,
+    demo,
+    diff,
+    export,
+    init,
+    listing,
+    merge,
+    power,
+    probe,
+    report,
+    repro,
+    run,
+    schema,
+)
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import GradcheckError
 
@@ -27,6 +41,8 @@ examples:
   gradcheck repro CASE --export repro.py         one case, in full and as a script
   gradcheck explain rms_norm                     what is checked, and why
   gradcheck init --lib build/libk.so             write that manifest: guesses, to be confirmed
+  gradcheck run --shard 1/4 -o 1.jsonl           a quarter, with a log; `gradcheck merge` joins
+  gradcheck report run.jsonl -o report.html      a log rendered again, in any format
   gradcheck baseline write known-failures.toml   list what fails today; the gate fails on the rest
   gradcheck diff main.json pr.json               what a change did, result by result
   gradcheck power --op rms_norm                  that the check rejects wrong answers
@@ -93,7 +109,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run.add(commands.add_parser("run", help="judge implementations", epilog=EPILOG,
                                  formatter_class=argparse.RawDescriptionHelpFormatter))  # fmt: skip
+    demo.add(commands.add_parser("demo", help="three bundled kernels: right, wrong, crashing"))
     repro.add(commands.add_parser("repro", help="one case in full, or as a script"))
+    report.add(commands.add_parser("report", help="a run on file, rendered again"))
+    merge.add(commands.add_parser("merge", help="shards of a run as one"))
     baseline.add(commands.add_parser("baseline", help="failures that are known, and no others"))
     diff.add(commands.add_parser("diff", help="what changed between two runs"))
     power.add(commands.add_parser("power", help="prove that every check can fail"))
@@ -105,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_judge(commands.add_parser("judge", help="the answers to them"))
     probe.add(commands.add_parser("probe", help="lint a program that speaks the protocol"))
+    schema.add(commands.add_parser("schema", help="what a JSON report holds"))
     return parser
 
 

@@ -3,9 +3,63 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from io import FileIO
+
+OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
+"""Names of descriptors that this process has."""
+STANDARD: Final = {"stdin": 0, "stdout": 1, "stderr": 2}
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file whole: a regular one, or a new one, aside; a device or a pipe as it is.
+
+    Raises:
+        OSError: it cannot be written; a regular file is as it was.
+    """
+    if is_special(path):
+        with opened(path) as stream:
+            left = memoryview(text.encode("utf-8"))
+            while left:
+                left = left[stream.write(left) or 0 :]
+    else:
+        replace(path, text)
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is a device, a pipe, or a descriptor of this process: written as it is.
+
+    Raises:
+        OSError: that cannot be told.
+    """
+    if OURS.fullmatch(str(path)):
+        return True
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def opened(path: Path) -> FileIO:
+    """A file begun anew, in place, without a buffer.
+
+    A descriptor of this process goes on where it is: opened again, a file would be cut off.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    own = OURS.fullmatch(str(path))
+    if own is None:
+        return path.open("wb", buffering=0)
+    number = STANDARD[own[1]] if own[1] else int(own[2])
+    return os.fdopen(os.dup(number), "wb", buffering=0)
 
 
 def replace(path: Path, text: str) -> None:

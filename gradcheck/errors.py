@@ -33,15 +33,28 @@ class UnknownNameError(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         """Name what was asked for, and the nearest of what is `known`."""
-        import difflib  # deferred: only a mistake needs it
-
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        near = nearest(name, names)
         if near:
-            hint = f"did you mean {near[0]!r}?"
+            hint = f"did you mean {near!r}?"
         else:
             hint = f"known: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
         super().__init__(f"unknown {kind} {name!r}: {hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most likely meant; empty: none is near.
+
+    >>> nearest("rmsnorm", ["relu", "rms_norm"]), nearest("implementation", ["impl", "dtype"])
+    ('rms_norm', 'impl')
+    """
+    import difflib  # deferred: only a mistake needs it
+
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near += [n for n in names if len(n) > 2 and name.startswith(n)]
+    near += difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return near[0] if near else ""
 
 
 class SpecError(UsageError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+from gradcheck import shards
 from gradcheck.binding.isolated import TIMEOUT
 from gradcheck.model import ModelCase, Size
 from gradcheck.record import Kind
@@ -31,8 +32,9 @@ class Plan:
     commands. `contract` asks what a backward owes beyond its numbers (None: of all but the
     reference), once per operator and dialect, at the cases named by `contract_at`. `isolate` runs
     Python that is not the suite's own in a process of its own, in which each call may take
-    `timeout` seconds; it needs what several jobs need. `shard` is "I/N" where the cases are every
-    N-th of what was selected, from the I-th on.
+    `timeout` seconds; it needs what several jobs need. `only` names the cases that are left of
+    the selection (None: all), and `shard`, "I/N", every N-th of those, from the I-th on.
+    `config` says that a project's defaults were in effect: repro lines are complete without them.
     """
 
     suite: Suite
@@ -54,12 +56,16 @@ class Plan:
     contract_at: frozenset[str] = frozenset()
     isolate: bool = False
     timeout: float = TIMEOUT
+    only: Container[str] | None = None
     shard: str = ""
+    config: bool = False
 
     @property
     def everything(self) -> list[AnyCase]:
-        """Operators first, then models, then update rules."""
-        return [*self.cases, *self.models, *self.rules]
+        """What is judged: operators first, then models, then update rules."""
+        every: list[AnyCase] = [*self.cases, *self.models, *self.rules]
+        wanted = [case for case in every if self.only is None or case.name in self.only]
+        return [*shards.part(wanted, self.shard)]
 
     def owes_contract(self, implementation: str) -> bool:
         """Whether an implementation is asked what it owes beyond its numbers."""

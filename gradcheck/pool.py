@@ -9,15 +9,14 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 CHUNK: Final = 4
-"""Tasks sent at once: fewer cost messages, more leave processes idle at the end."""
+"""Tasks sent at once by `each`: fewer cost messages, more leave processes idle at the end."""
 
 
 PR_SET_PDEATHSIG: Final = 1
@@ -27,6 +26,81 @@ class Died(RuntimeError):  # noqa: N818  a process did
     """A worker process ended without an answer."""
 
 
+class Work(Generic[Result]):
+    """Tasks under way in processes of their own, until the block ends; then none is waited for.
+
+    `setup(*arguments)` runs once in every process; both functions must stand at the top of a
+    module. Processes are spawned: libraries loaded here (Go's runtime, OpenMP) do not survive a
+    fork.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        jobs: int,
+        setup: Callable[..., None],
+        arguments: tuple[Any, ...],
+        *,
+        chunk: int = 1,
+    ) -> None:
+        """Begin; tasks are sent `chunk` at once, and come back so."""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        self._total, self._chunk, self._taken = len(tasks), chunk, 0
+        self._others = {*multiprocessing.active_children()}
+        self._pool = ProcessPoolExecutor(
+            min(jobs, max(len(tasks), 1)),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(setup, arguments),
+        )
+        try:
+            self._sent = [
+                self._pool.submit(_unless_stopped, function, tasks[first : first + chunk])
+                for first in range(0, len(tasks), chunk)
+            ]
+        except BaseException:  # Ctrl-C: there is no block yet to be left
+            self.__exit__()
+            raise
+
+    def result(self, place: int) -> Result:
+        """What came of the task at `place`, once it is there.
+
+        Raises:
+            Died: a worker process ended without an answer.
+        """
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            found = self._sent[place // self._chunk].result()[place % self._chunk]
+        except BrokenProcessPool as error:
+            raise Died("a worker process died") from error
+        self._taken += 1
+        return found
+
+    def finished(self) -> dict[int, Result]:
+        """What came of all tasks that are done, in their order; waits for none."""
+        return {
+            number * self._chunk + at: result
+            for number, sent in enumerate(self._sent)
+            if sent.done() and not sent.cancelled() and sent.exception() is None
+            for at, result in enumerate(sent.result())
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import multiprocessing
+
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._taken < self._total:  # else the end of this process waits until they are done
+            for process in {*multiprocessing.active_children()} - self._others:
+                process.terminate()
+
+
 def each(
     function: Callable[[Task], Result],
     tasks: Sequence[Task],
@@ -34,11 +108,7 @@ def each(
     setup: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> Generator[Result]:
-    """Yield `function(task)` for each task, in order.
-
-    `setup(*arguments)` runs once in every process (in this one, if `jobs` is 1); both functions
-    must stand at the top of a module. Processes are spawned: libraries loaded here (Go's runtime,
-    OpenMP) do not survive a fork.
+    """Yield `function(task)` for each task, in order; in this process, if `jobs` is 1.
 
     Raises:
         Died: a worker process ended without an answer; the results before it have been yielded.
@@ -47,29 +117,8 @@ def each(
         setup(*arguments)
         yield from map(function, tasks)
         return
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(
-        min(jobs, max(len(tasks), 1)),
-        mp_context=context,
-        initializer=_begin,
-        initargs=(setup, arguments),
-    )
-    others = {*multiprocessing.active_children()}
-    done = False
-    try:
-        yield from pool.map(partial(_unless_stopped, function), tasks, chunksize=CHUNK)
-        done = True
-    except BrokenProcessPool as error:
-        raise Died("a worker process died") from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        if not done:  # else the end of this process waits until their tasks are done
-            for process in {*multiprocessing.active_children()} - others:
-                process.terminate()
+    with Work(function, tasks, jobs, setup, arguments, chunk=CHUNK) as work:
+        yield from map(work.result, range(len(tasks)))
 
 
 @dataclass(slots=True)
@@ -106,12 +155,12 @@ class _Stop:
     working = asked = False
 
 
-def _unless_stopped(function: Callable[[Task], Result], task: Task) -> Result:
+def _unless_stopped(function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
     if _Stop.asked:
         raise KeyboardInterrupt
     _Stop.working = True
     try:
-        return function(task)
+        return [*map(function, tasks)]
     finally:
         _Stop.working = False
 

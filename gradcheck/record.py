@@ -16,6 +16,7 @@ from gradcheck.finding import Blame, Certificate, Diagnosis, Heat, Miss, Part, T
 from gradcheck.verdict import Verdict, worst
 
 __all__ = [
+    "AT_FIRST",
     "Blame",
     "Cell",
     "Certificate",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 SCHEMA: Final = 1
+AT_FIRST: Final = "stopped at the first failure (-x)"
+"""What `Run.stopped` begins with where the run was asked to end there."""
 
 Standing = Verdict | Known
 """How a result stands: a verdict, or what a baseline makes of one."""
@@ -169,7 +172,7 @@ class Run:
     troubles: tuple[str, ...] = ()
     """What could not be judged at all, one line each (an implementation that does not load)."""
     stopped: str = ""
-    """Why a run that is not complete ended, where that is known; an interruption says nothing."""
+    """Why a run that is not complete ended, where that is known."""
     gate: Gate | None = None
     """What a baseline makes of the results, derived and never stored; None without a baseline."""
 
@@ -188,6 +191,11 @@ class Run:
             and all(self.accepts(result) for result in self.results)
             and not (self.gate and self.gate.problems)
         )
+
+    @property
+    def halted(self) -> bool:
+        """Whether it ended early as it was asked to, at a failure: an answer, no interruption."""
+        return not self.complete and self.stopped.startswith(AT_FIRST)
 
     def expected(self, result: Record) -> Expected | None:
         """What the baseline says of a result; None where it says nothing, or there is none."""

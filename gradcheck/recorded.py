@@ -72,6 +72,7 @@ def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: 
     else:
         words += ["run", FLAGS[kind], case.spec.name, "--dialect", case.dialect.name]
         words += ["--sample", point_of(case).name, "--dtype", dtype]
+        words += ["--no-config"] * plan.config
     for reference in plan.suites:
         words += _flag("--suite", reference)
     if implementation != "reference":

@@ -6,8 +6,8 @@ a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -43,6 +43,8 @@ from gradcheck.verdict import Verdict
 Progress = Callable[[int, int, str], None]
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """What an implementation makes of one case in one dtype."""
+Judging = tuple[Callable[[int], Iterable[Record]], Callable[[], dict[int, list[Record]]]]
+"""Judges the case at a place; says what is judged already, of all places."""
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""
 ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
@@ -103,37 +105,52 @@ def loaded(plan: Plan) -> Iterator[Ready]:
 
 def executed(ready: Ready, progress: Progress | None = None, witness: Witness | None = None) -> Run:
     """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it."""
-    plan, bindings, troubles = ready.plan, ready.bindings, [*ready.troubles]
-    header, results = _header(plan, bindings), list[Record]()
-    complete, stopped = True, ""
+    plan, troubles = ready.plan, [*ready.troubles]
+    cases, header = plan.everything, _header(plan, ready.bindings)
+    found: dict[int, list[Record]] = {}
+    stopped = ""
     if witness is not None:
         witness.begins(header)
     try:
-        with closing(_judged(plan, bindings)) as judged:
-            for done, case in enumerate(plan.everything):
-                if progress is not None:
-                    progress(done, len(plan.everything), case.name)
-                known = len(results)
-                try:
-                    results.extend(next(judged))
-                finally:  # Ctrl-C within a case: what is known of it is kept
-                    stopped = witness.sees(results[known:]) if witness is not None else ""
-                if stopped and done + 1 < len(plan.everything):
-                    complete = False
-                    break
+        with _judging(plan, ready.bindings, cases) as (judged, finished):
+            try:
+                for place, case in enumerate(cases):
+                    if progress is not None:
+                        progress(place, len(cases), case.name)
+                    records = found[place] = []
+                    try:
+                        records.extend(judged(place))
+                    finally:  # Ctrl-C within a case: what is known of it is kept
+                        stopped = witness.sees(records) if witness is not None else ""
+                    if stopped:
+                        break
+            except (KeyboardInterrupt, pool.Died):
+                found |= finished()
+                raise
     except KeyboardInterrupt:
-        complete = False
+        stopped = "interrupted"
     except pool.Died as error:
-        complete = False
+        stopped = str(error)
         troubles.append(f"{error}; run again with -j 1 to see where")
+    else:
+        stopped = stopped if len(found) < len(cases) else ""
+    results = [record for place in sorted(found) for record in found[place]]
     ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
+    reached = sum(map(bool, found.values()))
     return Run(
         header=replace(header, cases=digest_of(ordered)),
         results=tuple(ordered),
-        complete=complete,
-        stopped="" if complete else stopped,
+        complete=not stopped,
+        stopped=_not_reached(stopped, reached, len(cases)) if stopped else "",
         troubles=tuple(troubles),
     )
+
+
+def _not_reached(why: str, reached: int, planned: int) -> str:
+    """Why a run ended early, and how much of it there would have been."""
+    if reached == planned:
+        return why
+    return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
 
 
 def _header(plan: Plan, bindings: Sequence[Implementation]) -> Header:
@@ -166,16 +183,23 @@ def _dtypes(plan: Plan) -> list[str]:
     return list(dict.fromkeys([*(plan.model_dtypes if plan.models else ()), *some]))
 
 
-def _judged(plan: Plan, bindings: Sequence[Implementation]) -> Generator[Iterable[Record]]:
-    """The records of each case, in order; from other processes, if several jobs are asked for."""
+@contextmanager
+def _judging(
+    plan: Plan, bindings: Sequence[Implementation], cases: Sequence[AnyCase]
+) -> Iterator[Judging]:
+    """What judges the case at a place, here or in another process, and what is judged already.
+
+    Here it is judged record by record, so that Ctrl-C leaves what is known; there all are under
+    way at once.
+    """
     if plan.jobs == 1:
         why = _why(plan)
-        for case in plan.everything:
-            yield _judge(plan, case, bindings, why)  # lazy: what is known is kept on Ctrl-C
+        yield lambda place: _judge(plan, cases[place], bindings, why), dict
         return
-    remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), build=False)
-    names = [(c.spec.name, c.dialect.name, point_of(c).name, c.seed) for c in plan.everything]
-    yield from pool.each(_judge_there, names, plan.jobs, _begin_there, (remote,))
+    remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
+    names = [(c.spec.name, c.dialect.name, point_of(c).name, c.seed) for c in cases]
+    with pool.Work(_judge_there, names, plan.jobs, _begin_there, (remote,)) as work:
+        yield work.result, work.finished
 
 
 _PLAN: Plan

@@ -90,7 +90,7 @@ LAYERS = (
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.diagnosis power.tally",
-    "record plan recorded run export",
+    "record shards plan recorded run export",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",
@@ -102,6 +102,8 @@ LAYERS = (
     "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",
     "stored stored.plain stored.log stored.read",
     "diff diff.change diff.decide diff.compare",
+    "stored.described stored.schema",
+    "stored.merge",
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
     "report.github report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",
@@ -111,11 +113,17 @@ LAYERS = (
     "report.probe",
     "repro repro.name repro.literal repro.point repro.pieces repro.python repro.c_literal",
     "repro.c_pieces repro.c_calls repro.c repro.export report.repro",
+    "config_table config demo demo.kernels",
     "library library_model",  # a Result prints itself as a report
-    "console commands commands.flags commands.outcome commands.run commands.power",
+    "console commands commands.flags commands.outcome commands.project",
+    "commands.power",
+    "commands.watch commands.run",
+    "commands.report commands.merge",
     "commands.listing",
     "commands.init commands.probe commands.export commands.repro commands.baseline",
     "commands.diff",
+    "commands.demo",
+    "commands.schema",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
@@ -123,8 +131,9 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
-              "plan", "run", "repro", "library", "library_model"),
-    "msgspec": ("manifest.schema", "protocol", "stored.read"),
+              "plan", "run", "repro", "demo.kernels", "library", "library_model"),
+    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table",
+              "stored.schema"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),

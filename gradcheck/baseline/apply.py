@@ -37,13 +37,7 @@ def applied(run: Run, baseline: Baseline, scope: Scope, day: date) -> Run:
         day: the day it is.
     """
     found = matched(run, baseline)
-    entries: dict[tuple[str, ...], list[Entry]] = {}
-    for one in found:
-        for result in one.results:
-            entries.setdefault(result.key, []).append(one.entry)
-    judged = _Judged(baseline)
-    for result in run.results:
-        judged.judge(result, entries.get(result.key, []))
+    judged = _judged(run, baseline, found)
     unneeded = list(_unneeded(found, baseline, scope))
     over = _over(found, baseline, day, {problem.line for problem in unneeded})
     problems = [*judged.problems(), *unneeded, *over]
@@ -55,6 +49,27 @@ def applied(run: Run, baseline: Baseline, scope: Scope, day: date) -> Run:
         warnings=(*_older(run, baseline), *_broad(found, baseline)),
     )
     return replace(run, gate=gate)
+
+
+def accepted(run: Run, baseline: Baseline) -> Run:
+    """The run with what the baseline makes of its results, and nothing of what it lacks.
+
+    For a part of a run: which entries excuse nothing can be said only of the whole.
+    """
+    judged = _judged(run, baseline, matched(run, baseline))
+    return replace(run, gate=Gate(baseline=baseline.name, results=judged.results))
+
+
+def _judged(run: Run, baseline: Baseline, found: Sequence[Found]) -> _Judged:
+    """Each result held against the entries that are about it."""
+    entries: dict[tuple[str, ...], list[Entry]] = {}
+    for one in found:
+        for result in one.results:
+            entries.setdefault(result.key, []).append(one.entry)
+    judged = _Judged(baseline)
+    for result in run.results:
+        judged.judge(result, entries.get(result.key, []))
+    return judged
 
 
 def breach_of(entry: Entry, result: Record) -> Breach | None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
-from gradcheck.commands.flags import suite_of
 from gradcheck.commands.outcome import check_writable
+from gradcheck.commands.project import open_to_defaults, settle
+from gradcheck.commands.report import suite_for
 from gradcheck.commands.run import add_plan, code_of, executed, held, plan_of
 from gradcheck.errors import UsageError
 
@@ -43,12 +44,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         add_plan(one)
         one.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
         one.set_defaults(command=baseline, action=action)
+        open_to_defaults(one)
 
 
 def baseline(arguments: argparse.Namespace) -> int:
     """Carry out what is asked for; returns the exit code."""
     from gradcheck.baseline.file import parsed, text_of
 
+    settle(arguments, ["suite"] if arguments.report is not None else None)
     path: Path = arguments.file
     if arguments.action == "write":
         if path.exists():
@@ -84,14 +87,8 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
     for flag in flags:
         if getattr(arguments, flag):
             raise UsageError(f"--{flag}: the run is read from {arguments.report}; leave it out")
-    found, suite = read(arguments.report), suite_of(arguments.suite)
-    ours, theirs = (suite.name, suite.version), (found.header.suite, found.header.suite_version)
-    if ours != theirs:
-        raise UsageError(
-            f"{arguments.report}: it is of the suite {' '.join(theirs)}, and this is "
-            f"{' '.join(ours)}; run again, or name its suite with --suite"
-        )
-    return found, suite
+    found = read(arguments.report)
+    return found, suite_for(found, arguments.suite, str(arguments.report))
 
 
 def _refuse_partial(found: Run, path: Path) -> None:
@@ -101,7 +98,9 @@ def _refuse_partial(found: Run, path: Path) -> None:
         UsageError: the run did.
     """
     if not found.complete:
-        raise UsageError(f"{path}: the run stopped early: nothing is changed; run again")
+        from gradcheck.report.words import incomplete
+
+        raise UsageError(f"{path}: nothing is changed: {incomplete(found)}; run again")
     if found.troubles:
         raise UsageError(f"{path}: nothing is changed: {found.troubles[0]}")
 

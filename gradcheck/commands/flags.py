@@ -66,8 +66,16 @@ def add_implementation(parser: argparse.ArgumentParser) -> None:
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """How many processes."""
     parser.add_argument(
-        "-j", "--jobs", type=_jobs, default=1, metavar="N",
+        "-j", "--jobs", type=jobs_of, default=1, metavar="N",
         help="processes to use; auto: one per core; default 1",
+    )  # fmt: skip
+
+
+def add_color(parser: argparse.ArgumentParser) -> None:
+    """Whether what a terminal shows is coloured."""
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto",
+        help="of what a terminal shows; auto (default): where it can, and NO_COLOR is not set",
     )  # fmt: skip
 
 
@@ -78,7 +86,12 @@ def _seconds(word: str) -> float:
     return seconds
 
 
-def _jobs(word: str) -> int:
+def jobs_of(word: str) -> int:
+    """What -j says.
+
+    Raises:
+        ArgumentTypeError: it is no number of processes.
+    """
     count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
     if count < 1:
         raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")

@@ -52,14 +52,29 @@ def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
                 raise UsageError(f"{flag} {path}: there is no folder {folder}; create it first")
             if not os.access(path if path.exists() else folder, os.W_OK):
                 raise UsageError(f"{flag} {path}: no permission to write there")
+            _check_aside(path, flag)
         except OSError as error:  # a name that is too long, a folder that may not be searched
             raise UsageError(f"{flag} {path}: {error.strerror}") from error
 
 
+def _check_aside(path: Path, flag: str) -> None:
+    """A report is written aside, then renamed: what links lead to is in a folder of its own."""
+    from gradcheck.disk import is_special
+
+    folder = Path(os.path.realpath(path)).parent
+    if not is_special(path) and not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"{flag} {path}: no permission to write into {folder}, where a report is made before "
+            "it takes its name"
+        )
+
+
 def save(path: Path, text: str, flag: str = "-o") -> bool:
     """Write a report; False, and a line on stderr, where it cannot be."""
+    from gradcheck import disk
+
     try:
-        path.write_text(text, encoding="utf-8")
+        disk.save(path, text)
     except OSError as error:
         console.say(f"{flag} {path}: {error.strerror}; the results are on stdout")
         return False

@@ -6,11 +6,13 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck import console
 from gradcheck.commands.flags import (
+    add_color,
     add_implementation,
     add_jobs,
     add_selection,
@@ -18,26 +20,56 @@ from gradcheck.commands.flags import (
     suite_of,
 )
 from gradcheck.commands.outcome import Target, exit_code, save, targets_of
+from gradcheck.commands.project import open_to_defaults, settle
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.baseline.entry import Baseline
+    from gradcheck.commands.watch import Watch
     from gradcheck.plan import Plan
-    from gradcheck.record import Run
+    from gradcheck.record import Header, Record, Run
+    from gradcheck.run import Witness
     from gradcheck.suite import Suite
+
+LOG: Final = "jsonl"
+"""The format that is written while a run goes on."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     add_plan(parser)
+    add_baseline(parser)
+    parser.add_argument(
+        "-x", dest="first", action="store_true",
+        help="stop at the first case with a failure that no baseline knows",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shard", type=_shard, metavar="I/N",
+        help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
+    )  # fmt: skip
+    add_output(parser)
+    parser.set_defaults(command=run)
+    open_to_defaults(parser)
+
+
+def _shard(text: str) -> str:
+    from gradcheck.shards import parsed
+
+    try:
+        parsed(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def add_baseline(parser: argparse.ArgumentParser) -> None:
+    """What is known."""
     parser.add_argument(
         "--baseline", type=Path, metavar="FILE",
         help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
         "anything else, and on a listed one that passes",
     )  # fmt: skip
-    add_output(parser)
-    parser.set_defaults(command=run)
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
@@ -73,31 +105,44 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the report of a run goes."""
     parser.add_argument(
-        "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .html .json .xml .txt, or FILE:github (repeat)",
+        "-o", "--output", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
+        help="write a report: .md .html .json .xml .txt, FILE:github, or .jsonl, a log that grows "
+        "with the run (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--format", default="terminal", metavar="FORMAT",
         help="what stdout carries: terminal (default), markdown, html, json, junit, "
         "github",
     )  # fmt: skip
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    add_color(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge what the flags select; returns the exit code."""
+    settle(arguments)
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
-    baseline = None
-    if arguments.baseline is not None:
-        from gradcheck.baseline.file import read
+    baseline = baseline_of(arguments, targets)
+    plan = replace(plan_of(arguments), shard=arguments.shard or "")
+    return carry_out(plan, arguments, targets, baseline)
 
-        baseline = read(arguments.baseline)
-        for path, _ in targets:
-            if path.exists() and path.samefile(arguments.baseline):
-                raise UsageError(f"-o {path}: it is the baseline; write the report elsewhere")
-    return carry_out(plan_of(arguments), arguments, targets, baseline)
+
+def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Baseline | None:
+    """What the flag of `add_baseline` names, read before anything is done.
+
+    Raises:
+        UsageError: it is no baseline, or a report would overwrite it.
+    """
+    if arguments.baseline is None:
+        return None
+    from gradcheck.baseline.file import read
+
+    baseline = read(arguments.baseline)
+    for path, _ in targets:
+        if path.exists() and path.samefile(arguments.baseline):
+            raise UsageError(f"-o {path}: it is the baseline; write the report elsewhere")
+    return baseline
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
@@ -137,6 +182,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         contract=arguments.contract,
         isolate=arguments.isolate,
         timeout=arguments.timeout,
+        config=arguments.config,
     )
 
 
@@ -148,10 +194,33 @@ def carry_out(
 ) -> int:
     """Execute a plan, and report it as the flags of `add_output` say; returns the exit code."""
     check_format(arguments.format)
-    found = executed(plan, arguments)
+    logs = [path for path, form in targets if form == LOG]
+    watch = _watch(logs, baseline, first=getattr(arguments, "first", False))
+    found = executed(plan, arguments, watch)
+    written = watch.ends(found)
     if baseline is not None:
         found = held(found, baseline, plan.suite)
-    return publish_run(found, arguments, targets)
+    others = [target for target in targets if target[1] != LOG]
+    return publish_run(found, arguments, others, written=written)
+
+
+def _watch(logs: Sequence[Path], baseline: Baseline | None, *, first: bool) -> Watch:
+    """What is to look at a run: its logs, and, where its `first` failure ends it, what is one."""
+    from gradcheck.commands.watch import Watch
+    from gradcheck.record import Run
+    from gradcheck.stored.log import Log
+
+    def fails(header: Header, results: Sequence[Record]) -> bool:
+        if all(result.verdict.expected for result in results):
+            return False
+        some = Run(header=header, results=tuple(results))
+        if baseline is not None:
+            from gradcheck.baseline.apply import accepted
+
+            some = accepted(some, baseline)
+        return any(map(some.fails, results))
+
+    return Watch([Log(path) for path in logs], fails if first else None)
 
 
 def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
@@ -163,13 +232,13 @@ def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
     return applied(found, baseline, Scope.of(suite, baseline, found), today.today())
 
 
-def executed(plan: Plan, arguments: argparse.Namespace) -> Run:
+def executed(plan: Plan, arguments: argparse.Namespace, witness: Witness | None = None) -> Run:
     """What comes of a plan; unless -q is given, a terminal shows how far it is."""
     from gradcheck.run import execute
 
     progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
     with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
-        found = execute(plan, progress)
+        found = execute(plan, progress, witness)
     progress.clear()
     return found
 
@@ -211,7 +280,7 @@ def code_of(found: Run, *, written: bool) -> int:
     from gradcheck.verdict import Verdict
 
     return exit_code(
-        complete=found.complete,
+        complete=found.complete or found.halted,
         invalid=bool(found.footer.counts[Verdict.INVALID]),
         unloaded=bool(found.troubles),
         written=written,

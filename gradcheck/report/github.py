@@ -84,7 +84,7 @@ def _troubles(run: Run) -> Iterator[str]:
     for text in run.troubles:
         yield command("error", words.clean(text), title="gradcheck: problem")
     if not run.complete:
-        yield command("error", "the run stopped early", title="gradcheck: incomplete")
+        yield command("error", words.incomplete(run), title="gradcheck: incomplete")
     if not run.footer.checked:
         yield command("error", "nothing was checked", title="gradcheck: nothing was checked")
 

@@ -114,7 +114,7 @@ def _troubles(run: Run) -> list[tuple[str, str]]:
     lines = [p.text for p in run.gate.problems if p.breach in BARE] if run.gate else []
     found += [(f"baseline {i}", words.clean(text)) for i, text in enumerate(lines, 1)]
     if not run.complete:
-        found.append(("complete", "the run stopped early"))
+        found.append(("complete", words.incomplete(run)))
     if not run.footer.checked:
         found.append(("checked", "nothing was checked"))
     return found

@@ -35,6 +35,8 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     page.add("\n" + " · ".join(facts) + "\n")
     for trouble in run.troubles:
         page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
+    if not run.complete:
+        page.add(f"\n> incomplete: {escape(words.incomplete(run))}\n")
     for text in words.baseline(run):
         page.add(f"\n> baseline: {escape(text)}\n", "line of the baseline")
     found = outline.tables(run)

@@ -54,6 +54,17 @@ class Page:
             for line in self.wrap(text, label.ljust(column), " " * column)
         ]
 
+    def listed(self, title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
+        """A title and paragraphs, each beside its label, or below it where that is too narrow."""
+        column = 4 + max(len(label) for label, _ in rows)
+        lines = [title]
+        for label, text in rows:
+            if column <= self.width // 2:
+                lines += self.wrap(text, f"  {label}".ljust(column), " " * column)
+            else:
+                lines += [f"  {label}", *self.wrap(text, "      ", "      ")]
+        return lines
+
     def judged(self, verdict: Verdict, text: str) -> list[str]:
         """A paragraph that opens with a verdict."""
         lead = words.word(verdict)

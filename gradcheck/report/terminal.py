@@ -243,7 +243,7 @@ class _Page(Page):
         for trouble in run.troubles:
             lines += self.wrap(words.clean(trouble), "problem: ", "  ")
         if not run.complete:
-            lines += self.wrap("incomplete: the run stopped early")
+            lines += self.wrap(f"incomplete: {words.incomplete(run)}", "", "  ")
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines

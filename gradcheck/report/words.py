@@ -410,6 +410,11 @@ def headline(run: Run) -> str:
     return f"{'all ' if passed > 1 else ''}{plural(passed, 'check')} passed"
 
 
+def incomplete(run: Run) -> str:
+    """Why a run ended early and what it did not reach, as far as that is known."""
+    return clean(run.stopped) or "the run stopped early"
+
+
 def tally(run: Run) -> list[tuple[str, str]]:
     """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
     counts = run.footer.counts

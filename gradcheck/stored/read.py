@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
@@ -15,6 +15,7 @@ from gradcheck.errors import UsageError
 from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.record import SCHEMA, Header, Record, Run, digest_of
 from gradcheck.report.words import clean
+from gradcheck.stored.log import by_implementation
 
 LARGEST: Final = 1 << 31
 """Bytes of a report."""
@@ -189,7 +190,7 @@ def _headed(header: object) -> Plain:
 def _run(parts: _Parts) -> Run:
     header = _convert(parts.header, Header)
     found = [*map(_record, parts.results)]
-    results = sorted(found, key=_place(header.implementations))
+    results = sorted(found, key=by_implementation(header))
     if not header.cases:
         header = replace(header, cases=digest_of(results))
     if parts.footer is None:
@@ -205,15 +206,11 @@ def _run(parts: _Parts) -> Run:
     )
 
 
-def _place(implementations: Sequence[str]) -> Callable[[Record], int]:
-    """Where a result stands: a log has them case by case, a run by implementation."""
-    order = {name: place for place, name in enumerate(implementations)}
-    return lambda result: order.get(result.implementation, len(order))
-
-
 def _record(plain: Plain) -> Record:
     """A result, without what is derived from the rest."""
     kept = {**plain, "reason": plain.get("reason") or "", "certificate": None}
+    if isinstance(kept.get("diagnosis"), str):  # older reports call the reason so
+        kept.update(reason=kept["diagnosis"], diagnosis=None)
     if plain.get("certificate") is not None:
         counted = _convert(plain["certificate"], _Certificate)
         names = counted.impostors or (UNNAMED,) * counted.rejected

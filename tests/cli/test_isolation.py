@@ -111,7 +111,7 @@ def test_the_process_does_not_outlive_the_run(environment, sent, code, jobs):
         one.send_signal(sent)
         out, _ = one.communicate()
     assert one.returncode == code
-    assert (b"incomplete: the run stopped early" in out) == (code == 130)
+    assert (b"incomplete: interrupted" in out) == (code == 130)
     pid = Path("pid").read_text()
     for _ in range(1000):
         try:

@@ -216,7 +216,7 @@ def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
     def full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("gradcheck.disk.os.fsync", full)
     found = repro(CASE, "--impl", "kernels:WRONG", "--export", "repro.py")
     assert found.code == 2
     assert "--export repro.py: No space left on device; the results are on stdout" in found.err

@@ -13,7 +13,8 @@ from gradcheck.run import execute
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
 BEGINS = {"terminal": "gradcheck ", "json": "{", "markdown": "**gradcheck: ", "html": "<!doctype",
-          "junit": "<?xml ", "github": "::error title=gradcheck%3A problem::"}  # fmt: skip
+          "junit": "<?xml ", "jsonl": '{"header": ',
+          "github": "::error title=gradcheck%3A problem::"}  # fmt: skip
 ENDINGS = {"terminal": "txt", "json": "json", "markdown": "md", "html": "html", "junit": "xml"}
 
 

@@ -1,5 +1,6 @@
 """What is read back from a file renders as what was written, in every format."""
 
+import html
 import json
 from dataclasses import replace
 
@@ -92,3 +93,14 @@ def test_an_older_report_counts_impostors_without_names(tmp_path, passing):
     found = _read(tmp_path, json.dumps(plain))
     certificate = found.results[0].certificate
     assert (len(certificate.rejected), certificate.tried, certificate.blind) == (3, 4, ("x2",))
+
+
+def test_every_report_says_why_a_run_ended(make):
+    run = make.run(make.result(), complete=False, stopped="stopped by <me>; 3 of 4 cases")
+    for form in ("terminal", "markdown", "github", "junit", "html", "json", "jsonl"):
+        text = html.unescape(render(run, form)).replace("\\", "")
+        assert "stopped by <me>; 3 of 4 cases" in text
+        assert "stopped early" not in text
+    bare = replace(run, stopped="")
+    for form in ("terminal", "markdown", "github", "junit", "html"):
+        assert "the run stopped early" in render(bare, form)

@@ -1,0 +1,82 @@
+"""What a project's defaults make of the flags of a command: a flag that is given wins."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+KEYS: Final = (
+    "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
+    "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
+    "taylor", "no-build", "no-isolate", "quiet",
+)  # fmt: skip
+"""The flags that a project can give, as `gradcheck.config_table` has them."""
+DESTINATIONS: Final[Mapping[str, str]] = {
+    "output": "outputs",
+    "no-build": "build",
+    "no-isolate": "isolate",
+}
+"""Where the parser puts a flag, if not under its own name; what begins with "no-" is inverted."""
+SELECTION: Final = ("op", "model", "rule")
+"""What is judged: one of these flags replaces the defaults of all three."""
+
+
+def open_to_defaults(parser: argparse.ArgumentParser) -> None:
+    """Let a project say what flags of `parser` mean that are not given; call it last."""
+    usual = {key: parser.get_default(destination(key)) for key in KEYS}
+    parser.set_defaults(**{destination(key): None for key in usual}, usual=usual)
+    parser.add_argument(
+        "--no-config", dest="config", action="store_false",
+        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
+    )  # fmt: skip
+
+
+def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> None:
+    """Give every flag that is not given its default: the project's, else the usual one.
+
+    `only` names the keys that the project is heard about; None: all. `arguments.config` says
+    afterwards whether there is such a project.
+
+    Raises:
+        UsageError: its table cannot be right.
+    """
+    from gradcheck.config import project_of
+
+    usual = arguments.usual
+    project = project_of(Path.cwd()) if arguments.config else None
+    defaults = dict(project.defaults) if project is not None else {}
+    if any(getattr(arguments, key) is not None for key in SELECTION):
+        defaults = {key: defaults[key] for key in defaults if key not in SELECTION}
+    if only is not None:
+        defaults = {key: defaults[key] for key in defaults if key in only}
+    for key, value in usual.items():
+        name = destination(key)
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, _given(key, defaults[key]) if key in defaults else value)
+    arguments.config = project is not None
+    if project is not None:
+        find_modules(project.path)
+
+
+def find_modules(path: Path | None) -> None:
+    """Let modules be imported that lie beside a project's file, as those in this folder can."""
+    if path is not None and str(path.parent) not in sys.path:
+        sys.path.insert(1, str(path.parent))
+
+
+def destination(key: str) -> str:
+    """Where the parser puts a flag."""
+    return DESTINATIONS.get(key, key.replace("-", "_"))
+
+
+def _given(key: str, value: Any) -> Any:
+    if key.startswith("no-"):
+        return not value
+    if key == "jobs":
+        from gradcheck.commands.flags import jobs_of
+
+        return jobs_of(str(value))
+    return Path(value) if key == "baseline" else value

@@ -1,0 +1,70 @@
+"""`gradcheck report`: a run on file, rendered again."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradcheck.commands.flags import add_suite, suite_of
+from gradcheck.commands.outcome import targets_of
+from gradcheck.commands.run import (
+    add_baseline,
+    add_output,
+    baseline_of,
+    check_format,
+    held,
+    publish_run,
+)
+from gradcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradcheck.record import Run
+    from gradcheck.suite import Suite
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.description = (
+        "Render a run again, in any format, without running anything: from the log or the JSON "
+        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run. The "
+        "exit code is what it was, or what the baseline makes of it now."
+    )
+    parser.add_argument(
+        "log", metavar="RUN.jsonl", type=Path, help="a log, or a JSON report; - for stdin"
+    )
+    add_suite(parser)
+    add_baseline(parser)
+    add_output(parser)
+    parser.set_defaults(command=report)
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Render the run; returns the exit code."""
+    targets = targets_of(arguments.outputs)
+    check_format(arguments.format)
+    baseline = baseline_of(arguments, targets)
+    from gradcheck.stored.read import read
+
+    found = read(arguments.log)
+    if baseline is not None:
+        found = replace(found, gate=None)
+        found = held(found, baseline, suite_for(found, arguments.suite, str(arguments.log)))
+    return publish_run(found, arguments, targets)
+
+
+def suite_for(found: Run, references: list[str], name: str) -> Suite:
+    """The suite that a run was made with, which `references` name; `name` is the run's file.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    suite = suite_of(references)
+    ours, theirs = (suite.name, suite.version), (found.header.suite, found.header.suite_version)
+    if ours != theirs:
+        raise UsageError(
+            f"{name}: it is of the suite {' '.join(theirs)}, and this is {' '.join(ours)}; run "
+            "again, or name its suite with --suite"
+        )
+    return suite

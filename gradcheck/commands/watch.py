@@ -1,0 +1,46 @@
+"""What looks at a run while it goes on: logs that grow with it, and what ends it at a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gradcheck import console
+from gradcheck.record import AT_FIRST
+
+if TYPE_CHECKING:
+    from gradcheck.record import Header, Record, Run
+    from gradcheck.stored.log import Log
+
+
+@dataclass(slots=True)
+class Watch:
+    """Is told of a run as it goes, and tells its logs; `fails` says what ends it (-x)."""
+
+    logs: Sequence[Log] = ()
+    fails: Callable[[Header, Sequence[Record]], bool] | None = None
+    _header: Header | None = field(default=None, init=False)
+
+    def begins(self, header: Header) -> None:
+        """Begin the logs."""
+        self._header = header
+        for log in self.logs:
+            log.begins(header)
+
+    def sees(self, results: Sequence[Record]) -> str:
+        """What came of one case goes to the logs; why the run is to end now, or nothing."""
+        for log in self.logs:
+            log.sees(results)
+        assert self._header is not None
+        failed = self.fails is not None and self.fails(self._header, results)
+        return AT_FIRST if failed else ""
+
+    def ends(self, run: Run) -> bool:
+        """Seal the logs; False, and a line on stderr for each, where one could not be written."""
+        for log in self.logs:
+            log.ends(run)
+            if log.trouble:
+                kept = f"it ends after {log.written:,} of {len(run.results):,} results"
+                console.say(f"-o {log.path}: {log.trouble}: {kept}; all of them are on stdout")
+        return not any(log.trouble for log in self.logs)

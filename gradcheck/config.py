@@ -1,0 +1,88 @@
+"""Defaults of a project: the table `[tool.gradcheck]` of its pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gradcheck.errors import UsageError
+
+FILE: Final = "pyproject.toml"
+NAME: Final = "gradcheck"
+PATHS: Final = ("baseline", "output")
+"""Keys whose values are paths; so are those of `impl` that look it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """The defaults that hold in a folder: by key, lists where a flag may be repeated.
+
+    Paths among them are relative to the folder for which they were looked up.
+    """
+
+    path: Path
+    defaults: Mapping[str, Any]
+
+
+def file_of(folder: Path) -> Path | None:
+    """The nearest pyproject.toml with the table, in `folder` or above it; None: there is none.
+
+    One that cannot be read, or is no TOML, counts as one that has the table, if it names it.
+    """
+    for place in (folder, *folder.parents):
+        path = place / FILE
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        if NAME.encode() in content and _table(content) is not None:
+            return path
+    return None
+
+
+def project_of(folder: Path) -> Project | None:
+    """The defaults that hold in `folder`, an absolute path; None: nobody has said any.
+
+    Raises:
+        UsageError: the table cannot be right; the message names the file and the key.
+    """
+    path = file_of(folder)
+    if path is None:
+        return None
+    from gradcheck.config_table import checked  # deferred: few projects have a table
+
+    shown = os.path.relpath(path, folder)
+    try:
+        table = _table(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{shown}: {error.strerror}") from None
+    if isinstance(table, ValueError):
+        raise UsageError(f"{shown}: it is no TOML: {table}")
+    where = f"{shown}: [tool.{NAME}]"
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} is no table; write its keys below a line [tool.{NAME}]")
+    said, base = checked(table, where), os.path.relpath(path.parent, folder)
+    return Project(path=path, defaults={key: _given(key, said[key], base) for key in said})
+
+
+def _table(content: bytes) -> Any:
+    """What stands under `tool.gradcheck`; None: nothing; the error, where the file is no TOML."""
+    try:
+        tool = tomllib.loads(content.decode("utf-8")).get("tool")
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
+        return ValueError(str(error))
+    return tool.get(NAME) if isinstance(tool, dict) else None
+
+
+def _given(key: str, value: Any, base: str) -> Any:
+    """A value, where it is a path as seen from here; `base` is the folder of the file."""
+    if base == os.curdir:
+        return value
+    if isinstance(value, list):
+        return [_given(key, word, base) for word in value]
+    path = key in PATHS or (key == "impl" and (value.endswith(".toml") or os.sep in value))
+    return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot

@@ -1,0 +1,90 @@
+"""Reports of earlier versions are read, say what they said, and render in every format."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gradcheck.finding import Part
+from gradcheck.record import Kind
+from gradcheck.report import FORMATS, render
+from gradcheck.stored.read import read
+from gradcheck.verdict import Verdict
+
+OLD = sorted((Path(__file__).parent / "data" / "old").glob("*.json*"))
+
+
+def footer(path):
+    text = path.read_text()
+    if path.suffix == ".jsonl":
+        return json.loads(text.splitlines()[-1])["footer"]
+    return json.loads(text)["footer"]
+
+
+@pytest.fixture(params=OLD, ids=lambda path: path.stem)
+def path(request):
+    return request.param
+
+
+def test_it_says_what_it_said(path):
+    run, said = read(path), footer(path)
+    assert {name: run.footer.counts[name] for name in said["counts"]} == said["counts"]
+    assert run.footer.elements == said["elements"]
+    assert run.passed is said["passed"]
+    assert run.complete is said["complete"]
+    assert list(run.troubles) == said["troubles"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_it_renders(path, form):
+    run = read(path)
+    text = render(run, form)
+    assert text.endswith("\n")
+    if form not in ("badge", "github"):
+        for op in {result.op for result in run.results if not result.verdict.expected}:
+            assert op in text
+    if form in ("terminal", "github"):
+        assert text.splitlines()[-1] == run.summary
+
+
+def test_it_is_written_again_as_it_is_read(path, tmp_path):
+    run = read(path)
+    again = tmp_path / "again.json"
+    again.write_text(render(run, "json"))
+    assert render(read(again), "json") == again.read_text()
+
+
+def old(name):
+    (found,) = (path for path in OLD if path.stem == name)
+    return read(found)
+
+
+def test_what_was_called_a_diagnosis_is_the_reason():
+    (wrong,) = (r for r in old("a4862d0-ops").results if not r.verdict.expected)
+    assert wrong.diagnosis is None
+    assert wrong.reason == "39 of 63 elements are outside their bound"
+    assert f": {wrong.reason}" in render(old("a4862d0-ops"), "terminal")
+
+
+def test_models_and_rules_are_still_there():
+    parts = {r.part for r in old("79cc2ff-models").results}
+    assert parts == {Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING}
+    rule = old("1436dad-rule")
+    assert {(r.kind, r.part) for r in rule.results} == {(Kind.RULE, Part.UPDATE)}
+    spoilt = old("1436dad-blame")
+    (blame,) = (b for r in spoilt.results for b in r.blames)
+    assert blame.stages == ("sqr",)
+    assert [r.output for r in spoilt.results if r.taylor] == ["a", "b"]
+
+
+def test_a_crash_and_its_last_words_are_still_there():
+    (crash,) = (r for r in old("1436dad-crash").results if r.verdict is Verdict.CRASH)
+    assert "about to die" in crash.printed
+    assert "SIGABRT" in crash.reason
+
+
+def test_a_baseline_is_still_what_it_made_of_the_run():
+    for name in ("2ba4ff6-known", "505e1c5-known"):
+        gate = old(name).gate
+        assert [found.known.value for found in gate.results.values()].count("xfail") == 2
+        assert [problem.line for problem in gate.problems] == [20, 27]
