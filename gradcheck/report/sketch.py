@@ -83,9 +83,9 @@ def bars_of(result: Record) -> list[str]:
     axis = Axis.over(
         [max(v, least) for _, error, _, _ in shown for v in (error, found.off)], 0, BARS
     )
-    head = f"differences: {vcurve.says(result)}"
-    key = f"{'h':<{STEP}}{'off by':<{ERROR}} █ truncation ░ rounding explains it │ this gradient"
-    return [head, key, *(_bar(found, axis, *step) for step in shown)]
+    says = vcurve.says(result)
+    head = f"differences: {says} (█ truncation, ░ rounding explains it, │ this gradient)"
+    return [head, f"{'h':<{STEP}}off by", *(_bar(found, axis, *step) for step in shown)]
 
 
 def _bar(found: VCurve, axis: Axis, h: float, error: float, bar: float, k: int) -> str:

@@ -11,7 +11,19 @@ import pytest
 
 from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.finding import Part
-from gradcheck.record import Blame, Diagnosis, Header, Kind, Miss, Record, Run, Taylor
+from gradcheck.record import (
+    Blame,
+    Certificate,
+    Diagnosis,
+    Header,
+    Heat,
+    Kind,
+    Miss,
+    Record,
+    Run,
+    Taylor,
+    VCurve,
+)
 from gradcheck.verdict import Verdict
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
@@ -85,6 +97,28 @@ def curve(intercept=0.0, **changes):
     plain = {"steps": steps, "remainders": rest, "slopes": slopes, "intercept": intercept,
              "error_bar": 1e-12, "linear": False, "product": 0.25, "noise": 1e-16}  # fmt: skip
     return Taylor(**{**plain, **changes})
+
+
+def vcurve(off=0.01, **changes):
+    """The V of a central difference: h²/8 of truncation, 1e-16/h of rounding."""
+    steps = tuple(10.0 ** (-k / 2) for k in range(27))
+    bars = tuple(4e-16 / h + 1e-15 for h in steps)
+    errors = tuple(h * h / 8 + 1e-16 / h for h in steps)
+    plain = {"index": (1, 3), "tensor": "x", "cotangent": "normal", "steps": steps,
+             "errors": errors, "bars": bars, "off": off, "want": 0.1234, "bound": 1.2e-9,
+             "error_bar": 1e-17}  # fmt: skip
+    return VCurve(**{**plain, **changes})
+
+
+def heat(rows=(".3.!", "9..0", "?..."), **changes):
+    """A map of so many rows; without a `shape`, one whose cells are elements."""
+    plain = {"rows": len(rows), "columns": len(rows[0]), "cells": "".join(rows),
+             "shape": (len(rows), len(rows[0])), "cotangent": "normal"}  # fmt: skip
+    return Heat(**{**plain, **changes})
+
+
+def certificate(rejected=("zeros", "nan", "double"), blind=("stale",)):
+    return Certificate(rejected=rejected, blind=blind)
 
 
 def why(label="F", **changes):
@@ -223,6 +257,26 @@ def explained():
 
 
 @pytest.fixture
+def evidenced():
+    """Results with evidence of every kind, and numbers in it that are none."""
+    fail, nan = Verdict.FAIL, math.nan
+    lost = vcurve(nan, errors=(nan, math.inf, *[1e-3] * 25), bars=(nan, *[1e-4] * 26))
+    return run(
+        *passing_results(),
+        result("gelu", "x", taylor=curve(), curve=vcurve(0.0), certificate=certificate()),
+        result("gelu", "x", fail, sample="far", curve=vcurve(), heat=heat(),
+               taylor=curve(1e-3), certificate=certificate(("nan",), ("zeros", "double"))),
+        result("relu", "x", fail, curve=lost, heat=heat(("!",), shape=()),
+               worst=(miss(index=(), got=nan, error=nan, ulp=None),)),
+        result("exp", "x", Verdict.INCONCLUSIVE, curve=vcurve(1e-12, error_bar=1e-3),
+               heat=heat(("??.",) * 32, shape=(16, 4, 9), cotangent=""), unresolved=7),
+        of_model("wte", fail, heat=heat((".1",), shape=(64,))),
+        of_model("h.0.attn", fail, part=Part.STAGE, heat=heat(),
+                 worst=(miss(tensor="h.0.qkv"),)),
+    )  # fmt: skip
+
+
+@pytest.fixture
 def empty():
     return run()
 
@@ -250,6 +304,8 @@ def hostile():
             worst=(miss(cotangent=HOSTILE, tensor=HOSTILE),), kind=kind, part=part,
             blames=(accused,), taylor=curve(), source=f"{HOSTILE}:7",
             diagnosis=why(label, says=HOSTILE, evidence=(HOSTILE, "")),
+            curve=vcurve(tensor=HOSTILE, cotangent=HOSTILE), heat=heat(cotangent=HOSTILE),
+            certificate=certificate((HOSTILE, "nan"), (f"{HOSTILE}2",)),
         )
         for verdict, label in zip(Verdict, itertools.cycle(("F", "", HOSTILE)), strict=False)
         for kind, part in (
@@ -308,7 +364,7 @@ def foreign(hostile):
 
 RUNS = (
     "passing", "failing", "empty", "several", "hostile", "model", "faulty", "explained", "known",
-    "outdated", "foreign",
+    "outdated", "foreign", "evidenced",
 )  # fmt: skip
 
 
