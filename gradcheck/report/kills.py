@@ -66,7 +66,7 @@ MEANS: Final = {
     "rejected": "rejected",
     "partly": "rejected by some checks, invisible to others",
     "blind": "invisible",
-    "equal": "equal to the truth here, so it proves nothing",
+    "equal": "nowhere different from the truth here",
 }
 
 
@@ -110,10 +110,10 @@ def _mark(name: str, results: list[Record]) -> Mark:
     rejecting = [r for r in results if name in _of(r)[0]]
     blind = [r for r in results if name in _of(r)[1]]
     kind = ("partly" if rejecting else "blind") if blind else "rejected" if rejecting else "equal"
-    whose = ", ".join(f"{words.gradient(words.clean(r.output))} in {words.clean(r.dtype)}"
+    whose = ", ".join(f"{words.gradient(r.output)} in {words.clean(r.dtype)}"
                       for r in blind)  # fmt: skip
     glyph, tone = MARKS[kind]
-    says = f"{words.clean(name)}: {MEANS[kind]}" + (f" to the check of {whose}" if whose else "")
+    says = f"{words.clean(name)}: {MEANS[kind]}" + (f": to the check of {whose}" if whose else "")
     return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
 
 

@@ -157,6 +157,7 @@ def make():
     return SimpleNamespace(
         miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
         curve=curve, why=why, gated=gated, problem=problem, Part=Part,
+        vcurve=vcurve, heat=heat, certificate=certificate,
     )  # fmt: skip
 
 
