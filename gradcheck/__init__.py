@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from gradcheck.power.mutant import Mutant
     from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
+    from gradcheck.testing.failure import CheckFailed
+    from gradcheck.testing.inputs import away, drawn, integers, normal, positive, uniform
+    from gradcheck.testing.parametrize import case, cases_of
     from gradcheck.verdict import Verdict
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "CheckFailed": "gradcheck.testing.failure",
     "Convention": "gradcheck.spec",
     "Dialect": "gradcheck.spec",
     "Finding": "gradcheck.finding",
@@ -42,13 +46,22 @@ _HOME = {
     "Unsupported": "gradcheck.errors",
     "Verdict": "gradcheck.verdict",
     "assert_vjp": "gradcheck.library",
+    "away": "gradcheck.testing.inputs",
+    "case": "gradcheck.testing.parametrize",
+    "cases_of": "gradcheck.testing.parametrize",
     "check": "gradcheck.library",
     "check_model": "gradcheck.library_model",
+    "drawn": "gradcheck.testing.inputs",
+    "integers": "gradcheck.testing.inputs",
     "jax_op": "gradcheck.binding.jax_op",
+    "normal": "gradcheck.testing.inputs",
+    "positive": "gradcheck.testing.inputs",
     "torch_op": "gradcheck.binding.torch_op",
+    "uniform": "gradcheck.testing.inputs",
 }
 
 __all__ = [
+    "CheckFailed",
     "Convention",
     "Dialect",
     "Finding",
@@ -67,10 +80,18 @@ __all__ = [
     "Unsupported",
     "Verdict",
     "assert_vjp",
+    "away",
+    "case",
+    "cases_of",
     "check",
     "check_model",
+    "drawn",
+    "integers",
     "jax_op",
+    "normal",
+    "positive",
     "torch_op",
+    "uniform",
 ]
 
 

@@ -1,4 +1,4 @@
-"""What `[tool.gradcheck]` may hold: the long flags of `gradcheck run`, and values of which types."""
+"""What `[tool.gradcheck]` may hold: the long flags of `gradcheck run`, and of which types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("impl", "dtype", "output"), WORDS),
     **dict.fromkeys(("baseline", "convention", "format"), TEXT),
     **dict.fromkeys(("contract", "train", "project", "taylor"), SWITCH),
-    **dict.fromkeys(("no-build", "no-isolate", "quiet"), SWITCH),
+    **dict.fromkeys(("no-build", "no-isolate", "quiet", "progress"), SWITCH),
     "color": Kind(Literal["auto", "always", "never"], 'write "auto", "always" or "never"'),
     "seed": Kind(int, "write a whole number"),
     "jobs": Kind(

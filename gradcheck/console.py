@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
+
+FORCED: Final = ("FORCE_COLOR", "CLICOLOR_FORCE")
+"""What asks for colour where there is no terminal; 0 asks for nothing."""
+USUAL: Final = 100
+"""Columns of what is no terminal."""
+WIDEST: Final = 160
+"""Columns beyond which a line is hard to read."""
 
 
 def open_streams() -> None:
@@ -48,46 +54,36 @@ def drop_stdout() -> None:
 
 
 def colored(choice: str) -> bool:
-    """Whether stdout takes colour: "always", "never", or "auto" (a terminal without NO_COLOR)."""
-    if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return choice == "always"
+    """Whether stdout takes colour: "always", "never", or "auto".
+
+    "auto" is what the environment says (NO_COLOR, then FORCE_COLOR and CLICOLOR_FORCE), else
+    whether stdout is a terminal that can do more than print.
+    """
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in FORCED):
+        return True
+    return sys.stdout.isatty() and not dumb()
+
+
+def dumb() -> bool:
+    """Whether the terminal can do no more than print: an editor's, say."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def width(stream: TextIO) -> int:
-    """Columns of a terminal; 100 for a file or a pipe."""
-    if not stream.isatty():
-        return 100
-    import shutil  # deferred: it imports every compressor there is
-
-    return shutil.get_terminal_size((100, 24)).columns
+    """Columns of a terminal, as far as lines are pleasant to read; 100 for a file or a pipe."""
+    return min(columns(stream), WIDEST) if stream.isatty() else USUAL
 
 
-class Progress:
-    """One line on stderr, for runs that last longer than a second."""
-
-    def __init__(self, shown: bool) -> None:
-        """Start the clock; nothing is ever printed unless `shown`."""
-        self._shown = shown
-        self._start = self._last = time.monotonic()
-        self._length = 0
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        """Say how far the run is, at most ten times a second."""
-        now = time.monotonic()
-        if not self._shown or now - self._start < 1 or now - self._last < 0.1:
-            return
-        self._last = now
-        left = (now - self._start) / max(done, 1) * (total - done)
-        self._print(f"{done}/{total}  {left:.0f} s left  {name}")
-
-    def clear(self) -> None:
-        """Leave an empty line behind."""
-        if self._length:
-            self._print("")
-
-    def _print(self, text: str) -> None:
-        text = text[:100]
-        sys.stderr.write(f"\r{text.ljust(self._length)}\r{text}")
-        sys.stderr.flush()
-        self._length = len(text)
+def columns(stream: TextIO) -> int:
+    """Columns of a terminal, or what COLUMNS says of it."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or USUAL
+    except (OSError, ValueError):  # no descriptor, or none of a terminal
+        return USUAL

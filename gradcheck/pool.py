@@ -11,6 +11,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
+from gradcheck.inert import Inert
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -178,4 +180,5 @@ def _begin(setup: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     sys.stdout.flush()
     os.dup2(2, 1)  # what the code judged prints is no part of a report
+    sys.stdout = sys.stderr = Inert(sys.stderr)
     setup(*arguments)

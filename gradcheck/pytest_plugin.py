@@ -1,48 +1,37 @@
-"""The suite as pytest items: one per (implementation, case, dtype), of operators, models and rules.
+"""The pytest plugin: a suite as items, `@gradcheck.case`, known failures, a summary of it all.
 
-`pytest --gradcheck-impl mykernels:IMPL` adds them to whatever else is collected; without the
-flag the plugin does nothing and imports nothing. Items select with `-k`, rerun with `--lf`, and
-spread with `-n auto`, because their names and inputs depend on nothing but names.
+`pytest --gradcheck-impl mykernels:IMPL` adds an item per (implementation, case, dtype) to whatever
+else is collected. Without a flag, and without a decorator of ours in a test file, the plugin does
+nothing and imports nothing. Items select with `-k`, rerun with `--lf`, and spread with `-n auto`,
+because their names and inputs depend on nothing but names.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gradcheck.testing.heard import Heard
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
-    from gradcheck.binding import Implementation
-    from gradcheck.plan import AnyCase, Plan
+    from gradcheck.testing.given import Asked
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one item judges; the plan holds one implementation and dtype."""
-
-    plan: Plan
-    case: AnyCase
-    binding: Implementation
-
-    @property
-    def dtype(self) -> str:
-        """The plan's only one."""
-        (dtype,) = self.plan.dtypes
-        return dtype
-
-
-CHECKS: Final = pytest.StashKey[list[Check]]()
+MARKER: Final = "gradcheck"
+SESSION: Final = pytest.StashKey[Any]()
+"""The `Session` of a configuration whose flags ask for something."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flags of `gradcheck run`, as far as they select."""
+    """The flags of `gradcheck run`, as far as they say what is judged, and how."""
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
     for flag, what in (
-        ("impl", "judge this implementation: reference, torch, jax, pkg.module:NAME (repeat)"),
+        ("impl", "judge this implementation: reference, torch, jax, pkg.module:NAME, FILE.toml "
+                 "(repeat)"),
         ("op", "operators that match (repeat); default: all, unless another kind is named"),
         ("model", "models that match (repeat)"),
         ("rule", "update rules that match (repeat)"),
@@ -50,9 +39,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("sample", "only samples, or sizes of models, that match (repeat)"),
         ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
         ("suite", "a suite of your own, MODULE:NAME (repeat)"),
-    ):
+        ("report", "write what was found to FILE[:FORMAT], as `gradcheck run -o` does (repeat)"),
+    ):  # fmt: skip
         group.addoption(f"--gradcheck-{flag}", action="append", default=[], help=what)
     group.addoption("--gradcheck-seed", type=int, default=0, help="of all inputs; default 0")
+    group.addoption(
+        "--gradcheck-baseline", metavar="FILE",
+        help="failures that are known (`gradcheck baseline write FILE`): they are xfailed, "
+        "strictly, and anything else about them fails",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-timeout", type=float, default=30.0, metavar="S",
+        help="seconds that one call of a Python implementation may take; default 30",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-convention", default="", metavar="SYSTEM",
+        help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …)",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-no-isolate", action="store_false", dest="gradcheck_isolate",
+        help="run Python implementations in pytest's own process: for a debugger",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-no-build", action="store_false", dest="gradcheck_build",
+        help="run none of the commands in a manifest",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-contract", action="store_true", dest="gradcheck_contract", default=None,
+        help="ask what a backward owes beyond its numbers, of the reference too",
+    )  # fmt: skip
+    group.addoption(
+        "--gradcheck-no-contract", action="store_false", dest="gradcheck_contract", default=None,
+        help="ask for the numbers alone",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,16 +79,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
     So also under xdist, whose workers could not say it.
     """
-    if not config.getoption("--gradcheck-impl"):
+    config.addinivalue_line("markers", f"{MARKER}: judges a gradient")
+    if not hasattr(config, "workerinput"):  # here all reports arrive
+        config.pluginmanager.register(
+            Heard(lambda: config.stash.get(SESSION, None)), "gradcheck-heard"
+        )
+    flags = [f for f in ("impl", "baseline", "report") if config.getoption(f"--gradcheck-{f}")]
+    if not flags:
         return
     from gradcheck.errors import GradcheckError
     from gradcheck.report.words import clean
+    from gradcheck.testing.session import Session
 
     sys.path.insert(0, str(config.invocation_params.dir))  # as the command line does
     try:
-        config.stash[CHECKS] = _checks(config)
+        config.stash[SESSION] = Session(config)
     except GradcheckError as error:
         raise pytest.UsageError(f"gradcheck: {clean(str(error))}") from error
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of xdist's what it cannot find out: what was built says its version."""
+    session = node.config.stash.get(SESSION, None)
+    if session is not None:
+        node.workerinput[MARKER] = dict(session.versions)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -k, --lf and random orders, so that they see the items
@@ -77,123 +111,68 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Append an item per case, and say so: pytest counts what collectors report."""
-    if CHECKS not in config.stash:
-        return
-    added: list[pytest.Item | pytest.Collector] = []
-    for check in config.stash[CHECKS]:
-        name = f"{check.binding.name}::{check.case.name}/{check.dtype}"
-        nodeid = f"gradcheck::{name}"
-        item = GradcheckItem.from_parent(session, name=name, nodeid=nodeid, check=check)
-        added.append(item)
-        items.append(item)
-    report = pytest.CollectReport("gradcheck", "passed", longrepr=None, result=added)
-    config.hook.pytest_collectreport(report=report)
+    ours = config.stash.get(SESSION, None)
+    if ours is not None:
+        from gradcheck.testing.items import items_of
+
+        added: list[pytest.Item | pytest.Collector] = [*items_of(ours, session)]
+        items += [item for item in added if isinstance(item, pytest.Item)]
+        report = pytest.CollectReport("gradcheck", "passed", longrepr=None, result=added)
+        config.hook.pytest_collectreport(report=report)
 
 
-def _checks(config: pytest.Config) -> list[Check]:
-    from gradcheck.binding.load import load
-    from gradcheck.choice import Choice
-    from gradcheck.errors import UsageError
-    from gradcheck.judge.contract import contract_cases
-    from gradcheck.plan import Plan
-    from gradcheck.selection import all_dtypes_of
-    from gradcheck.suite import load_suite
+# ── tests with a decorator ───────────────────────────────────────────────────────────────────
 
-    def option(name: str) -> Any:
-        return config.getoption(f"--gradcheck-{name}")
 
-    suite = load_suite(option("suite"))
-    kinds = ("models", "rules", "dialects", "samples")
-    words = {kind: option(kind.removesuffix("s")) for kind in kinds}
-    choice = Choice(ops=option("op"), seed=option("seed"), **words)
-    chosen = choice.cases(suite)
-    build = not hasattr(config, "workerinput")  # xdist: before its workers start, it has been built
-    bindings = [load(word, suite, build=build) for word in dict.fromkeys(option("impl"))]
-    dtypes, model_dtypes = all_dtypes_of(
-        option("dtype"),
-        operators=choice.has_operators or bool(choice.rules),
-        models=bool(choice.models),
-        certify=any(binding.name == "reference" for binding in bindings),
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that `@gradcheck.case` or `@gradcheck.cases_of` stands over gets its cases."""
+    if "gradcheck.testing.parametrize" in sys.modules:  # else nobody can have said so
+        from gradcheck.testing.own import generate
+
+        generate(metafunc)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that was given a case has to ask for it."""
+    case = _asked(item)
+    if case is not None:
+        case.begin(_from_here(item))
+    found = yield
+    if case is not None:
+        case.end()
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure says in its line of the summary what is wrong; its results go with its report."""
+    report = yield
+    if call.when == "call" and "gradcheck.record" in sys.modules:
+        from gradcheck.testing.told import tell
+
+        tell(item, call, report, _asked(item))
+    return report
+
+
+def _from_here(item: pytest.Item) -> str:
+    """What pytest is to be told to run this test again, in the folder where it was started."""
+    file, colons, rest = item.nodeid.partition("::")
+    return (
+        os.path.relpath(item.config.rootpath / file, item.config.invocation_params.dir)
+        + colons
+        + rest
     )
-    plan = Plan(
-        contract_at=contract_cases(chosen.operators),
-        suite=suite,
-        cases=(),
-        implementations=(),
-        dtypes=(),
-        seed=option("seed"),
-        suites=option("suite"),
-    )
-    kinds_of_case: tuple[tuple[Sequence[AnyCase], Sequence[str]], ...] = (
-        (chosen.operators, dtypes),
-        (chosen.models, model_dtypes),
-        (chosen.rules, dtypes),
-    )
-    checks = [
-        Check(replace(plan, implementations=[who.name], dtypes=[d], model_dtypes=[d]), case, who)
-        for who in bindings
-        for cases, judged in kinds_of_case
-        for case in cases
-        for d in judged
-    ]
-    if not any(_bound(check) for check in checks):
-        raise UsageError("nothing to check: no implementation has any of the cases selected")
-    return checks
 
 
-def _bound(check: Check) -> bool:
-    from gradcheck.errors import Unsupported
-    from gradcheck.model import ModelCase
-    from gradcheck.rule import RuleCase
+def _asked(item: pytest.Item) -> Asked | None:
+    """The case that a test was given."""
+    if "gradcheck.testing.parametrize" not in sys.modules:
+        return None
+    from gradcheck.testing.given import Asked
+    from gradcheck.testing.parametrize import ARGUMENT
 
-    case, binding = check.case, check.binding
-    try:
-        if isinstance(case, ModelCase):
-            return binding.bind_model(case, check.dtype) is not None
-        if isinstance(case, RuleCase):
-            return binding.bind_rule(case, check.dtype) is not None
-        return binding.bind(case, check.dtype) is not None
-    except Unsupported:
-        return False
-
-
-class Failure(Exception):  # noqa: N818  it is one
-    """A case that did not pass; the text is what pytest shows."""
-
-
-class GradcheckItem(pytest.Item):
-    """One case, one implementation, one dtype."""
-
-    def __init__(self, *, check: Check, **rest: Any) -> None:
-        """Keep what to judge."""
-        super().__init__(**rest)
-        self.check = check
-
-    def runtest(self) -> None:
-        """Judge the case."""
-        from gradcheck.report import diagnosed, printed, words
-        from gradcheck.run import judge
-
-        records = judge(self.check.plan, self.check.case, self.check.binding)
-        unchecked = [r for r in records if not r.verdict.checked]
-        if unchecked and len(unchecked) == len(records):
-            pytest.skip(f"{words.word(unchecked[0].verdict)}: {words.clean(unchecked[0].reason)}")
-        failed = [r for r in records if not r.verdict.expected]
-        if failed or not records:
-            text = "\n\n".join(diagnosed.paragraph(r) for r in failed) or "nothing compared"
-            noise = printed.marked(records[0].printed, "  ") if records else []
-            raise Failure("\n".join([text, *noise]))
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The failure's own text, without a traceback through the checker."""
-        if isinstance(excinfo.value, Failure):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Any, int | None, str]:
-        """Where pytest says the item is."""
-        from gradcheck.model import ModelSpec
-
-        spec = self.check.case.spec
-        home = spec.build.__module__ if isinstance(spec, ModelSpec) else spec.family
-        return home, None, f"gradcheck {self.name}"
+    found = getattr(getattr(item, "callspec", None), "params", {}).get(ARGUMENT)
+    return found if isinstance(found, Asked) else None

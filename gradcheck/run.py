@@ -106,7 +106,7 @@ def loaded(plan: Plan) -> Iterator[Ready]:
 def executed(ready: Ready, progress: Progress | None = None, witness: Witness | None = None) -> Run:
     """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it."""
     plan, troubles = ready.plan, [*ready.troubles]
-    cases, header = plan.everything, _header(plan, ready.bindings)
+    cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[Record]] = {}
     stopped = ""
     if witness is not None:
@@ -153,7 +153,7 @@ def _not_reached(why: str, reached: int, planned: int) -> str:
     return f"{why}; not reached: {planned - reached:,} of {planned:,} cases"
 
 
-def _header(plan: Plan, bindings: Sequence[Implementation]) -> Header:
+def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:
     """What is known of a run before it begins: all but the hash of its cases."""
     return Header(
         version=gradcheck.__version__,
@@ -168,12 +168,18 @@ def _header(plan: Plan, bindings: Sequence[Implementation]) -> Header:
     )
 
 
-def judge(plan: Plan, case: AnyCase, binding: Implementation) -> list[Record]:
-    """The records of one case and one implementation, for callers with a loop of their own."""
-    return list(_judge(plan, case, [binding], _why(plan)))
+def judge(
+    plan: Plan, case: AnyCase, binding: Implementation, why: Why | None = None
+) -> list[Record]:
+    """The records of one case and one implementation, for callers with a loop of their own.
+
+    `why` holds the diagnoses that the callers keep from case to case.
+    """
+    return list(_judge(plan, case, [binding], why or why_of(plan)))
 
 
-def _why(plan: Plan) -> Why:
+def why_of(plan: Plan) -> Why:
+    """What explains failures, and makes each diagnosis once."""
     return Why(plan.suite.operators, lambda: mutants_of(plan.suite))
 
 
@@ -193,7 +199,7 @@ def _judging(
     way at once.
     """
     if plan.jobs == 1:
-        why = _why(plan)
+        why = why_of(plan)
         yield lambda place: _judge(plan, cases[place], bindings, why), dict
         return
     remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
@@ -210,7 +216,7 @@ _WHY: Why
 def _begin_there(plan: Plan) -> None:
     global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
     _PLAN = replace(plan, suite=load_suite(plan.suites))
-    _WHY = _why(_PLAN)
+    _WHY = why_of(_PLAN)
     _BINDINGS, _ = _load_all(_PLAN)
 
 

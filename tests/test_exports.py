@@ -35,10 +35,11 @@ def test_every_public_name_resolves_to_what_it_says(name):
 
 def test_the_public_names_are_these():
     assert set(gradcheck.__all__) == {
-        "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "ModelSpec",
+        "CheckFailed", "Convention", "Dialect", "Finding", "GradcheckError", "Kink", "ModelSpec",
         "Mutant", "OpSpec", "Program", "Result",
         "Sample", "Size", "Slack", "Stage", "Suite", "Unsupported", "Verdict", "assert_vjp",
         "check", "check_model", "jax_op", "torch_op",
+        "away", "case", "cases_of", "drawn", "integers", "normal", "positive", "uniform",
     }  # fmt: skip
 
 

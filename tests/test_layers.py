@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "errors label selection arithmetic rounding draw spec model rule suite choice",
+    "inert errors label selection arithmetic rounding draw spec model rule suite choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.jacobian",
     "difference.direction",
@@ -101,9 +101,11 @@ LAYERS = (
     "baseline baseline.today baseline.condition baseline.entry baseline.file baseline.scope",
     "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",
     "stored stored.plain stored.log stored.read",
+    "report.html_matrix report.html_details report.html_evidence",
     "diff diff.change diff.decide diff.compare",
     "stored.described stored.schema",
     "stored.merge",
+    "stored.failed",
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
     "report.github report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",
@@ -115,15 +117,19 @@ LAYERS = (
     "repro.c_pieces repro.c_calls repro.c repro.export report.repro",
     "config_table config demo demo.kernels",
     "library library_model",  # a Result prints itself as a report
-    "console commands commands.flags commands.outcome commands.project",
+    "console commands commands.flags commands.outcome commands.examples commands.parsing",
+    "commands.project commands.progress",
     "commands.power",
     "commands.watch commands.run",
     "commands.report commands.merge",
     "commands.listing",
-    "commands.init commands.probe commands.export commands.repro commands.baseline",
+    "commands.workflow commands.init",
+    "commands.probe commands.export commands.repro commands.baseline",
     "commands.diff",
-    "commands.demo",
+    "commands.demo commands.completion",
     "commands.schema",
+    "testing testing.inputs testing.failure testing.given testing.parametrize",
+    "testing.session testing.items testing.own testing.told testing.heard",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
@@ -132,19 +138,21 @@ OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
               "plan", "run", "repro", "demo.kernels", "library", "library_model"),
-    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table",
-              "stored.schema"),
+    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
+              "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),
     "jax": ("binding.jax_op",),
     "tabulate": ("report",),
+    "shtab": ("commands.completion",),
     "elftools": ("manifest.symbols",),
     "pycparser": ("manifest.prototype",),
     "simpleeval": ("manifest.expression", "baseline.condition"),
-    "jinja2": ("report.html",),
-    "markupsafe": ("report.html",),  # comes with jinja2
-    "pytest": ("pytest_plugin",),
+    "jinja2": ("report.html", "report.html_evidence"),
+    "markupsafe": ("report.html", "report.html_evidence"),  # comes with jinja2
+    "pytest": ("pytest_plugin", "testing.session", "testing.items", "testing.own", "testing.told",
+              "testing.heard"),
 }  # fmt: skip
 
 

@@ -95,6 +95,7 @@ def test_few_packages_are_required_and_the_others_are_extras(metadata):
         "numpy",
         "pycparser",
         "pyelftools",
+        "shtab",
         "simpleeval",
         "tabulate",
     }

@@ -237,8 +237,12 @@ def test_a_mistaken_word_is_a_usage_error_with_several_processes_too(pytest_):
 
 
 def test_an_interruption_interrupts(pytest_):
-    found = pytest_(*SUITE, "--gradcheck-impl", "kernels:STOPS", *only("relu"))
+    words = (*SUITE, "--gradcheck-impl", "kernels:STOPS", *only("relu"))
+    found = pytest_(*words, "--gradcheck-no-isolate")
     assert found.returncode == pytest.ExitCode.INTERRUPTED
+    apart = pytest_(*words, "--gradcheck-sample", "typical", "--gradcheck-dtype", "float32")
+    assert apart.returncode == pytest.ExitCode.TESTS_FAILED  # nobody has pressed a key
+    assert "ERROR vjp raised KeyboardInterrupt" in apart.stdout
 
 
 def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):

@@ -15,17 +15,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # run as a script, too
+
+from tests.shown import skeleton  # noqa: E402
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
 SHOWN = [block for block in BLOCKS if block.startswith("$ ")]
-NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
-
-
-def skeleton(text: str) -> list[str]:
-    """Lines without what differs between machines: measured numbers, versions, padding."""
-    lines = [line for line in text.splitlines() if not line.startswith(("on ", "gradcheck "))]
-    plain = [" ".join(NUMBER.sub("#", line).replace("─", "").split()) for line in lines]
-    return [line for line in plain if line and not set(line) <= {"-", " "}]
 
 
 def run(command: str) -> str:

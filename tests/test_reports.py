@@ -1,29 +1,210 @@
-"""The committed report of the built-in suite is what the suite says today."""
+"""The committed reports are what a run says today, on any machine: verdicts, rows and counts.
 
+`python tests/test_reports.py FRESH.md…` holds reports made just now against those of the same name
+in `reports/`, and exits 1 where one says anything else. With `--write` it replaces these; one that
+says the same keeps its bytes, whatever the machine that it is held against.
+"""
+
+from __future__ import annotations
+
+import difflib
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from gradcheck.cli import main
+import pytest
 
-REPORT = Path(__file__).parent.parent / "reports" / "builtin.md"
+ROOT = Path(__file__).parent.parent
+REPORTS = ROOT / "reports"
+DECADE = re.compile(r" \((?:< [0-9.]+|≥ 1)\)")
+"""How near a pass came to its bound: libraries differ in the last digits."""
+FAILED = re.compile(r"\*\*([A-Z]+)\*\*[^|\n]*")
+"""A verdict, and the error behind it."""
+MEASURED = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?|-?\d+e[-+]?\d+|\b(nan|inf)\b")
+"""A number that is no count."""
+KEPT = ("suite ", "implementation", "dtypes ", "seed ")
+"""What is to be the same of what was run; versions and the platform are not."""
 
 
-def rows(text):
-    """Table rows without the decade of the error, which another machine may round otherwise."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [re.sub(r" \(< [^)]*\)", "", line) for line in lines]
+def said(report: str) -> list[str]:
+    """The lines of a report without what another machine may say otherwise."""
+    return [line for line in map(_line, report.splitlines()) if line]
 
 
-def test_the_committed_report_is_up_to_date(capsys):
-    assert main(["run", "--format", "markdown", "-q"]) == 0
-    today = rows(capsys.readouterr().out)
-    assert len(today) > 80
-    assert rows(REPORT.read_text(encoding="utf-8")) == today, (
-        "run `gradcheck run -o reports/builtin.md` and commit it"
+def _line(line: str) -> str:
+    if line.startswith("gradcheck ") and " · " in line:
+        return " · ".join(fact for fact in line.split(" · ") if fact.startswith(KEPT))
+    return MEASURED.sub("#", FAILED.sub(r"**\1**", DECADE.sub("", line)))
+
+
+def differences(committed: str, fresh: str) -> list[str]:
+    """What a fresh report says otherwise: a line per line that is gone or new."""
+    lines = difflib.unified_diff(said(committed), said(fresh), n=0, lineterm="")
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def main(words: list[str]) -> int:
+    """Compare the reports that are named; returns the exit code."""
+    write = "--write" in words
+    stale = 0
+    for fresh in (Path(word) for word in words if word != "--write"):
+        committed = REPORTS / fresh.name
+        if not (committed.is_file() and fresh.is_file()):
+            lost = fresh if committed.is_file() else committed
+            sys.stderr.write(f"{lost}: there is no such report\n")
+            return 2
+        before, now = (path.read_text(encoding="utf-8") for path in (committed, fresh))
+        found = differences(before, now)
+        state = "another machine's digits" if before != now else "the same bytes"
+        sys.stdout.write(f"reports/{fresh.name}: {'STALE' if found else f'up to date, {state}'}\n")
+        sys.stdout.writelines(f"  {line}\n" for line in found[:40])
+        if len(found) > 40:
+            sys.stdout.write(f"  … and {len(found) - 40} more lines\n")
+        if found and write:
+            shutil.copyfile(fresh, committed)
+            sys.stdout.write(f"  reports/{fresh.name} is written anew: look at it, and commit it\n")
+        stale += bool(found)
+    if stale and not write:
+        sys.stdout.write("`tox -e cases` writes them anew\n")
+    return int(stale > 0)
+
+
+COMMITTED = sorted(
+    path.name
+    for path in REPORTS.glob("*.md")
+    if path.read_text("utf-8").startswith("**gradcheck: ")
+)
+"""The reports of a run; others are about power."""
+
+
+def text(name: str) -> str:
+    return (REPORTS / name).read_text(encoding="utf-8")
+
+
+def changed(name: str, pattern: str, replacement: str) -> list[str]:
+    """What is noticed where the first match in a committed report is something else."""
+    before = text(name)
+    after, count = re.subn(pattern, replacement, before, count=1, flags=re.MULTILINE)
+    assert count == 1
+    assert after != before
+    return differences(before, after)
+
+
+def test_the_reports_of_runs_are_known() -> None:
+    assert set(COMMITTED) >= {"builtin.md", "models.md", "rules.md", "low.md"}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_one_changed_verdict_is_noticed(name: str) -> None:
+    verdict = r"^(\|.*?\| )PASS( \(< [0-9.]+\))? \|"
+    (gone, came) = changed(name, verdict, r"\1**FAIL** 1.2e-03 > 1.0e-08 |")
+    assert (gone[0], came[0], "FAIL" in gone, "FAIL" in came) == ("-", "+", False, True)
+    assert changed(name, verdict, r"\1UNSUPPORTED |")
+    assert changed(name, verdict, r"\1– |")
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_one_missing_and_one_additional_row_are_noticed(name: str) -> None:
+    assert len(changed(name, r"^\|.*PASS.*\n", "")) == 1
+    assert len(changed(name, r"^(\|.*PASS.*\n)", r"\1\1")) == 1
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_one_changed_count_of_elements_is_noticed(name: str) -> None:
+    (gone, came) = changed(name, r"^(\|.*PASS.* )([\d,]+) \|$", r"\g<1>7\2 |")
+    assert gone[1:] != came[1:]
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_another_total_other_cases_and_another_seed_are_noticed(name: str) -> None:
+    assert changed(name, r"\(([\d,]+) pass", r"(9\1 pass")
+    assert changed(name, r"cases [0-9a-f]{8}", "cases 01234567")
+    assert changed(name, r"seed 0", "seed 1")
+    assert changed(name, r"suite builtin", "suite other")
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_another_machine_is_not(name: str) -> None:
+    before = text(name)
+    after = re.sub(r"on Python .*", "on Python 3.14.0, NumPy 3.1.4, Linux aarch64", before)
+    after = re.sub(r"PASS \(< [0-9.]+\)", "PASS (< 1)", after)
+    assert after != before
+    assert differences(before, after) == []
+
+
+def test_measured_numbers_are_not_and_counts_are() -> None:
+    row = "| `x` | **FAIL** 1.9e+00 > 1.1e-08 | 14 | 1,944 |"
+    assert differences(row, row.replace("1.9e+00", "2.0e+00")) == []
+    assert differences(row, row.replace("1,944", "1,943"))
+    assert differences(row, row.replace("FAIL", "CRASH"))
+    detail = "| `far` | 0.5000001 | 0.5 ± 1e-20 | 2.1e-07 relative | 3 of 24 |"
+    assert differences(detail, detail.replace("0.5000001", "nan")) == []
+    assert differences(detail, detail.replace("3 of", "4 of"))
+
+
+@pytest.fixture
+def reports(tmp_path, monkeypatch):
+    """A folder of committed reports with one in it, and one made just now."""
+    for folder in ("reports", "fresh"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(REPORTS / "rules.md", tmp_path / folder)
+    monkeypatch.setattr(sys.modules[__name__], "REPORTS", tmp_path / "reports")
+    return tmp_path / "reports" / "rules.md", tmp_path / "fresh" / "rules.md"
+
+
+def test_the_same_report_is_up_to_date(reports, capsys):
+    committed, fresh = reports
+    before = committed.read_bytes()
+    assert main([str(fresh)]) == 0
+    assert "up to date, the same bytes" in capsys.readouterr().out
+    fresh.write_text(fresh.read_text().replace("Linux", "Darwin"))
+    assert main(["--write", str(fresh)]) == 0
+    assert "another machine's digits" in capsys.readouterr().out
+    assert committed.read_bytes() == before
+
+
+def test_a_stale_report_is_told_line_by_line_and_written_anew_on_request(reports, capsys):
+    committed, fresh = reports
+    before = committed.read_bytes()
+    fresh.write_text(fresh.read_text().replace("PASS", "FAIL", 1))
+    assert main([str(fresh)]) == 1
+    out = capsys.readouterr().out
+    assert "reports/rules.md: STALE\n  -| " in out
+    assert committed.read_bytes() == before
+    assert main(["--write", str(fresh)]) == 1
+    assert committed.read_bytes() == fresh.read_bytes()
+    assert main([str(fresh)]) == 0
+
+
+def test_a_report_that_there_is_not_is_no_success(reports, capsys):
+    fresh = reports[1]
+    assert main([str(fresh.with_name("other.md"))]) == 2
+    fresh.unlink()
+    assert main([str(fresh)]) == 2
+    assert "there is no such report" in capsys.readouterr().err
+
+
+def test_it_runs_by_itself(tmp_path):
+    fresh = tmp_path / "rules.md"
+    fresh.write_text(text("rules.md").replace("| PASS", "| FAIL", 1), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, __file__, fresh], capture_output=True, encoding="utf-8", check=False
     )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "reports/rules.md: STALE" in done.stdout
 
 
-def test_a_changed_verdict_would_be_noticed():
-    line = "| `relu` | `default` | `dx` | PASS (< 0.1) | PASS | 5 | 100 |"
-    assert rows(line) != rows(line.replace("| PASS |", "| FAIL |"))
-    assert rows(line) == rows(line.replace("0.1", "0.001"))
+def test_ci_and_tox_compare_what_they_have_run() -> None:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    tox = (ROOT / "tox.ini").read_text(encoding="utf-8").partition("[testenv:cases]")[2]
+    for config in (ci, tox.partition("[testenv:coverage]")[0]):
+        made = re.findall(r"gradcheck run .*-o \S*?/(\w+\.md)", config)
+        assert sorted(made) == ["builtin.md", "low.md", "models.md", "rules.md"]
+        (compare,) = re.findall(r"tests/test_reports\.py(.*)", config)
+        assert all(name in compare or "*.md" in compare for name in made)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

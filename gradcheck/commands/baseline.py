@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
 from gradcheck.commands.outcome import check_writable
+from gradcheck.commands.progress import add_progress
 from gradcheck.commands.project import open_to_defaults, settle
 from gradcheck.commands.report import suite_for
 from gradcheck.commands.run import add_plan, code_of, executed, held, plan_of
@@ -42,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             "report", metavar="RUN.json", type=Path, nargs="?", help="a run made before"
         )
         add_plan(one)
-        one.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+        add_progress(one)
         one.set_defaults(command=baseline, action=action)
         open_to_defaults(one)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ from gradcheck import console
 from gradcheck.commands.flags import add_color
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.errors import UsageError
+from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.plan import Plan
@@ -75,7 +75,7 @@ def demo(arguments: argparse.Namespace) -> int:
     from gradcheck.report.page import Page
     from gradcheck.run import execute
 
-    with redirect_stdout(sys.stderr):
+    with heard():
         found = execute(_plan())
     how: dict[str, Any] = {
         "color": console.colored(arguments.color),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradcheck import console
+from gradcheck.commands.flags import add_color
 from gradcheck.commands.outcome import exit_code, refuse_formats, save, targets_of
 from gradcheck.errors import UnknownNameError, UsageError
 
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
 APART = "::"
 """Between a report and the implementation in it that is meant."""
-EPILOG = """\
-examples:
-  gradcheck diff main.json pr.json                       what a change did
-  gradcheck diff main.json pr.json -o diff.md            the same, as a comment on a pull request
-  gradcheck diff run.json::torch run.json::mine:IMPL     two implementations in one report
-  gradcheck diff run.json                                the same, where it holds just two
-  gradcheck diff a.json b.json --fail-on newly-failing   exit 1 for nothing else
-
-exit codes:
-  0 nothing is worse    1 something is    2 usage, or nothing that can be compared
-"""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +28,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Hold two reports against each other, result by result. A report is what `gradcheck run "
         "-o RUN.json` or `-o RUN.jsonl` wrote; RUN.json::NAME is one implementation of it."
     )
-    parser.epilog = EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("old", metavar="OLD", help="a report, or REPORT::IMPLEMENTATION")
     parser.add_argument(
         "new", metavar="NEW", nargs="?",
@@ -63,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format", default="terminal", metavar="FORMAT",
         help="what stdout carries: terminal (default), markdown, json, github",
     )  # fmt: skip
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    add_color(parser)
     parser.set_defaults(command=diff)
 
 

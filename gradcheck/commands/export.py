@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from gradcheck import console
-from gradcheck.commands.flags import add_jobs, add_selection, add_suite, choice, suite_of
+from gradcheck.commands.flags import add_jobs, add_seed, add_selection, add_suite, choice, suite_of
 from gradcheck.commands.outcome import NOTHING, OK, USAGE, targets_of
+from gradcheck.commands.progress import Progress, add_progress
 from gradcheck.commands.run import add_output, carry_out, convention_of
 from gradcheck.errors import UsageError
 from gradcheck.selection import dtypes_of
@@ -34,8 +34,8 @@ def add_export(parser: argparse.ArgumentParser) -> None:
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32, float16, bfloat16, all (repeat); default: float64 and float32",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    add_seed(parser)
+    add_progress(parser)
     parser.set_defaults(command=export)
 
 
@@ -61,7 +61,7 @@ def export(arguments: argparse.Namespace) -> int:
 
     suite = suite_of(arguments.suite)
     cases = choice(arguments).cases(suite).operators
-    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
+    progress = Progress(arguments)
     found = exporting.export(
         arguments.folder, suite, cases, dtypes, arguments.seed, arguments.layout, progress
     )

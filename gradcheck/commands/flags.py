@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
+
+from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.choice import Choice
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
     """What to take from a suite; `default` says what is taken without any flag."""
+    group = parser.add_argument_group("what is judged")
     for flag, what in (
         ("op", f"operators that match (repeat); default: {default}"),
         ("model", "models that match (repeat)"),
@@ -23,11 +24,11 @@ def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
         ("dialect", "only dialects that match (repeat); default: all"),
         ("sample", "only samples, or sizes of models, that match (repeat); default: all"),
     ):
-        parser.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
-    add_suite(parser)
+        group.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
+    add_suite(group)
 
 
-def add_suite(parser: argparse.ArgumentParser) -> None:
+def add_suite(parser: argparse._ActionsContainer) -> None:
     """Whose operators."""
     parser.add_argument(
         "--suite", action="append", default=[], metavar="MODULE:NAME",
@@ -37,30 +38,31 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
 
 def add_implementation(parser: argparse.ArgumentParser) -> None:
     """Whose code is judged, how it is run, and by which convention."""
-    parser.add_argument(
+    group = parser.add_argument_group("whose code, and how it is run")
+    group.add_argument(
         "--impl", action="append", default=[], metavar="WHOSE",
         help="whose code: reference (default), torch, jax, pkg.module:NAME, or a manifest, "
         "FILE.toml (repeat)",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--no-build", dest="build", action="store_false",
         help="run none of the commands in a manifest",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--no-isolate", dest="isolate", action="store_false",
         help="run Python implementations in this process: for a debugger; a crash ends the run",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--timeout", type=_seconds, default=30.0, metavar="S",
         help="seconds that one call of a Python implementation may take; default 30 (a manifest "
         "says it for itself)",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--convention", default="", metavar="SYSTEM",
         help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …); "
         "default: any subgradient",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    add_seed(group)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +73,12 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_color(parser: argparse.ArgumentParser) -> None:
+def add_seed(parser: argparse._ActionsContainer) -> None:
+    """What the inputs are drawn from."""
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of all inputs; default 0")
+
+
+def add_color(parser: argparse._ActionsContainer) -> None:
     """Whether what a terminal shows is coloured."""
     parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto",
@@ -121,5 +128,5 @@ def suite_of(references: Sequence[str]) -> Suite:
     """
     from gradcheck.suite import load_suite
 
-    with redirect_stdout(sys.stderr):  # a user's module may print
+    with heard():  # a user's module may print
         return load_suite(references)

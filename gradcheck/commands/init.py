@@ -1,16 +1,19 @@
-"""`gradcheck init`: a first manifest, guessed from a library's names."""
+"""`gradcheck init`: a first manifest, guessed from a library's names, or a workflow for CI."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from gradcheck import console
-from gradcheck.commands.flags import suite_of
+from gradcheck.commands.flags import add_suite, suite_of
 from gradcheck.commands.outcome import OK, USAGE
+from gradcheck.commands.workflow import BASELINE, SERVICES, workflow
 from gradcheck.errors import UsageError
 
 KINDS = ("c", "python", "process")
+MANIFEST = "gradcheck.toml"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a manifest for --impl. From a C library it takes the functions and, from debug "
         "information or a header, their prototypes; by their names it guesses operators and what "
-        "each parameter is, and marks what you should confirm."
+        "each parameter is, and marks what you should confirm. With --ci, write a workflow."
     )
     parser.add_argument(
         "--kind", choices=KINDS, default="",
@@ -27,18 +30,34 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lib", metavar="FILE.so", help="the shared library")
     parser.add_argument("--header", metavar="FILE.h", help="where its functions are declared")
     parser.add_argument(
-        "-o", dest="output", default="gradcheck.toml", metavar="FILE.toml",
-        help="what to write; never overwritten; default gradcheck.toml",
+        "-o", dest="output", default="", metavar="FILE",
+        help="what to write; never overwritten; default gradcheck.toml, or where the CI service "
+        "looks for its workflow",
     )  # fmt: skip
-    parser.add_argument("--suite", action="append", default=[], metavar="MODULE:NAME")
+    parser.add_argument(
+        "--ci", choices=tuple(SERVICES), help="a workflow that judges --impl on every change"
+    )
+    parser.add_argument(
+        "--impl", action="append", default=[], metavar="WHOSE",
+        help="with --ci: whose code, as for `gradcheck run` (repeat)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--install", default="", metavar="WHAT",
+        help="with --ci: what pip installs there; default: the gradcheck that is installed here",
+    )  # fmt: skip
+    add_suite(parser)
     parser.set_defaults(command=init)
 
 
 def init(arguments: argparse.Namespace) -> int:
-    """Write the manifest; returns the exit code."""
+    """Write the manifest or the workflow; returns the exit code."""
+    if arguments.ci:
+        return _workflow(arguments)
+    if arguments.impl or arguments.install:
+        raise UsageError("--impl and --install are for --ci github or --ci gitlab")
     library, header = (Path(p) if p else None for p in (arguments.lib, arguments.header))
     kind = arguments.kind or ("c" if library or header else "")
-    path = Path(arguments.output)
+    path = Path(arguments.output or MANIFEST)
     if not kind:
         raise UsageError("say what for: --lib build/libk.so, --kind python, or --kind process")
     if kind != "c" and (library or header):
@@ -68,3 +87,41 @@ def init(arguments: argparse.Namespace) -> int:
         shown = [f"{path} is to be filled in, then"]
     shown += [f"    gradcheck run --impl {path}", ""]
     return OK if console.show("\n".join(shown)) else USAGE
+
+
+def _workflow(arguments: argparse.Namespace) -> int:
+    """Write a workflow; returns the exit code."""
+    if arguments.lib or arguments.header or arguments.kind:
+        raise UsageError("--ci writes a workflow; --lib, --header and --kind are for a manifest")
+    usual = SERVICES[arguments.ci]
+    path = Path(arguments.output) if arguments.output else usual
+    if path.exists():
+        raise UsageError(f"{path}: it exists; {_beside(arguments.ci, path)}")
+    text = workflow(arguments.ci, arguments.impl, arguments.install)
+    try:
+        if not arguments.output:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    whose = " ".join(arguments.impl) or "the reference (name yours with --impl)"
+    commit = [str(path), *([str(BASELINE)] if BASELINE.exists() else [])]
+    commit += [name for name in arguments.impl if name.endswith(".toml")]
+    shown = [
+        f"{path} judges {whose} on every push.",
+        "Add to it what your code needs to be imported or compiled, then",
+        f"    git add {shlex.join(commit)} && git commit -m 'Check gradients in CI'",
+        "",
+    ]
+    return OK if console.show("\n".join(shown)) else USAGE
+
+
+def _beside(service: str, path: Path) -> str:
+    """What to do where there is a file already."""
+    if service == "gitlab":
+        return (
+            "write another with -o gradcheck.gitlab-ci.yml, and name it in that one: "
+            "include: [{local: gradcheck.gitlab-ci.yml}]"
+        )
+    return f"remove it, or write another with -o {path.with_name('gradcheck-2.yml')}"

@@ -12,6 +12,7 @@ from gradcheck.errors import UnknownNameError
 
 def add_list(parser: argparse.ArgumentParser) -> None:
     """Flags of `list`."""
+    parser.description = "Show what there is to be judged: operators, models and update rules."
     add_selection(parser, "all, models and rules too")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(command=list_)
@@ -19,7 +20,11 @@ def add_list(parser: argparse.ArgumentParser) -> None:
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Flags of `explain`."""
-    parser.add_argument("name", metavar="OP|MODEL|RULE")
+    parser.description = (
+        "Show what a check consists of: formula, source, dialects, what is accepted at kinks, the "
+        "samples and the defect that each hunts, and the bounds."
+    )
+    parser.add_argument("name", metavar="OP|MODEL|RULE", help="one name, as `list` shows it")
     add_suite(parser)
     parser.set_defaults(command=explain)
 

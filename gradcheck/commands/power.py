@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 from gradcheck import console
-from gradcheck.commands.flags import add_jobs, add_suite, suite_of
+from gradcheck.commands.flags import add_jobs, add_seed, add_suite, suite_of
 from gradcheck.commands.outcome import exit_code, publish, refuse_formats, targets_of
+from gradcheck.commands.progress import Progress, add_progress
 from gradcheck.errors import UsageError
+from gradcheck.inert import heard
 from gradcheck.selection import DTYPES, LOW, dtypes_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--dtype", action="append", default=[], metavar="DTYPE",
         help="float64, float32 (repeat); default: both",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all inputs; default 0")
+    add_seed(parser)
     parser.add_argument(
         "--part", default="1/1", metavar="I/N",
         help="only the I-th of N fixed parts of the wrong answers",
@@ -61,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", dest="outputs", action="append", default=[], metavar="FILE",
         help="write a report with all kill matrices: .md .json .txt (repeat)",
     )  # fmt: skip
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    add_progress(parser)
     parser.set_defaults(command=power)
 
 
@@ -100,8 +101,8 @@ def _operators(arguments: argparse.Namespace) -> int:
         part=part,
         jobs=arguments.jobs,
     )
-    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
-    with redirect_stdout(sys.stderr):
+    progress = Progress(arguments)
+    with heard():
         found = attack(plan, progress)
     progress.clear()
     written = publish(found, targets, pages.render, width=console.width(sys.stdout), short=True)
@@ -134,8 +135,8 @@ def _models(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         jobs=arguments.jobs,
     )
-    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
-    with redirect_stdout(sys.stderr):
+    progress = Progress(arguments)
+    with heard():
         harvest = sow(plan, progress)
     progress.clear()
     written = publish(harvest, targets, pages.render, width=console.width(sys.stdout), short=True)
@@ -199,8 +200,8 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
         part=part,
         jobs=arguments.jobs,
     )
-    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
-    with redirect_stdout(sys.stderr):
+    progress = Progress(arguments)
+    with heard():
         found = diagnose_mutants(plan, progress)
     progress.clear()
     written = publish(found, targets, pages.render, width=console.width(sys.stdout))

@@ -11,7 +11,7 @@ from typing import Any, Final
 KEYS: Final = (
     "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
     "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
-    "taylor", "no-build", "no-isolate", "quiet",
+    "taylor", "no-build", "no-isolate", "quiet", "progress",
 )  # fmt: skip
 """The flags that a project can give, as `gradcheck.config_table` has them."""
 DESTINATIONS: Final[Mapping[str, str]] = {

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from gradcheck.commands.project import find_modules
 from gradcheck.commands.run import add_output, check_format, convention_of, publish_run
 from gradcheck.config import file_of
 from gradcheck.errors import Unsupported, UsageError
+from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.binding import Implementation
@@ -82,7 +81,7 @@ def repro(arguments: argparse.Namespace) -> int:
         isolate=arguments.isolate,
         timeout=arguments.timeout,
     )
-    with redirect_stdout(sys.stderr), loaded(plan) as ready:
+    with heard(), loaded(plan) as ready:
         found = _narrowed(executed(ready), meant)
         asked = found.complete  # after Ctrl-C nothing more is
         smallest = _smallest(ready, found, meant) if asked and arguments.shrink else {}

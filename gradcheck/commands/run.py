@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,8 +19,10 @@ from gradcheck.commands.flags import (
     suite_of,
 )
 from gradcheck.commands.outcome import Target, exit_code, save, targets_of
+from gradcheck.commands.progress import Progress, add_progress
 from gradcheck.commands.project import open_to_defaults, settle
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.inert import heard
 from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
@@ -38,11 +39,19 @@ LOG: Final = "jsonl"
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
+    parser.description = (
+        "Hold gradients against the true derivative: a table per implementation, then every "
+        "failure with what is wrong, and a line that repeats it."
+    )
     add_plan(parser)
     add_baseline(parser)
     parser.add_argument(
         "-x", dest="first", action="store_true",
         help="stop at the first case with a failure that no baseline knows",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lf", dest="failed", action="store_true",
+        help="of the selection, only the cases that failed last time in this folder",
     )  # fmt: skip
     parser.add_argument(
         "--shard", type=_shard, metavar="I/N",
@@ -104,18 +113,19 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the report of a run goes."""
-    parser.add_argument(
+    group = parser.add_argument_group("reports")
+    group.add_argument(
         "-o", "--output", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
         help="write a report: .md .html .json .xml .txt, FILE:github, or .jsonl, a log that grows "
         "with the run (repeat)",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--format", default="terminal", metavar="FORMAT",
         help="what stdout carries: terminal (default), markdown, html, json, junit, "
         "github",
     )  # fmt: skip
-    add_color(parser)
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    add_color(group)
+    add_progress(group)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,8 +134,24 @@ def run(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
-    plan = replace(plan_of(arguments), shard=arguments.shard or "")
-    return carry_out(plan, arguments, targets, baseline)
+    plan = plan_of(arguments)
+    if arguments.failed:
+        plan = _failed(plan)
+    plan = replace(plan, shard=arguments.shard or "")
+    return carry_out(plan, arguments, targets, baseline, remember=True)
+
+
+def _failed(plan: Plan) -> Plan:
+    """What of a plan failed last time, here; all of it where nothing of it did."""
+    from gradcheck.stored.failed import cases, known
+
+    only, total = cases(known(), plan.implementations), len(plan.everything)
+    narrow = replace(plan, only=only)
+    if not narrow.everything:
+        console.say(f"--lf: nothing of this failed last time; all {total:,} cases are run")
+        return plan
+    console.say(f"--lf: {len(narrow.everything):,} of {total:,} cases failed last time")
+    return narrow
 
 
 def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Baseline | None:
@@ -191,8 +217,13 @@ def carry_out(
     arguments: argparse.Namespace,
     targets: Sequence[Target],
     baseline: Baseline | None = None,
+    *,
+    remember: bool = False,
 ) -> int:
-    """Execute a plan, and report it as the flags of `add_output` say; returns the exit code."""
+    """Execute a plan, and report it as the flags of `add_output` say; returns the exit code.
+
+    `remember`: whether what fails is what `--lf` runs next.
+    """
     check_format(arguments.format)
     logs = [path for path, form in targets if form == LOG]
     watch = _watch(logs, baseline, first=getattr(arguments, "first", False))
@@ -200,6 +231,10 @@ def carry_out(
     written = watch.ends(found)
     if baseline is not None:
         found = held(found, baseline, plan.suite)
+    if remember:
+        from gradcheck.stored.failed import keep
+
+        keep(found)
     others = [target for target in targets if target[1] != LOG]
     return publish_run(found, arguments, others, written=written)
 
@@ -236,9 +271,9 @@ def executed(plan: Plan, arguments: argparse.Namespace, witness: Witness | None 
     """What comes of a plan; unless -q is given, a terminal shows how far it is."""
     from gradcheck.run import execute
 
-    progress = console.Progress(not arguments.quiet and sys.stderr.isatty())
-    with redirect_stdout(sys.stderr):  # what the code judged prints is no part of a report
-        found = execute(plan, progress, witness)
+    progress = Progress(arguments, (case.name for case in plan.everything)).watching(witness)
+    with heard():  # what the code judged prints is no part of a report
+        found = execute(plan, progress, progress)
     progress.clear()
     return found
 

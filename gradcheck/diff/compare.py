@@ -50,7 +50,7 @@ def compared(old: Side, new: Side, pairs: Mapping[str, str], factor: float = FAC
             if one.old is None or one.new is None:
                 entries.append(case.lacking(one, old.run, new.run))
                 continue
-            change = both(one.old, one.new, one.of, factor)
+            change = case.change(one, factor)
             alike += not unlike(one.old, one.new)
             if change is None:
                 same += 1
@@ -136,15 +136,30 @@ class _Case:
         elif after is not None:
             yield _Pair(after, self.old_whole, after)
 
+    def change(self, pair: _Pair, factor: float) -> Change | None:
+        """What became of a result that both runs have; None where nothing did."""
+        old, new = pair.old, pair.new
+        assert old is not None
+        assert new is not None
+        spoilt = any(
+            side.verdict is Verdict.SKIP and self._spoilt(side, others)
+            for side, others in ((old, self.old), (new, self.new))
+        )
+        return both(old, new, pair.of, factor, spoilt=spoilt)
+
     def lacking(self, pair: _Pair, old: Run, new: Run) -> Change:
         """What it means that one of the runs has no such result."""
         of_old = pair.new is None
-        others = self.new if of_old else self.old
-        spoilt = pair.of.part is Part.CONTRACT and any(
+        spoilt = self._spoilt(pair.of, self.new if of_old else self.old)
+        return alone(pair.of, old, new, of_old=of_old, spoilt=spoilt)
+
+    @staticmethod
+    def _spoilt(result: Record, others: Named) -> bool:
+        """Whether a property of a contract could not be asked, as its case fails."""
+        return result.part is Part.CONTRACT and any(
             r.part is not Part.CONTRACT and r.verdict.checked and not r.verdict.expected
             for r in others.values()
         )
-        return alone(pair.of, old, new, of_old=of_old, spoilt=spoilt)
 
 
 def _whole(results: Iterable[Record]) -> Record | None:

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 SHARE: Final = 0.1
 """Of the bound: a change of an error that is no larger is none."""
+SPOILT: Final = "it is not asked where the gradient or the call itself is wrong"
 DEAD: Final = (Verdict.CRASH, Verdict.TIMEOUT)
 
 
-def both(old: Record, new: Record, of: Record, factor: float) -> Change | None:
+def both(
+    old: Record, new: Record, of: Record, factor: float, *, spoilt: bool = False
+) -> Change | None:
     """What became of a result that both runs have; None where nothing did.
 
-    Either may be about the whole call; `of` is the one that is not.
+    Either may be about the whole call; `of` is the one that is not. `spoilt` says that what is
+    left out (SKIP) is so because the case fails.
     """
     why = unlike(old, new)
     mark = Mark.NOT_COMPARABLE if why else _mark(old, new, factor)
@@ -28,6 +32,8 @@ def both(old: Record, new: Record, of: Record, factor: float) -> Change | None:
         return None
     if mark is Mark.NOT_REACHED:
         why = (new if new.verdict is Verdict.NOTRUN else old).reason
+    elif spoilt and mark in (Mark.SUPPORT_LOST, Mark.SUPPORT_GAINED):
+        mark, why = Mark.NOT_REACHED, SPOILT
     return Change(mark=mark, of=of, old=old, new=new, worse=_worse(mark, old, new), why=why)
 
 
@@ -108,7 +114,7 @@ def alone(result: Record, old: Run, new: Run, *, of_old: bool, spoilt: bool) -> 
     mine, other = (old, new) if of_old else (new, old)
     name = "new" if of_old else "old"
     if spoilt:
-        mark, why = Mark.NOT_REACHED, "it is not asked where the call itself fails"
+        mark, why = Mark.NOT_REACHED, SPOILT
     elif result.dtype not in other.header.dtypes:
         mark, why = Mark.NOT_COMPARABLE, f"the {name} run has no {result.dtype}"
     elif other.header.suite != mine.header.suite:

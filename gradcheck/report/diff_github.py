@@ -23,19 +23,15 @@ def render(diff: Diff) -> str:
 
     GitHub shows ten errors and ten warnings of one step; what is beyond is counted.
     """
-    errors: list[str] = []
-    warnings: list[str] = []
-    for group in diff_words.groups(diff):
-        if group.worse:
-            if group.mark is Mark.ERROR_GREW:
-                warnings.append(_told(diff, group, "warning"))
-            else:
-                errors.append(_told(diff, group, "error"))
-    warnings += _heaps(diff)
+    worse = [group for group in diff_words.groups(diff) if group.worse]
+    loud = [group for group in worse if group.mark is not Mark.ERROR_GREW]
+    quiet = [group for group in worse if group.mark is Mark.ERROR_GREW]
+    lost = [*_lost(diff)]
+    lines = [_told(diff, group, "error") for group in loud[:MOST]]
+    lines += [*(_told(diff, group, "warning") for group in quiet[:MOST]), *lost][:MOST]
     if not diff.compared:
-        errors.append(command("error", diff_words.headline(diff), title="gradcheck diff"))
-    lines = [*errors[:MOST], *warnings[:MOST]]
-    left_out = len(errors) + len(warnings) - len(lines)
+        lines.insert(0, command("error", diff_words.headline(diff), title="gradcheck diff"))
+    left_out = max(len(loud) - MOST, 0) + max(len(quiet) + len(lost) - MOST, 0)
     if left_out:
         lines.append(command("notice", f"and {left_out:,} more; -o diff.md shows each"))
     return "\n".join([*lines, diff.summary, ""])
@@ -58,7 +54,7 @@ def _told(diff: Diff, group: Group, name: str) -> str:
     return command(name, "\n".join(lines), **where, title=title)
 
 
-def _heaps(diff: Diff) -> Iterator[str]:
+def _lost(diff: Diff) -> Iterator[str]:
     """What else is worse: what is lost."""
     for heap in diff_words.heaps(diff):
         if heap.worse:

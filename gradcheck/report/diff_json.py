@@ -16,8 +16,8 @@ SCHEMA: Final = 1
 
 
 def render(diff: Diff) -> str:
-    """Everything of which there is something to say; results that are the same are counted."""
-    plain = {
+    """Everything of which there is something to say, an entry a line; the rest is counted."""
+    head = {
         "schema": SCHEMA,
         "old": _side(diff.old),
         "new": _side(diff.new),
@@ -27,9 +27,10 @@ def render(diff: Diff) -> str:
         "compared": diff.compared,
         "same": diff.same,
         "counts": {mark.value: diff.counts.get(mark, 0) for mark in Mark},
-        "entries": [_entry(diff, entry) for entry in diff.entries],
     }
-    return dumped(plain, indent=1) + "\n"
+    entries = ",\n".join(f"    {dumped(_entry(diff, entry))}" for entry in diff.entries)
+    first = dumped(head, indent=2).removesuffix("\n}")
+    return f'{first},\n  "entries": [\n{entries}\n  ]\n}}\n'
 
 
 def _side(side: Side) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def render(diff: Diff, *, limit: int = LIMIT) -> str:
     if note := diff_words.by_verdict(diff):
         page.add(f"\n{note}\n")
     page.until(0.8)
-    for group in diff_words.groups(diff):
-        page.add(_details(diff, group), "gradient")
+    groups = diff_words.groups(diff)
+    page.add_all((_details(diff, group) for group in groups), "gradient", len(groups))
     page.until(1.0)
     page.add("\n")
     for heap in diff_words.heaps(diff):
@@ -70,8 +70,7 @@ def _details(diff: Diff, group: Group) -> str:
 
 def _line(diff: Diff, entry: Change) -> str:
     old, new = diff_words.states(diff, entry)
-    note = diff_words.note(entry)
-    said = f"{escape(new)}; {_brief(note)}" if note else escape(new)
+    said = f"{escape(new)}; {_brief(words.clean(entry.why))}" if entry.why else escape(new)
     return f"| {code(diff_words.place(entry))} | {escape(old)} | {said} |"
 
 

@@ -8,7 +8,7 @@ from gradcheck.report import diff_words, words
 from gradcheck.report.page import ANSI, Page
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Diff, Mark
+    from gradcheck.diff.change import Change, Diff, Mark
     from gradcheck.report.diff_words import Group
 
 GROUPS: Final = 12
@@ -71,15 +71,23 @@ class _Page(Page):
         for found in diff_words.findings(group)[:1]:
             lines += self.wrap(found, "  ", "    ")
         for entry in group.entries[:ENTRIES]:
-            old, new = diff_words.states(diff, entry)
-            note = diff_words.note(entry)
-            said = f"{old} → {new}{f'; {note}' if note else ''}"
-            lines += self.wrap(said, f"  {diff_words.place(entry)}: ", "    ")
+            lines += self.entry(diff, entry)
         if len(group.entries) > ENTRIES:
             lines.append(f"  … and {len(group.entries) - ENTRIES:,} more")
         if repro := diff_words.repro(group):
             lines.append(f"  run: {repro}")  # to be copied: never broken
         return lines
+
+    def entry(self, diff: Diff, entry: Change) -> list[str]:
+        """How one result stood and stands, on one line where there is room."""
+        old, new = diff_words.states(diff, entry)
+        if entry.why:
+            new += f"; {words.clean(entry.why)}"
+        whole = f"  {diff_words.place(entry)}: {old} → {new}"
+        if len(whole) <= self.width:
+            return [whole]
+        first = f"{diff_words.place(entry)}: {old} →"
+        return [*self.wrap(first, "  ", "    "), *self.wrap(new, "    ", "    ")]
 
     def heaps(self, diff: Diff) -> list[str]:
         """What is told together."""

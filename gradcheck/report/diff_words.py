@@ -126,7 +126,7 @@ def about(side: Side, names: Iterable[str]) -> str:
     if run.gate is not None:
         parts.append(f"baseline {run.gate.baseline}")
     if not run.complete:
-        parts.append("incomplete: it stopped early")
+        parts.append(f"incomplete: {words.incomplete(run)}")
     parts += run.troubles
     return words.clean(" · ".join(filter(None, parts)))
 
@@ -277,11 +277,6 @@ def place(entry: Change) -> str:
     of = entry.of
     prefix = f"{of.output}, " if of.part is Part.CONTRACT else ""
     return words.clean(f"{prefix}{of.sample}/{of.dtype}")
-
-
-def note(entry: Change) -> str:
-    """What is to be said of one entry beside how it stood and stands."""
-    return words.clean(entry.why)
 
 
 def verdict_of(diff: Diff) -> str:

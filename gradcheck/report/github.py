@@ -1,9 +1,10 @@
 """GitHub's annotations: workflow commands that put what is wrong beside the code.
 
-An `::error` for each gradient that fails, for each line of a baseline to correct, and for
-whatever else closes the gate. Source of the syntax and its escapes: GitHub's reference of
-workflow commands. A runner reads one command a line and decodes `%0A` in it, so no text of
-anybody's can begin a line, or end a property.
+An `::error` for each gradient that fails, for each line of a baseline to correct (a listed failure
+that passes is one), and for whatever else closes the gate; a `::warning` for what a baseline warns
+of. Source of the syntax and its escapes: GitHub's reference of workflow commands. A runner reads
+one command a line and decodes `%0A` in it, so no text of anybody's can begin a line, or end a
+property.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
 from gradcheck.report import diagnosed, model_words, outline, words
+from gradcheck.report.page import clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +22,15 @@ if TYPE_CHECKING:
     from gradcheck.record import Record, Run
 
 MOST: Final = 10
-"""Errors that GitHub shows of one step."""
+"""Errors that GitHub shows of one step, and warnings."""
+LONGEST: Final = 4000
+"""Characters of a message: a runner cuts it at 4096, in the middle of a command to be copied."""
+LINE: Final = 600
+"""Characters of a line of one that is too long."""
+PROPERTIES: Final = 500
+"""Characters of a title, or of a path."""
+REPRO: Final = "run: "
+"""What the last line of a message begins with, which is to be copied."""
 PLAIN: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 """What a message may not hold as it is."""
 PROPERTY: Final = {**PLAIN, ":": "%3A", ",": "%2C"}
@@ -35,6 +45,10 @@ def render(run: Run) -> str:
     spoilt = len(outline.explained(run, Part.GRADIENT))
     if left_out:
         lines.append(command("notice", f"and {left_out:,} more; -o report.html shows each"))
+    warnings = run.gate.warnings if run.gate is not None else ()
+    lines += [command("warning", words.clean(text), title="baseline") for text in warnings[:MOST]]
+    if warnings[MOST:]:
+        lines.append(command("notice", f"and {len(warnings) - MOST:,} more warnings"))
     if spoilt:
         text = f"and {words.plural(spoilt, 'gradient')} that the guilty stages spoil"
         lines.append(command("notice", f"{text}; -o report.html shows each"))
@@ -76,7 +90,7 @@ def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
     own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
     yield from (f"blame: {text}" for text in model_words.charges(own))
     if first.repro:
-        yield f"run: {words.command(first.repro)}"
+        yield f"{REPRO}{words.command(first.repro)}"
 
 
 def _troubles(run: Run) -> Iterator[str]:
@@ -118,8 +132,33 @@ def command(name: str, message: str, **properties: str) -> str:
     >>> command("error", "100% wrong\nrun: it", file="a,b.c", title="op · dw: scale")
     '::error file=a%2Cb.c,title=op · dw%3A scale::100%25 wrong%0Arun: it'
     """
+    properties = {key: clip(text, PROPERTIES) for key, text in properties.items()}
     told = ",".join(f"{key}={_escaped(text, PROPERTY)}" for key, text in properties.items())
-    return f"::{name}{' ' * bool(told)}{told}::{_escaped(message, PLAIN)}"
+    return f"::{name}{' ' * bool(told)}{told}::{_escaped(_fitting(message), PLAIN)}"
+
+
+def _fitting(message: str) -> str:
+    """A message that no runner cuts: lines are, and the last of them go; the command stays."""
+    if _units(message) <= LONGEST:
+        return message
+    *lines, last = message.split("\n")
+    if not last.startswith(REPRO):
+        lines, last = [*lines, last], ""
+    elif _units(last) > LONGEST - 2 * LINE:  # a command that is cut is none
+        last = ""
+    room = LONGEST - _units(last)
+    kept: list[str] = []
+    for line in (clip(line, LINE) for line in lines):
+        room -= _units(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return "\n".join([*kept, *([last] if last else [])])
+
+
+def _units(text: str) -> int:
+    """The length of a text as a runner counts it: in units of UTF-16."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _escaped(text: str, escapes: dict[str, str]) -> str:

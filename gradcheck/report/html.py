@@ -1,23 +1,38 @@
-"""The HTML report: one self-contained file that needs neither network nor JavaScript.
+"""The HTML report: one self-contained file that needs no network, and JavaScript for details only.
 
-The template writes markup only: its words come from `words`, its order from `outline`.
+The template writes markup only: its words come from `words`, its order from `outline` and
+`html_matrix`; what is drilled down to is packed by `html_details`.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import diagnosed, figures, model_words, models, outline, printed, words
+from gradcheck.report import (
+    diagnosed,
+    figures,
+    html_details,
+    html_evidence,
+    html_matrix,
+    model_words,
+    models,
+    outline,
+    printed,
+    words,
+)
+from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Miss, Record, Run
+    from collections.abc import Sequence
+
+    from gradcheck.record import Run
+    from gradcheck.report.html_matrix import Matrix
 
 GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
@@ -25,9 +40,23 @@ SAMPLES: Final = 3
 """Failures expanded of each of them."""
 SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
 """A model fails at every size alike, and in many gradients."""
+DRAWN: Final = 12
+"""Gradients whose worst failure has its pictures at the top."""
 
-DECADES: Final = (-6.0, 3.0)
-"""Powers of ten of error/bound at the two ends of a bar; its tick stands at 0, the bound."""
+STYLES: Final = ("page.css", "tables.css", "details.css", "evidence.css")
+SCRIPTS: Final = (
+    "unpack.js",
+    "theme.js",
+    "address.js",
+    "rows.js",
+    "sort.js",
+    "copy.js",
+    "pictures.js",
+    "detail.js",
+    "keys.js",
+    "start.js",
+)
+"""The parts of the page's one script, in this order."""
 
 
 def render(run: Run) -> str:
@@ -40,34 +69,47 @@ def render(run: Run) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    tables, found = outline.tables(run), models.models(run)
-    script = _asset(environment, "report.js")
+    environment.globals.update(
+        words=words,
+        model_words=model_words,
+        diagnosed=diagnosed,
+        printed=printed,
+        figures=figures,
+        run=run,
+    )
+    operators = html_matrix.matrices(run)
+    cells = sum(matrix.cells for matrix in operators)
+    found = html_matrix.model_matrices(run, cells)
+    every = [*operators, *found]
+    groups = outline.failing(run)
+    pictures = html_evidence.pictures(environment, html_evidence.drawn(every))
+    script = Markup("\n").join(_asset(environment, name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
-        run=run,
-        groups=outline.failing(run),
+        groups=groups,
         explained=[g for part in (Part.STAGE, Part.GRADIENT) for g in outline.explained(run, part)],
-        tables=tables,
+        tables=operators,
         models=found,
+        score=score(run),
+        differing=sum(line.differs for matrix in every for line in matrix.lines),
+        verdicts=standing(every),
         blamed=models.blamed(run),
         sights=models.sights(run),
         named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
         gaps=outline.gaps(run),
+        talkers=outline.talkers(run),
         rejected=outline.certificate(run),
         conventions=outline.conventions(run),
         slacks=outline.slacks(run),
         curves=outline.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
-        outline=outline,
-        printed=printed,
-        diagnosed=diagnosed,
-        words=words,
-        model_words=model_words,
-        figures=figures,
-        position=position,
-        times=times,
-        style=_asset(environment, "report.css"),
+        most_drawn=DRAWN,
+        evident=html_evidence.evident,
+        evidence=lambda result: html_evidence.markup(environment, result),
+        index=html_details.packed(index(every)),
+        chunks=html_details.chunks(run, every, pictures),
+        style=Markup("\n").join(_asset(environment, name) for name in STYLES),
         script=script,
         # The page may run this one script; one that slipped in through a name may not run.
         script_hash=base64.b64encode(digest).decode("ascii"),
@@ -75,21 +117,50 @@ def render(run: Run) -> str:
     return f"{page}\n"
 
 
-def position(result: Record) -> int | None:
-    """Where a bar for log10(error / bound) ends, in percent of its width; None for no bar."""
-    top = result.top
-    if top is None or not result.verdict.checked:
-        return None
-    badness = outline.badness(result)
-    low, high = DECADES
-    decade = math.log10(badness) if badness > 0 else low
-    share = (min(max(decade, low), high) - low) / (high - low)
-    return max(1, round(100 * share))
+def score(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Per implementation how many results stand how, as (tone, text) pairs; of one alone none."""
+    names = dict.fromkeys([*run.header.implementations, *(r.implementation for r in run.results)])
+    if len(names) < 2:
+        return []
+    found: dict[str, dict[Any, int]] = {name: {} for name in names}
+    for result in run.results:
+        counts, mark = found[result.implementation], run.stands(result)
+        counts[mark] = counts.get(mark, 0) + 1
+    order = [*Verdict]
+    return [
+        (
+            words.clean(name),
+            [
+                (words.tone(mark), f"{counts[mark]:,} {words.word(mark)}")
+                for mark in sorted(counts, key=lambda m: order.index(m) if m in order else 99)
+            ],
+        )
+        for name, counts in found.items()
+    ]
 
 
-def times(miss: Miss) -> str:
-    """The error in multiples of the bound."""
-    return words.multiple(miss.error, miss.bound) or "–"
+def standing(every: Sequence[Matrix]) -> list[tuple[str, str]]:
+    """The words that cells stand with, each once, as (tone, word) pairs, the alarming first."""
+    views = [v for matrix in every for line in matrix.lines for v in line.views if v is not None]
+    tones = ("bad", "warn", "good", "calm")
+    found = {(view.tone, view.word) for view in views}
+    return sorted(found, key=lambda pair: (tones.index(pair[0]), pair[1]))
+
+
+def index(every: Sequence[Matrix]) -> dict[str, Any]:
+    """What filtering and sorting ask for beside what is written in the rows.
+
+    Per row the number of its `sets` of samples; per cell how bad it is, null where nothing is.
+    """
+    sets: dict[str, int] = {}
+    rows, bad = [], []
+    for matrix in every:
+        for line in matrix.lines:
+            samples = " ".join(map(words.clean, line.samples))
+            rows.append(sets.setdefault(samples, len(sets)))
+            bad += [None if v is None else float(f"{v.badness:.2e}") for v in line.views]
+    order = [words.word(verdict) for verdict in SEVERITY]
+    return {"sets": list(sets), "rows": rows, "bad": bad, "order": ["XPASS", *order, "XFAIL"]}
 
 
 def _asset(environment: Environment, name: str) -> Markup:

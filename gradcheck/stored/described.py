@@ -113,11 +113,9 @@ FIELDS: Final = {
         "errors": "How far the difference is from the true derivative at each; nan for no value.",
         "bars": "How much of that rounding in forward explains.",
         "off": "How far the gradient judged is from it.",
-        "want": "The true derivative.",
-        "bound": "How far the gradient judged may be from it.",
-        "error_bar": "How uncertain the true derivative is.",
     },
     "Heat": {
+        "cotangent": "Under which cotangent.",
         "shape": "Shape of the gradient.",
         "rows": "Rows of the picture.",
         "columns": "Columns of the picture.",

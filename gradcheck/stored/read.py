@@ -189,7 +189,7 @@ def _headed(header: object) -> Plain:
 
 def _run(parts: _Parts) -> Run:
     header = _convert(parts.header, Header)
-    found = [*map(_record, parts.results)]
+    found = [*map(result_of, parts.results)]
     results = sorted(found, key=by_implementation(header))
     if not header.cases:
         header = replace(header, cases=digest_of(results))
@@ -206,7 +206,7 @@ def _run(parts: _Parts) -> Run:
     )
 
 
-def _record(plain: Plain) -> Record:
+def result_of(plain: Plain) -> Record:
     """A result, without what is derived from the rest."""
     kept = {**plain, "reason": plain.get("reason") or "", "certificate": None}
     if isinstance(kept.get("diagnosis"), str):  # older reports call the reason so

@@ -101,7 +101,8 @@ def _definitions() -> dict[str, Plain]:
     whole = {"Header": header, "Result": result, "Footer": footer, **parts, **_derived_parts()}
     for name, part in whole.items():
         for field, schema in part["properties"].items():
-            part["properties"][field] = {"description": described.FIELDS[name][field], **schema}
+            says = described.FIELDS[name].get(field, "")
+            part["properties"][field] = {"description": says, **schema}
     return {**whole, **words, "Number": NUMBER}
 
 

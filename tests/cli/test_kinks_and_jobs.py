@@ -2,6 +2,8 @@
 
 import pytest
 
+EVIDENCE = ("taylor", "curve", "heat")
+
 
 def test_a_run_says_whose_convention_it_found(run):
     found = run("-q", "--op", "relu", "--sample", "kink")
@@ -37,9 +39,11 @@ def test_taylor_adds_the_remainder_of_every_gradient(judged):
     asked = judged("-q", "--op", "tanh", "--taylor").results
     assert {result["taylor"] for result in plain} == {None}
     for before, result in zip(plain, asked, strict=True):
-        curve = result.pop("taylor")
-        assert (curve is None) == (result["output"] == "forward" or not result["compared"])
-        assert result == {k: v for k, v in before.items() if k != "taylor"}
+        curve, *pictures = (result.pop(key) for key in EVIDENCE)
+        none = result["output"] == "forward" or not result["compared"]
+        assert (curve is None) == none
+        assert none or pictures[0] is not None
+        assert result == {k: v for k, v in before.items() if k not in EVIDENCE}
         if result["dtype"] == "float64" and curve is not None:
             assert len(curve["steps"]) == len(curve["remainders"]) == 1 + len(curve["slopes"])
             assert abs(curve["intercept"]) <= curve["error_bar"]

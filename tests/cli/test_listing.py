@@ -61,7 +61,7 @@ def test_without_a_command_the_help_says_what_there_is(capsys):
     assert main([]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    for word in ("run", "list", "explain", "exit codes:", "130 interrupted"):
+    for word in ("run", "list", "explain", "exit codes:", "130  interrupted"):
         assert word in said.err
 
 

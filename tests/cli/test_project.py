@@ -56,7 +56,7 @@ def test_no_config_leaves_the_defaults_out(judged, table):
 def test_switches_are_switched(run, table, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "gradcheck.commands.run.executed", lambda plan, _: seen.append(plan) or 1 / 0
+        "gradcheck.commands.run.executed", lambda plan, *_: seen.append(plan) or 1 / 0
     )
     table(no_build=True, no_isolate=True, contract=False, train=True, timeout=2, jobs="auto")
     run("--op", "relu")

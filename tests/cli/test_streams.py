@@ -13,7 +13,7 @@ from gradcheck.run import execute
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
 BEGINS = {"terminal": "gradcheck ", "json": "{", "markdown": "**gradcheck: ", "html": "<!doctype",
-          "junit": "<?xml ", "jsonl": '{"header": ',
+          "junit": "<?xml ", "jsonl": '{"header": ', "summary": "**gradcheck: ", "badge": "{",
           "github": "::error title=gradcheck%3A problem::"}  # fmt: skip
 ENDINGS = {"terminal": "txt", "json": "json", "markdown": "md", "html": "html", "junit": "xml"}
 
@@ -147,23 +147,30 @@ def test_the_forms_for_files_have_no_colour(run, form):
 
 
 @pytest.mark.parametrize(
-    ("words", "tty", "no_color", "coloured"),
+    ("words", "tty", "environ", "coloured"),
     [
-        ("--color never", True, None, False),
-        ("--color auto", True, None, True),
-        ("", True, None, True),
-        ("", False, None, False),
-        ("", True, "1", False),
-        ("", True, "", True),  # no-color.org: an empty value counts as none
-        ("--color always", False, "1", True),
+        ("--color never", True, {}, False),
+        ("--color never", True, {"FORCE_COLOR": "1"}, False),
+        ("--color auto", True, {}, True),
+        ("", True, {}, True),
+        ("", False, {}, False),
+        ("", True, {"NO_COLOR": "1"}, False),
+        ("", True, {"NO_COLOR": ""}, True),  # no-color.org: an empty value counts as none
+        ("", False, {"FORCE_COLOR": "1"}, True),
+        ("", False, {"FORCE_COLOR": "0"}, False),
+        ("", False, {"CLICOLOR_FORCE": "1"}, True),
+        ("", True, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("", True, {"TERM": "dumb"}, False),
+        ("--color always", False, {"NO_COLOR": "1", "TERM": "dumb"}, True),
     ],
 )
 def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
-    run, monkeypatch, words, tty, no_color, coloured
+    run, monkeypatch, words, tty, environ, coloured
 ):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    if no_color is not None:
-        monkeypatch.setenv("NO_COLOR", no_color)
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: tty)
     assert ("\x1b[32mPASS\x1b[0m" in run(*RELU, *words.split()).out) is coloured
 
@@ -206,7 +213,7 @@ def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
 
 def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypatch):
     clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr("gradcheck.console.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("gradcheck.commands.progress.time.monotonic", lambda: float(next(clock)))
     assert run("--op", "relu").err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run("--op", "relu", "-q").err == ""

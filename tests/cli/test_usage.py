@@ -49,17 +49,44 @@ def test_a_mistaken_word_ends_in_one_line_before_anything_runs(run, never, words
 
 
 @pytest.mark.parametrize(
-    "words", ["", "judge", "run --sed", "run --seed x", "run --color red", "explain", "list -o x"]
+    ("words", "said"),
+    [
+        ("rnu", "unknown command 'rnu': did you mean 'run'?; see `gradcheck --help`"),
+        ("xyz", "unknown command 'xyz': known: baseline, "),
+        ("baseline wirte", "baseline: unknown command 'wirte': did you mean 'write'?"),
+        ("--hepl", "unknown flag '--hepl': did you mean '--help'?"),
+        ("judge", "judge: the following arguments are required: DIR; see `gradcheck judge --help`"),
+        ("run --sed 3", "run: unknown flag '--sed': did you mean '--seed'?; see `gradcheck run"),
+        ("run --sed=3", "run: unknown flag '--sed': did you mean '--seed'?"),
+        ("run --zzzz", "run: unknown flag '--zzzz'; see `gradcheck run --help`"),
+        ("run --seed x", "run: --seed: invalid int value: 'x'"),
+        ("run --color red", "run: --color: invalid choice: 'red'"),
+        ("run rms_norm", "run: unexpected 'rms_norm'; an operator is named with --op"),
+        ("explain", "explain: the following arguments are required: OP|MODEL|RULE"),
+        ("explain relu tanh", "explain: unexpected 'tanh'; see `gradcheck explain --help`"),
+        ("list -o x", "list: unknown flag '-o'"),
+        ("baseline", "baseline: the following arguments are required: ACTION"),
+    ],
 )
-def test_what_the_parser_does_not_know_is_a_usage_error_too(capsys, words):
-    try:
-        code = main(words.split())
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
+def test_what_the_parser_does_not_know_is_a_usage_error_too(capsys, words, said):
+    with pytest.raises(SystemExit) as stop:
+        main(words.split())
+    assert stop.value.code == 2
     found = capsys.readouterr()
     assert found.out == ""
-    assert "usage: gradcheck" in found.err
+    (line,) = found.err.splitlines()
+    assert line.startswith(f"gradcheck: {said}")
+
+
+def test_no_command_at_all_is_a_usage_error(capsys):
+    assert main([]) == 2
+    assert capsys.readouterr().err.startswith("usage: gradcheck ")
+
+
+def test_hostile_words_stay_on_one_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "--\x1b[31m\nx"])
+    assert "\x1b" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "locked"), [("new.md", "."), ("old.md", "old.md")])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import math
+import re
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -156,9 +160,15 @@ def make():
     """Builders: `make.miss`, `make.result`, `make.run`, …; `make.hostile` is a text."""
     return SimpleNamespace(
         miss=miss, result=result, run=run, hostile=HOSTILE, of_model=of_model, blame=blame,
-        curve=curve, why=why, gated=gated, problem=problem, Part=Part,
+        curve=curve, why=why, gated=gated, problem=problem, unpacked=unpacked, Part=Part,
         vcurve=vcurve, heat=heat, certificate=certificate,
     )  # fmt: skip
+
+
+def unpacked(text):
+    """What is packed in an HTML report: the index first, then the results, chunk by chunk."""
+    found = re.findall("<template[^>]*>([^<]*)</template>", text)
+    return [json.loads(zlib.decompress(base64.b64decode(data))) for data in found]
 
 
 def passing_results(implementation="reference"):

@@ -2,12 +2,15 @@ import re
 
 import pytest
 
+from gradcheck.expectation import Breach, Known
 from gradcheck.finding import Part
 from gradcheck.report.github import MOST, render
 from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
-COMMAND = re.compile(r"::(?P<name>error|notice)(?: (?P<properties>[^:]*))?::(?P<message>.*)")
+COMMAND = re.compile(
+    r"::(?P<name>error|warning|notice)(?: (?P<properties>[^:]*))?::(?P<message>.*)"
+)
 DECODED = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
 
 
@@ -40,7 +43,7 @@ def one(make, **changes):
 
 def test_every_run_is_made_of_commands_that_a_runner_reads(any_run):
     found = commands(any_run)
-    assert bool(found) == (not any_run.passed)
+    assert any(name == "error" for name, _, _ in found) == (not any_run.passed)
     assert sum(name == "error" for name, _, _ in found) <= MOST
 
 
@@ -186,3 +189,42 @@ def test_no_text_of_anybodys_begins_a_line_or_ends_a_property(hostile, make):
     assert set(properties) == {"file", "line", "title"}
     assert properties["line"] == "3"
     assert not [line for line in message.splitlines() if line.startswith("::")]
+
+
+def units(text):
+    return len(text.encode("utf-16-le")) // 2
+
+
+@pytest.mark.parametrize("letter", ["x", "\U0001f4a5"])
+def test_a_message_is_not_cut_by_the_runner_and_keeps_its_command(make, letter):
+    long = letter * 3000
+    evidence = tuple(f"{i} {long}" for i in range(30))
+    properties, message = one(
+        make, op=long, output=long, reason=long, diagnosis=make.why(says=long, evidence=evidence)
+    )
+    assert units(message) <= 4096
+    assert len(properties["title"]) <= 500
+    assert message.startswith(letter)
+    told = message.splitlines()[-1].startswith("run: gradcheck run --op ")
+    assert told == (letter == "x")  # as wide characters it would leave no room for the reason
+    assert message.splitlines()[1].startswith("0 ")
+    for changes in ({"troubles": (long,)}, {}):
+        for _, _, other in commands(make.run(make.result(verdict=FAIL, reason=long), **changes)):
+            assert units(other) <= 4096
+
+
+def test_a_listed_failure_that_passes_is_an_error_at_its_line(make):
+    run = make.run(make.result())
+    problem = make.problem(Breach.XPASS, line=7, says="it passes now: remove the entry")
+    ((name, properties, message),) = commands(make.gated(run, [Known.XPASS], [problem]))
+    assert (name, message) == ("error", "it passes now: remove the entry")
+    assert properties == {"file": "known.toml", "line": "7", "title": "baseline: xpass"}
+
+
+def test_a_baselines_warnings_are_warnings_and_ten_at_most(make):
+    run = make.run(make.result())
+    texts = [f"known.toml:{i}: matches many" for i in range(13)]
+    found = commands(make.gated(run, [None], warnings=texts))
+    assert [name for name, _, _ in found] == ["warning"] * 10 + ["notice"]
+    assert found[0][2] == texts[0]
+    assert found[-1][2] == "and 3 more warnings"

@@ -1,0 +1,55 @@
+"""The Python interface: a section per public name, filled from its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import gradcheck
+from _pages.text import code, front, joined, link
+
+PAGE: Final = "reference/api.md"
+GROUPS: Final = {
+    "Check a function": ("check", "assert_vjp", "Result", "Finding", "Verdict"),
+    "Check the gradients of a loss": ("check_model",),
+    "Bind PyTorch and JAX": ("torch_op", "jax_op"),
+    "Describe an operator": (
+        "OpSpec",
+        "Sample",
+        "Dialect",
+        "Kink",
+        "Convention",
+        "Slack",
+        "Mutant",
+    ),
+    "Describe a model": ("ModelSpec", "Program", "Stage", "Size"),
+    "Collect them": ("Suite",),
+    "Errors": ("GradcheckError", "Unsupported"),
+}
+"""Public names by what they are for; one that is in no group stands at the end."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """The page's path and Markdown."""
+    grouped = [name for names in GROUPS.values() for name in names]
+    rest = tuple(name for name in gradcheck.__all__ if name not in grouped)
+    groups = {**GROUPS, **({"More": rest} if rest else {})}
+    parts = [
+        front("Python", "The public names of the package gradcheck"),
+        "# Python interface",
+        "Everything that `import gradcheck` offers. Names load on first use: importing the package "
+        "imports nothing else. How to use them: [check a NumPy function](../guides/numpy.md).",
+        "\n".join(
+            f"- {title}: " + ", ".join(link(code(name), f"#{_home(name)}") for name in names)
+            for title, names in groups.items()
+        ),
+    ]
+    for title, names in groups.items():
+        parts.append(f"## {title}")
+        parts += [f"::: {_home(name)}" for name in names]
+    yield PAGE, joined(*parts)
+
+
+def _home(name: str) -> str:
+    """Where a public name is defined: what mkdocstrings calls it."""
+    return f"{gradcheck._HOME[name]}.{name}"

@@ -1,0 +1,160 @@
+"""The command line: every command and every flag, from the parser that reads them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from _pages.text import block, code, front, joined, link, table, text
+from gradcheck import cli
+from gradcheck.commands import outcome
+
+HOME: Final = "reference/commands"
+WIDTH: Final = 88
+
+CODES: Final = {
+    outcome.OK: "all as expected, and complete",
+    outcome.GATE: "the gate failed: something is wrong that nothing excuses",
+    outcome.USAGE: "usage, manifest, baseline or output path: nothing was judged, or a report "
+    "could not be written",
+    outcome.LOAD: "an implementation or a suite could not be loaded",
+    outcome.NOTHING: "nothing was checked",
+    outcome.INTERNAL: "an internal error, or a case of ours that is INVALID",
+    outcome.INTERRUPTED: "interrupted: what is known was reported, and is marked as partial",
+}
+"""The exit codes by number; where several apply, the order is `outcome.exit_code`'s."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page's path and Markdown."""
+    commands = dict(_commands())
+    yield f"{HOME}/index.md", _index(commands)
+    for name, (parser, says) in commands.items():
+        yield f"{HOME}/{name}.md", _command(name, parser, says)
+
+
+def navigation() -> list[object]:
+    """The commands' part of the navigation."""
+    return [f"{HOME}/index.md", *({name: f"{HOME}/{name}.md"} for name, _ in _commands())]
+
+
+def _commands() -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
+    yield from _below(cli._parser())
+
+
+def _below(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
+    """The commands below one, by name, with the line that a list of them shows."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            says = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                if name in says:  # an alias has no line of its own
+                    yield name, (command, says[name])
+
+
+def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
+    rows = [
+        [link(code(f"gradcheck {name}"), f"{name}.md"), text(says)]
+        for name, (_, says) in commands.items()
+    ]
+    codes = [[code(number), text(says)] for number, says in CODES.items()]
+    parser = cli._parser()
+    return joined(
+        front("Command line", "Every command of gradcheck, its flags and its exit codes"),
+        "# Command line",
+        text(parser.description or ""),
+        "Made of the parser that reads the command line: what `--help` says is said here.",
+        table(["command", "what it does"], rows),
+        "## Examples",
+        block("text", _examples(parser)),
+        "## Exit codes {#exit-codes}",
+        "One code, never added up; where several apply, 130 goes before 5, then 3, 2, 4, 1.",
+        table(["code", "meaning"], codes),
+        "`gradcheck diff` has its own three: 0 no regression, 1 regression, 2 not comparable.",
+        "## Flags before a command",
+        _flags(parser),
+    )
+
+
+def _examples(parser: argparse.ArgumentParser) -> str:
+    lines = (parser.epilog or "").splitlines()
+    kept = []
+    for line in lines[1:]:
+        if not line.strip():
+            break
+        kept.append(line.removeprefix("  "))
+    return "\n".join(kept)
+
+
+def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
+    parts = [
+        front(f"gradcheck {name}", says),
+        f"# {code(f'gradcheck {name}')}",
+        text(parser.description or says[:1].upper() + says[1:] + "."),
+        *_usage(parser),
+    ]
+    for action, (below, what) in _below(parser):
+        said = below.description or what
+        parts += [f"## {code(f'gradcheck {name} {action}')}", text(said), *_usage(below)]
+    return joined(*parts)
+
+
+def _usage(parser: argparse.ArgumentParser) -> list[str]:
+    with _columns(WIDTH):
+        usage = parser.format_usage().removeprefix("usage: ")
+    dedented = "\n".join(line.removeprefix("       ") for line in usage.splitlines())
+    return [block("text", dedented), _positionals(parser), _flags(parser)]
+
+
+@contextmanager
+def _columns(count: int) -> Iterator[None]:
+    """Argparse asks the environment how wide the terminal is."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(count + 2)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def _positionals(parser: argparse.ArgumentParser) -> str:
+    rows = [
+        [code(action.metavar or action.dest), _help(action)]
+        for action in parser._actions
+        if not action.option_strings and not isinstance(action, argparse._SubParsersAction)
+    ]
+    return table(["argument", "meaning"], rows) if rows else ""
+
+
+def _flags(parser: argparse.ArgumentParser) -> str:
+    rows = [
+        [_spelt(action), _help(action)]
+        for action in parser._actions
+        if action.option_strings and action.help is not argparse.SUPPRESS
+    ]
+    return table(["flag", "meaning"], rows)
+
+
+def _spelt(action: argparse.Action) -> str:
+    takes = ""
+    if action.nargs != 0:
+        metavar = action.metavar or action.dest.upper()
+        if action.choices is not None:
+            metavar = "|".join(map(str, action.choices))
+        takes = f" {metavar}"
+    return ", ".join(
+        f"<code>{flag}{takes}</code>".replace("|", "&#124;") for flag in action.option_strings
+    )
+
+
+def _help(action: argparse.Action) -> str:
+    said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+    return text(said)

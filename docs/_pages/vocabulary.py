@@ -1,0 +1,225 @@
+"""Words that reports use: verdicts, expectations, classes of defects, properties, impostors, xp."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases.mutants.contract import MUTANTS as CONTRACT_MUTANTS
+
+from _pages.operators import path_of
+from _pages.text import code, front, joined, link, table, text
+from gradcheck import verdict
+from gradcheck.arithmetic import Arithmetic
+from gradcheck.contract.battery import PROPERTIES
+from gradcheck.expectation import Breach, Known
+from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
+from gradcheck.judge.impostors import IMPOSTORS
+from gradcheck.label import LABELS
+
+GATE: Final = {True: "accepts it", False: "closes: exit code 1"}
+EXAMPLES: Final = 3
+"""Mutants that a class is illustrated by."""
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page's path and Markdown."""
+    yield "reference/verdicts.md", _verdicts()
+    yield "reference/defects.md", _defects()
+    yield "reference/contract.md", _properties()
+    yield "reference/impostors.md", _impostors()
+    yield "reference/bounds.md", _bounds()
+    yield "reference/namespace.md", _namespace()
+
+
+def said(kind: type) -> dict[str, str]:
+    """The sentence that stands below each member of an enumeration in its source."""
+    source = inspect.getsource(kind)
+    found = re.findall(
+        r'^    ([A-Z_]+) = [^\n]+\n    """(.*?)"""', source, flags=re.MULTILINE | re.DOTALL
+    )
+    return {name: " ".join(words.split()) for name, words in found}
+
+
+def _verdicts() -> str:
+    words = said(verdict.Verdict)
+    rows = [
+        [
+            f'<span class="verdict {one.value}">{one.value.upper()}</span>',
+            text(words[one.name]),
+            "closes: exit code 5" if one is verdict.Verdict.INVALID else GATE[one.expected],
+            "yes" if one.checked else "no, it is counted",
+        ]
+        for one in verdict.Verdict
+    ]
+    marks = said(Known)
+    known = [[code(one.value), text(marks.get(one.name, ""))] for one in Known]
+    lines = said(Breach)
+    breaches = [[code(one.value.upper()), text(lines.get(one.name, ""))] for one in Breach]
+    return joined(
+        front("Verdicts", "What each verdict means, and what the gate makes of it"),
+        "# Verdicts",
+        "One verdict per implementation, case, dtype and gradient output. Nothing is a pass but "
+        "PASS: what was not checked is counted, and never called right.",
+        table(["verdict", "meaning", "the gate", "counts as checked"], rows),
+        "A summary of several shows the worst of them, in this order: "
+        + ", ".join(one.value.upper() for one in verdict.SEVERITY)
+        + ".",
+        "What PASS does and does not say: [what PASS means](../explanation/pass.md). The exit codes: "
+        "[command line](commands/index.md#exit-codes).",
+        "## With a baseline",
+        "A verdict says what was found. What a [baseline](../baseline.md) makes of it stands "
+        "beside it, and is never stored:",
+        table(["mark", "meaning"], known) if known else "",
+        "These close the gate:",
+        table(["line", "meaning"], breaches) if any(lines.values()) else "",
+    )
+
+
+def _defects() -> str:
+    first = Counter(mutant.label for mutant in MUTANTS)
+    parts = [
+        front(
+            "Classes of defects", "The 24 classes that a diagnosis may name, with known mistakes"
+        ),
+        "# Classes of defects",
+        "The word stands in the first line of a failure and in the `class` of a "
+        "[baseline's](../baseline.md) entry; it is a promise, and does not change. The code is what "
+        "[mutants](../explanation/certificates.md) carry. How a class is found: "
+        "[why a gradient is wrong](../diagnosis.md).",
+    ]
+    rows = [
+        [link(label.word, f"#{label.word}"), code(key), text(label.says), str(first[key])]
+        for key, label in LABELS.items()
+    ]
+    parts.append(table(["class", "code", "what belongs to it", "mutants"], rows, right=(3,)))
+    for key, label in LABELS.items():
+        found = [mutant for mutant in MUTANTS if mutant.label == key]
+        real = [mutant for mutant in found if mutant.modelled_on] or found
+        parts += [
+            f"## {label.word} {{#{label.word}}}",
+            text(label.says[0].upper() + label.says[1:]) + ".",
+        ]
+        shown = real[:EXAMPLES]
+        if shown:
+            parts.append(
+                "\n".join(
+                    f"- {link(code(m.op), '../' + path_of(m.op))}: {text(m.says)}"
+                    + (f" *After {text(m.modelled_on)}.*" if m.modelled_on else "")
+                    for m in shown
+                )
+            )
+    return joined(*parts)
+
+
+def _properties() -> str:
+    killed: dict[str, list[str]] = {}
+    rows = []
+    for one in PROPERTIES:
+        module = inspect.getmodule(one.examine)
+        how = (inspect.getdoc(one.examine) or "").split("\n\n")[0]
+        needs = {"into": "`vjp_into`", "asked": "`needs`", "strided": "arrays with strides", "": ""}
+        rows.append([code(one.name), text(one.says), text(how), needs[one.needs]])
+        killed.setdefault(one.name, []).append(module.__name__ if module else "")
+    sources = Counter(mutant.source for mutant in CONTRACT_MUTANTS if mutant.source)
+    mutants = [
+        [code(mutant.name), text(mutant.says), text(mutant.source)]
+        for mutant in CONTRACT_MUTANTS
+        if not mutant.right
+    ]
+    return joined(
+        front("Contract", "What a backward owes beyond its numbers, property by property"),
+        "# The contract of a backward",
+        "Beyond its numbers a backward owes these. They are asked once per operator, dialect and "
+        "dtype, of every implementation but the reference; a property that cannot be asked is SKIP "
+        "with its reason. Why, and how: [contract properties](../explanation/contract.md).",
+        table(["property", "what is owed", "how it is asked", "asked where there is"], rows),
+        "## What they reject",
+        f"{len(mutants)} copies of one right backward, each with a right formula and a wrong "
+        f"behaviour, in {len(sources)} groups. Each property is the only one to reject some of "
+        "them (`gradcheck power --contract`).",
+        table(["mutant", "what is wrong", "kind"], mutants),
+    )
+
+
+def _impostors() -> str:
+    rows = [[code(one.name), text(one.says)] for one in IMPOSTORS]
+    return joined(
+        front("Impostors", "Wrong gradients that need no knowledge of the operator"),
+        "# Impostors",
+        "After each gradient is judged, these are put in its place and judged by the same "
+        "comparison. `certificate: 58 of 58 impostors would have been rejected` counts them; one "
+        "that equals the truth at a sample is left out. A sample that rejects none is INVALID. "
+        "Why: [why a check must be able to fail](../explanation/certificates.md).",
+        table(["impostor", "what it is"], rows),
+    )
+
+
+def _bounds() -> str:
+    rows = [
+        [
+            code(rules.dtype),
+            f"{rules.rtol:.3g}",
+            f"{rules.u:.3g}",
+            f"{rules.rtol / CANCELLED:.3g} + {ROUNDINGS:g}·{rules.u:.2g}·√n",
+            f"{rules.negligible:g}",
+            f"{rules.underflow:.2g}",
+        ]
+        for rules in RULES.values()
+    ]
+    low = [
+        [code(rules.dtype), f"{rules.rtol:.3g}", f"{rules.u:.3g}", f"{rules.underflow:.2g}"]
+        for rules in LOW_RULES.values()
+    ]
+    return joined(
+        front("Bounds", "What a gradient may be off by, dtype by dtype"),
+        "# Bounds",
+        "What a gradient may be off by, per element: `rtol·max(|got|, |want|)`, a part of "
+        "Σ|ct·J| (n is the number of terms), and what rounding is measured to cost the formula. "
+        "No absolute tolerance is set by hand. Why: [how a judgement is made]"
+        "(../explanation/judgement.md).",
+        table(
+            ["dtype", "rtol", "u", "of Σ\\|ct·J\\|", "negligible", "underflow"], rows, right=(1, 2)
+        ),
+        "*negligible*: an element that cannot be resolved is tolerated while its error bar is "
+        "below this part of the tensor's largest Σ|ct·J|. *underflow*: where numbers end.",
+        "## Low precision",
+        "Compared with 50 digits at the rounded inputs, and never differenced; sums may be kept "
+        "in float32 ([why](../explanation/low-precision.md)).",
+        table(["dtype", "rtol", "u", "underflow"], low, right=(1, 2, 3)),
+    )
+
+
+def _namespace() -> str:
+    rows = []
+    names = {**Arithmetic.__annotations__, **vars(Arithmetic)}
+    for name in names:
+        if name.startswith("_") or name in ("name", "dtype"):
+            continue
+        member = vars(Arithmetic).get(name)
+        doc = inspect.getdoc(member) if member is not None else f"{name}, element by element."
+        shown = name
+        if inspect.isfunction(member):
+            taken = list(inspect.signature(member).parameters.values())[1:]
+            shown = f"{name}({', '.join(p.name for p in taken)})"
+        rows.append([code(f"xp.{shown}"), text((doc or "").split("\n\n")[0])])
+    return joined(
+        front("The namespace xp", "The functions that a spec's forward and VJP may call"),
+        "# The namespace `xp`",
+        "A spec's `forward(xp, …)` and `vjp(xp, ct, …)` may call these and Python's operators, "
+        "nothing else: so one text runs in float32, in float64, in 50 digits and with rounding "
+        "tracked ([why](../adr/0003-closed-namespace.md)). Constants are written "
+        '`xp.const("0.044715")`.',
+        table(["call", "what it gives"], sorted(rows)),
+    )
+
+
+def module_doc(path: Path) -> str:
+    """The first sentence of a module."""
+    found = re.match(r'"""(.*?)"""', path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return " ".join(found.group(1).split("\n\n")[0].split()) if found else ""

@@ -1,0 +1,213 @@
+"""Every result of a run, packed for a page that unpacks what is asked for: deflated columns.
+
+A page holds many results that nobody looks at. They stand in it as chunks, each a JSON object,
+deflated and in base64; a browser's `DecompressionStream("deflate")` and `JSON.parse` read it. Cells
+are numbered through all tables; a chunk holds whole cells. Per cell `counts` says how many results
+it has, `cases` and `dtypes` which text names its operator, dialect and dtype. Per result, a column
+each, in lines: see `_columns`. What few results have (why it is wrong, what was printed, pictures)
+stands in `more`, by the number of the result in its chunk. `texts` holds what columns refer to.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.report import diagnosed, printed, words
+from gradcheck.stored import plain
+from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from gradcheck.record import Certificate, Miss, Record, Run
+    from gradcheck.report.html_matrix import Matrix
+
+    Pictures = Mapping[tuple[str, ...], Sequence[Any]]
+
+CHUNK: Final = 2000
+"""Results in a chunk, at least: unpacking one is not felt, and more compress little better."""
+ELEMENTS: Final = 8
+"""The worst elements of a failure that a page lists."""
+DIGITS: Final = 8
+"""Significant digits of the numbers of a pass, at most; of a failure, all that tell them apart."""
+SAME: Final = "="
+"""What stands for a wanted number that is printed as the one that was got."""
+CASE: Final = "{}"
+"""What stands for `op/dialect/sample/dtype` in a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The results of consecutive cells, from the cell `first` on; `data` is base64."""
+
+    first: int
+    data: str
+
+
+def packed(value: Any) -> str:
+    """Plain data as JSON, deflated, in base64: the same bytes for the same data."""
+    text = plain.dumped(value)
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+
+
+def chunks(run: Run, matrices: Iterable[Matrix], pictures: Pictures) -> list[Chunk]:
+    """The results of all cells.
+
+    Args:
+        run: what happened.
+        matrices: the page's tables, in which each cell's results are found.
+        pictures: the evidence for a result, by its key, as trees of elements.
+    """
+    made: list[Chunk] = []
+    cells: list[Sequence[Record]] = []
+    first = size = 0
+    for results in _cells(matrices):
+        cells.append(results)
+        size += len(results)
+        if size >= CHUNK:
+            made.append(_chunk(run, first, cells, pictures))
+            first, size, cells = first + len(cells), 0, []
+    return [*made, *([_chunk(run, first, cells, pictures)] if cells else [])]
+
+
+def _cells(matrices: Iterable[Matrix]) -> Iterator[Sequence[Record]]:
+    for matrix in matrices:
+        for line in matrix.lines:
+            for view in line.views:
+                yield () if view is None else view.cell.results
+
+
+class _Texts:
+    """Texts that columns refer to by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> str:
+        return str(self.numbers.setdefault(text, len(self.numbers)))
+
+
+def _chunk(run: Run, first: int, cells: Sequence[Sequence[Record]], pictures: Pictures) -> Chunk:
+    texts = _Texts()
+    results = [result for of_cell in cells for result in of_cell]
+    data = {
+        "counts": [len(of_cell) for of_cell in cells],
+        "cases": [texts.number(_case(of_cell[0])) if of_cell else "" for of_cell in cells],
+        "dtypes": [texts.number(of_cell[0].dtype) if of_cell else "" for of_cell in cells],
+        **{
+            name: "\n".join([column(result) for result in results])
+            for name, column in _columns(run, texts).items()
+        },
+        "more": {
+            i: found
+            for i, result in enumerate(results)
+            if (found := _more(run, result, pictures.get(result.key, ())))
+        },
+        "texts": list(texts.numbers),
+    }
+    return Chunk(first=first, data=packed(data))
+
+
+def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
+    """What is said of every result, by the name of the column; none of it holds a line's end."""
+    certificates: dict[Certificate | None, str] = {None: ""}
+
+    def certificate(result: Record) -> str:
+        found = result.certificate
+        if found not in certificates:
+            certificates[found] = texts.number(_impostors(found)) if found else ""
+        return certificates[found]
+
+    def of_top(said: Callable[[Record, Miss], str]) -> Callable[[Record], str]:
+        return lambda r: said(r, r.worst[0]) if r.worst else ""
+
+    return {
+        "sample": lambda r: texts.number(named(r)),
+        "hunts": lambda r: texts.number(words.clean(r.hunts)),
+        "verdict": lambda r: texts.number(words.word(run.stands(r))),
+        "certificate": certificate,
+        "repro": lambda r: texts.number(_command(r)),
+        "compared": lambda r: str(r.compared),
+        "failed": lambda r: str(r.failed or ""),
+        "unresolved": lambda r: str(r.unresolved or ""),
+        "place": of_top(words.place),
+        "got": of_top(lambda r, top: _values(r, top)[0]),
+        "want": of_top(lambda r, top: _values(r, top)[1]),
+        "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
+        "error": of_top(lambda r, top: words.number(top.error)),
+        "bound": of_top(lambda r, top: words.number(top.bound)),
+        "times": of_top(lambda r, top: words.multiple(top.error, top.bound)),
+        "ulp": of_top(lambda r, top: "" if top.ulp is None else words.number(top.ulp)),
+        "cotangent": of_top(lambda r, top: texts.number(words.clean(top.cotangent))),
+    }
+
+
+def named(result: Record) -> str:
+    """What a line of a cell's results is called: its sample, or the property of a contract."""
+    contract = result.part == "contract"
+    return words.subject(result.output, result.part) if contract else words.clean(result.sample)
+
+
+def _values(result: Record, top: Miss) -> tuple[str, str]:
+    got, want = words.values(top, DIGITS if result.verdict is Verdict.PASS else 17)
+    return got, SAME if want == got else want
+
+
+def _impostors(found: Certificate) -> str:
+    """Those rejected and, behind a bar, those to which the check is blind."""
+    sides = (",".join(map(words.clean, names)) for names in (found.rejected, found.blind))
+    return "|".join(sides)
+
+
+def _case(result: Record) -> str:
+    return words.clean(f"{result.op}/{result.dialect}")
+
+
+def _command(result: Record) -> str:
+    """The command that runs a result again, in which the case is left out where it can be."""
+    command = words.command(result.repro)
+    case = f"{result.op}/{result.dialect}/{result.sample}/{result.dtype}"
+    if CASE in command or case != words.clean(case):
+        return command
+    return command.replace(case, CASE)
+
+
+def _more(run: Run, result: Record, pictures: Sequence[Any]) -> dict[str, Any]:
+    """What is said of few results; empty for an ordinary pass."""
+    found: dict[str, Any] = {}
+    known = run.expected(result)
+    if known is not None:
+        found["known"] = f"{words.clean(known.entry)}: {words.clean(known.reason)}"
+    if result.verdict is not Verdict.PASS:
+        said = diagnosed.alone(result)
+        found["lead"] = said.lead
+        found["facts"] = [pair for pair in said.facts if pair[0] not in ("run", "hunts")]
+        found["elements"] = [list(_element(result, miss)) for miss in result.worst[:ELEMENTS]]
+    elif result.evaluations or result.taylor is not None or result.reason:
+        found["lead"] = words.clean(result.reason)
+        kept = ("visible", "taylor")
+        found["facts"] = [pair for pair in words.facts(result) if pair[0] in kept]
+    notes = [*result.conventions, *([f"wider bound: {result.slack}"] if result.slack else [])]
+    if notes:
+        found["notes"] = [words.clean(text) for text in notes]
+    if result.printed.strip():
+        found["printed"] = printed.of(result)
+    if result.source:
+        found["source"] = words.clean(result.source)
+    if pictures:
+        found["pictures"] = list(pictures)
+    return found
+
+
+def _element(result: Record, miss: Miss) -> Iterator[str]:
+    """An element: where, got, want with its error bar, error in multiples of its bound, ulp."""
+    got, want = words.values(miss)
+    yield words.place(result, miss)
+    yield got
+    yield f"{want} {words.bar(miss)}"
+    yield words.multiple(miss.error, miss.bound)
+    yield "" if miss.ulp is None else words.number(miss.ulp)
+    yield words.clean(miss.cotangent)

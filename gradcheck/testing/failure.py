@@ -1,0 +1,67 @@
+"""The failure of a test, as text: what is wrong first, the facts below, how to repeat it last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradcheck.expectation import Problem
+from gradcheck.record import Record
+from gradcheck.report import diagnosed, printed, words
+from gradcheck.verdict import Verdict
+
+
+class CheckFailed(AssertionError):  # noqa: N818  a check has
+    """A backward is wrong; the text is the failure in full.
+
+    `lead` is its first line without the name of the case, which stands beside it in a summary;
+    `source` is the file and line of the code judged, where they are known.
+    """
+
+    def __init__(self, text: str, lead: str = "", source: str = "") -> None:
+        """Carry the text; a `lead` that is empty is its first line."""
+        super().__init__(text)
+        self.lead, self.source = lead or text.partition("\n")[0], source
+
+
+class NotCompared(CheckFailed):
+    """A test was to compare something, and did not; where it happened says nothing."""
+
+
+for _public in (CheckFailed, NotCompared):
+    _public.__module__ = "gradcheck"  # as a traceback is to call it
+
+
+def failure_of(failed: Sequence[Record], about: Sequence[Problem] = ()) -> CheckFailed:
+    """The failure that results of one case make.
+
+    `about` says what a baseline holds against them: that they are wrong, it knows.
+    """
+    first = failed[0]
+    noise = printed.marked(first.printed, "  ")
+    text = "\n\n".join(map(diagnosed.paragraph, failed))
+    lines = [words.clean(problem.text) for problem in about]
+    lead = lead_of(about) if about else f"{_lead(first)}{_more(len(failed))}"
+    source = next((record.source for record in failed if record.source), "")
+    return CheckFailed("\n".join([text, *noise, *lines]), lead, source)
+
+
+def lead_of(about: Sequence[Problem]) -> str:
+    """What is to be changed in a baseline, in one line: what is wrong before where."""
+    first = about[0]
+    return words.clean(
+        f"{first.breach.value.upper()} {first.where}: {first.says}{_more(len(about))}"
+    )
+
+
+def _more(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""
+
+
+def _lead(record: Record) -> str:
+    """What is wrong in one line: of which gradient, and of which class, where that is known."""
+    said = diagnosed.alone(record).lead
+    subject = words.subject(record.output, record.part)
+    if not said.startswith((f"{subject} ", f"{subject}: ")):
+        said = ": ".join(filter(None, (subject, said)))
+    word = words.word(record.verdict)
+    return said if record.verdict is Verdict.FAIL else f"{word} {said}"

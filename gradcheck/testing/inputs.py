@@ -1,0 +1,142 @@
+"""Arrays that are named before they are drawn: what `@gradcheck.case` takes for a primal.
+
+Numbers are those of `gradcheck.draw.Draw`: seeded by names, short, and exact in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.draw import Draw
+from gradcheck.errors import UnknownNameError, UsageError
+
+Array = NDArray[Any]
+ROWS: Final[dict[str, Callable[[Array], Array]]] = {
+    "zero": lambda row: 0.0 * row,
+    "tiny": lambda row: row * 2.0**-20,
+    "large": lambda row: row * 2.0**12,
+    "constant": lambda row: np.full_like(row, row[:1].item() if row.size else 0.0),
+}
+"""What a row may become that is hard for a backward, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """An array to be drawn, the same whenever it is drawn for the same names.
+
+    `draw(generator)` gives its numbers; `hard` names what its last rows are replaced by.
+    """
+
+    draw: Callable[[Draw], Array]
+    hard: tuple[str, ...] = ()
+
+    def rows(self, *kinds: str) -> Drawn:
+        """The same array with its last rows (along the last axis) made hard, one row per kind.
+
+        "zero" is all zeros, "tiny" 2^-20 and "large" 2^12 times what was drawn, "constant" its
+        first number throughout.
+
+        Raises:
+            UsageError: there is no such kind.
+        """
+        for kind in kinds:
+            if kind not in ROWS:
+                raise UnknownNameError("kind of row", kind, ROWS)
+        return replace(self, hard=(*self.hard, *kinds))
+
+    def drawn(self, name: str, draw: Draw) -> Array:
+        """The numbers; messages call the array `name`.
+
+        Raises:
+            UsageError: there are none, or too few rows for the hard ones.
+        """
+        found = np.array(self.draw(draw))
+        if found.dtype.kind not in "fiu":
+            raise UsageError(f"{name} is drawn as {found.dtype}: draw floating numbers or integers")
+        return _hardened(name, found, self.hard) if self.hard else found
+
+
+def _hardened(name: str, array: Array, kinds: Sequence[str]) -> Array:
+    if array.dtype.kind != "f" or array.ndim == 0:
+        raise UsageError(f"{name}: only an array of floating numbers has hard rows")
+    rows = array.reshape(-1, array.shape[-1])
+    if len(kinds) > len(rows):
+        raise UsageError(f"{name} has {len(rows)} rows, and {len(kinds)} are to be hard: draw more")
+    for row, kind in zip(rows[len(rows) - len(kinds) :], kinds, strict=True):
+        row[:] = ROWS[kind](row.copy())
+    return array
+
+
+def drawn(draw: Callable[[Draw], Array]) -> Drawn:
+    """An array of your own making: `draw` gets a seeded `gradcheck.draw.Draw`.
+
+    >>> lower = drawn(lambda draw: np.tril(draw.normal(4, 4)))
+
+    Raises:
+        UsageError: `draw` is no function.
+    """
+    if not callable(draw):
+        raise UsageError(f"drawn(…) takes a function of a generator, not a {_kind(draw)}")
+    return Drawn(draw=draw)
+
+
+def normal(*shape: int, scale: float = 1.0) -> Drawn:
+    """Standard normal numbers times `scale` (best a power of two)."""
+    sizes = _shape("normal", shape)
+    return Drawn(draw=lambda draw: draw.normal(*sizes, scale=scale))
+
+
+def uniform(low: float, high: float, *shape: int) -> Drawn:
+    """Uniform numbers in [low, high].
+
+    Raises:
+        UsageError: the interval is empty.
+    """
+    if not low < high:
+        raise UsageError(f"uniform({low}, {high}, …): write the lower end first, then the upper")
+    sizes = _shape("uniform", shape)
+    return Drawn(draw=lambda draw: draw.uniform(low, high, *sizes))
+
+
+def positive(*shape: int) -> Drawn:
+    """Numbers in [1/8, 2]: for logarithms, roots and divisors."""
+    sizes = _shape("positive", shape)
+    return Drawn(draw=lambda draw: draw.positive(*sizes))
+
+
+def away(points: float | Sequence[float], *shape: int, scale: float = 1.0) -> Drawn:
+    """Normal numbers times `scale` that keep 1/8 distance from each of `points`, say from kinks."""
+    sizes = _shape("away", shape)
+    return Drawn(draw=lambda draw: draw.away(points, *sizes, scale=scale))
+
+
+def integers(low: int, high: int, *shape: int) -> Drawn:
+    """Integers in [low, high): indices, labels. There is no gradient with respect to them.
+
+    Raises:
+        UsageError: there is no such integer.
+    """
+    if not low < high:
+        raise UsageError(f"integers({low}, {high}, …): there is none from {low} up to below {high}")
+    sizes = _shape("integers", shape)
+    return Drawn(draw=lambda draw: draw.integers(low, high, *sizes))
+
+
+def _shape(function: str, shape: Sequence[Any]) -> tuple[int, ...]:
+    """The sizes of the axes, each an argument of its own or all of them in one tuple."""
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        shape = shape[0]
+    for size in shape:
+        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        if not whole or size < 0:
+            raise UsageError(f"{function}(…): {size!r} is no size of an axis: write whole numbers")
+    return tuple(int(size) for size in shape)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

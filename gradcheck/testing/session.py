@@ -1,0 +1,195 @@
+"""What the flags ask for, loaded: the items of a pytest session, and what judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from gradcheck.baseline import today
+from gradcheck.baseline.apply import applied
+from gradcheck.baseline.entry import Baseline
+from gradcheck.baseline.file import read
+from gradcheck.baseline.scope import Scope, matcher
+from gradcheck.binding import Implementation
+from gradcheck.choice import Choice
+from gradcheck.commands.outcome import Target, targets_of
+from gradcheck.commands.run import convention_of
+from gradcheck.contract.returned import Broken
+from gradcheck.errors import LoadError, Unsupported, UsageError
+from gradcheck.expectation import Problem
+from gradcheck.model import ModelCase
+from gradcheck.plan import AnyCase, Plan
+from gradcheck.record import Header, Record, Run
+from gradcheck.rule import RuleCase
+from gradcheck.run import header_of, judge, loaded, why_of
+from gradcheck.selection import all_dtypes_of
+from gradcheck.suite import Suite, load_suite
+
+if TYPE_CHECKING:
+    from gradcheck.explain.why import Why
+
+WORKER: Final = "workerinput"
+"""What xdist gives the configuration of each of its processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one item judges: one implementation, one case, one dtype."""
+
+    case: AnyCase
+    binding: Implementation
+    dtype: str
+
+
+class Session:
+    """The suite, the implementations and the baseline of one pytest process.
+
+    Raises:
+        GradcheckError: what is asked for cannot be loaded, or cannot be right.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Load everything; processes that are started end with the configuration."""
+        self._config = config
+        worker = getattr(config, WORKER, None)
+        self.baseline = self._baseline()
+        self.targets: list[Target] = [] if worker else targets_of(self._option("report"))
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        self.suite = load_suite(self._option("suite"))
+        plan = self._plan(self.suite, config, build=worker is None)
+        ready = stack.enter_context(loaded(plan))
+        if ready.troubles:
+            raise LoadError("; ".join(ready.troubles))
+        self.plan = ready.plan
+        header = header_of(ready.plan, ready.bindings)
+        if worker is not None:  # it runs no command of a manifest, and so knows no version
+            header = replace(header, versions=worker["gradcheck"])
+        self.header: Header = header
+        self.checks = _checks(ready.plan, ready.bindings)
+        if not any(map(_bound, self.checks)):
+            raise UsageError("nothing to check: no implementation has any of the cases selected")
+        if config.getoption("dist", "no") != "no":
+            stack.close()  # other processes judge
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """What implementations say that they are."""
+        return self.header.versions
+
+    def judged(self, check: Check) -> Run:
+        """What comes of one check, held against the baseline."""
+        dtypes = [check.dtype]
+        plan = replace(
+            self.plan, implementations=[check.binding.name], dtypes=dtypes, model_dtypes=dtypes
+        )
+        return self.held(judge(plan, check.case, check.binding, self._why), alone=True)
+
+    def held(self, results: Sequence[Record], *, alone: bool = False) -> Run:
+        """Results as a run with what the baseline makes of them.
+
+        `alone`: they are those of one case, and nothing is said of other entries.
+        """
+        run = Run(header=self.header, results=tuple(results))
+        baseline = self.baseline
+        if baseline is None:
+            return run
+        scope = None
+        if alone:
+            names = {result.name for result in results}
+            about = (e for e in baseline.entries if any(map(matcher(e.match), names)))
+            baseline = replace(baseline, entries=tuple(about))
+            scope = Scope(Suite("nothing", "0", ()), (), names)
+        scope = scope or Scope.of(self.suite, baseline, run)
+        return applied(run, baseline, scope, today.today())
+
+    def _option(self, name: str) -> Any:
+        return self._config.getoption(f"--gradcheck-{name}")
+
+    def outdated(self) -> tuple[Problem, ...]:
+        """What is wrong with the baseline by its names and dates alone, whatever was judged."""
+        gate = self.held(()).gate
+        return gate.problems if gate is not None else ()
+
+    @cached_property
+    def _why(self) -> Why:
+        """Diagnoses, each made once."""
+        return why_of(self.plan)
+
+    def _baseline(self) -> Baseline | None:
+        for flag in ("baseline", "report"):
+            if self._option(flag) and not self._option("impl"):
+                raise UsageError(
+                    f"--gradcheck-{flag} is about an implementation: name it with --gradcheck-impl"
+                )
+        path = self._option("baseline")
+        return read(Path(path)) if path else None
+
+    def _plan(self, suite: Suite, config: pytest.Config, *, build: bool) -> Plan:
+        option = self._option
+        timeout: float = option("timeout")
+        if not 0 < timeout < float("inf"):
+            raise UsageError(f"--gradcheck-timeout {timeout:g}: write a positive number of seconds")
+        kinds = ("models", "rules", "dialects", "samples")
+        words: dict[str, Any] = {kind: option(kind.removesuffix("s")) for kind in kinds}
+        choice = Choice(ops=option("op"), seed=option("seed"), **words)
+        chosen = choice.cases(suite)
+        implementations = list(dict.fromkeys(option("impl")))
+        dtypes, model_dtypes = all_dtypes_of(
+            option("dtype"),
+            operators=choice.has_operators or bool(choice.rules),
+            models=bool(choice.models),
+            certify="reference" in implementations,
+        )
+        return Plan(
+            suite=suite,
+            cases=chosen.operators,
+            models=chosen.models,
+            rules=chosen.rules,
+            implementations=implementations,
+            dtypes=dtypes,
+            model_dtypes=model_dtypes,
+            seed=option("seed"),
+            suites=option("suite"),
+            convention=convention_of(option("convention"), suite),
+            # Under xdist, it has been built before the processes start.
+            build=build and config.getoption("gradcheck_build"),
+            contract=config.getoption("gradcheck_contract"),
+            isolate=config.getoption("gradcheck_isolate"),
+            timeout=timeout,
+        )
+
+
+def _checks(plan: Plan, bindings: Sequence[Implementation]) -> list[Check]:
+    kinds: tuple[tuple[Sequence[AnyCase], Sequence[str]], ...] = (
+        (plan.cases, plan.dtypes),
+        (plan.models, plan.model_dtypes),
+        (plan.rules, plan.dtypes),
+    )
+    return [
+        Check(case, who, dtype)
+        for who in bindings
+        for cases, dtypes in kinds
+        for case in cases
+        for dtype in dtypes
+    ]
+
+
+def _bound(check: Check) -> bool:
+    case, binding = check.case, check.binding
+    try:
+        if isinstance(case, ModelCase):
+            return binding.bind_model(case, check.dtype) is not None
+        if isinstance(case, RuleCase):
+            return binding.bind_rule(case, check.dtype) is not None
+        return binding.bind(case, check.dtype) is not None
+    except Unsupported:
+        return False
+    except Broken:  # it dies of it, which is to be told
+        return True

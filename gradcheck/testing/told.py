@@ -1,0 +1,61 @@
+"""What goes with the report of a test: its results, and in its line of the summary what is wrong.
+
+Results travel as text, since xdist carries nothing else from one process to another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from gradcheck.record import Header, Record, Run
+from gradcheck.stored.plain import dumped, result_dict
+from gradcheck.stored.read import result_of
+from gradcheck.testing.failure import CheckFailed, NotCompared
+
+if TYPE_CHECKING:
+    from gradcheck.testing.given import Asked
+
+NO_RUN: Final = Run(
+    header=Header(version="", suite="", suite_version="", implementations=(), dtypes=(), seed=0),
+    results=(),
+)
+"""Stands for the run that a result is not part of yet."""
+ATTRIBUTE: Final = "gradcheck"
+"""Of a report, what it carries."""
+
+
+def tell(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, case: Asked | None
+) -> None:
+    """Add to the report of an item's call."""
+    error = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(error, NotCompared) and call.excinfo is not None and report.failed:
+        report.longrepr = call.excinfo.getrepr(style="value")
+    if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
+        where, at, _ = item.location  # where it is skipped, is a place of ours
+        report.longrepr = (where, (at or 0) + 1, report.longrepr[2])
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if isinstance(error, CheckFailed) and crash is not None:
+        crash.message = error.lead
+        file, colon, line = error.source.rpartition(":")
+        if case is None and colon and line.isdecimal():
+            crash.path, crash.lineno = file, int(line)
+    results: Sequence[Record] = getattr(item, "results", ()) if case is None else case.results
+    if case is not None and report.outcome != "failed":  # it was to fail
+        results = [result for result in results if result.verdict.expected]
+    if results:
+        plain = [result_dict(NO_RUN, result) for result in results]
+        setattr(report, ATTRIBUTE, dumped({"own": case is not None, "results": plain}))
+
+
+def heard(report: pytest.TestReport) -> tuple[bool, list[Record]]:
+    """What a report carries: whether it is of a user's own test, and its results."""
+    text: Any = getattr(report, ATTRIBUTE, None)
+    if not isinstance(text, str):
+        return False, []
+    told = json.loads(text)
+    return told["own"], [result_of(plain) for plain in told["results"]]
