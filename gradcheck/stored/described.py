@@ -113,6 +113,9 @@ FIELDS: Final = {
         "errors": "How far the difference is from the true derivative at each; nan for no value.",
         "bars": "How much of that rounding in forward explains.",
         "off": "How far the gradient judged is from it.",
+        "want": "The true derivative.",
+        "bound": "How far the gradient judged may be from it.",
+        "error_bar": "How uncertain the true derivative is.",
     },
     "Heat": {
         "cotangent": "Under which cotangent.",
@@ -121,7 +124,6 @@ FIELDS: Final = {
         "columns": "Columns of the picture.",
         "cells": "A character per cell: . within the bound, 0 to 9 the power of ten of "
         "error/bound, ! no number, ? unresolved.",
-        "cotangent": "Under which cotangent.",
     },
     "Blame": {
         "exact": "Whether each stage gave a wrong gradient by itself; else they are suspects.",

@@ -1,60 +1,8 @@
-import math
 import re
-from dataclasses import replace
-
-import pytest
 
 from gradcheck.finding import Part
 from gradcheck.report import figures, models
 from gradcheck.verdict import Verdict
-
-
-def inside(curve, x, y):
-    return curve.margin <= x <= curve.width and 0 <= y <= curve.height - curve.margin
-
-
-@pytest.mark.parametrize("intercept", [0.0, 1e-9, -1e-3, 1e6])
-def test_every_remainder_is_a_point_in_the_picture(make, intercept):
-    found = make.curve(intercept)
-    curve = figures.curve(found)
-    assert len(curve.points) == len(found.steps)
-    assert all(inside(curve, *point) for point in (*curve.points, *(curve.error or ())))
-    xs, ys = zip(*curve.points, strict=True)
-    assert list(xs) == sorted(xs, reverse=True)  # the longest step first, to the right
-    assert list(ys) == sorted(ys)  # y grows downwards
-
-
-def test_a_right_gradient_leaves_a_steeper_line_than_a_wrong_one(make):
-    def decades(curve):
-        return math.log10(float(curve.remainders[1])) - math.log10(float(curve.remainders[0]))
-
-    right, wrong = (figures.curve(make.curve(intercept)) for intercept in (0.0, 10.0))
-    assert right.steps == wrong.steps == ("0.004", "0.5")
-    assert decades(right) == pytest.approx(3 * decades(wrong), rel=0.1)
-
-
-def test_the_error_is_drawn_only_where_it_exceeds_its_bar(make):
-    assert figures.curve(make.curve(1e-3)).error is not None
-    assert figures.curve(make.curve(1e-3, error_bar=2e-3)).error is None
-    assert figures.curve(make.curve(1e-3, error_bar=math.inf)).error is None
-    assert figures.curve(replace(make.curve(1e-3), intercept=math.nan)).error is None
-
-
-def test_the_error_lies_on_the_curve_of_a_wrong_gradient(make):
-    curve = figures.curve(make.curve(10.0))
-    assert curve.error[0] == pytest.approx(curve.points[-1], abs=0.5)
-    assert curve.error[1] == pytest.approx(curve.points[0], abs=0.5)
-
-
-def test_what_cannot_be_drawn_is_left_out(make):
-    steps = (1.0, 0.5, 0.25, 0.125)
-    rest = {"steps": steps, "slopes": (3.0, 3.0, 3.0)}
-    some = figures.curve(make.curve(0.0, remainders=(1.0, math.nan, 0.0, math.inf), **rest))
-    assert some is None
-    some = figures.curve(make.curve(0.0, remainders=(1.0, math.nan, 0.0, 0.1), **rest))
-    assert len(some.points) == 2
-    flat = figures.curve(make.curve(0.0, remainders=(1.0, 2.0, 4.0, 8.0), **rest))
-    assert all(inside(flat, *point) for point in flat.points)  # r(h) is constant: no height
 
 
 def lights(run):
