@@ -137,9 +137,8 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
-              "plan", "run", "repro", "demo.kernels", "library", "library_model"),
-    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
               "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing"),
+    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),

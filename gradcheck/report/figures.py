@@ -34,6 +34,7 @@ vcurve = vcurves.picture
 heat = heats.picture
 taylor = remainder.picture
 kills = matrices.matrices
+holed = matrices.holed
 KILLS: Final = tuple((kind, *marks) for kind, marks in matrices.MARKS.items())
 """Kind, glyph and tone of each mark of a kill matrix."""
 

@@ -125,9 +125,9 @@ def scale(glyph: str) -> str:
     """What a glyph stands for.
 
     >>> scale("0"), scale("3"), scale("!")
-    ('≥ 1 ×', '≥ 10³ ×', 'no number')
+    ('≥ 1 × bound', '≥ 10³ × bound', 'no number')
     """
-    return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} ×"
+    return STRANGE[glyph][1] if glyph in STRANGE else f"≥ {power(int(glyph))} × bound"
 
 
 def worst(found: Heat) -> Iterator[str]:

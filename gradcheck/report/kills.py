@@ -38,6 +38,11 @@ class Line:
     marks: tuple[Mark, ...]
     blind: bool
 
+    @property
+    def holed(self) -> bool:
+        """Whether some check does not see some impostor."""
+        return any(mark.kind in UNSEEN for mark in self.marks)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
@@ -54,6 +59,11 @@ class Matrix:
     rejected: int
     tried: int
 
+    @property
+    def holes(self) -> tuple[Line, ...]:
+        """The samples in which some wrong number passes some check."""
+        return tuple(line for line in self.lines if line.holed)
+
 
 MARKS: Final = {
     "rejected": ("✓", "good"),
@@ -62,6 +72,9 @@ MARKS: Final = {
     "equal": ("=", "calm"),
 }
 """Glyph and tone of each kind."""
+MOST: Final = 20
+UNSEEN: Final = ("partly", "blind")
+"""Kinds of an impostor that passes for the truth somewhere."""
 MEANS: Final = {
     "rejected": "rejected",
     "partly": "rejected by some checks, invisible to others",
@@ -77,6 +90,12 @@ def matrices(run: Run) -> list[Matrix]:
         if result.certificate is not None:
             groups.setdefault((result.implementation, result.op), []).append(result)
     return [matrix(results) for results in groups.values()]
+
+
+def holed(run: Run) -> list[Matrix]:
+    """The matrices that have holes, those with the most first, and no more than fit a page."""
+    found = [one for one in matrices(run) if one.holes]
+    return sorted(found, key=lambda one: -len(one.holes))[:MOST]
 
 
 def matrix(results: list[Record]) -> Matrix:

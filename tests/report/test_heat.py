@@ -84,7 +84,13 @@ def test_no_two_glyphs_share_their_class_or_their_meaning(make):
 
 @pytest.mark.parametrize(
     ("glyph", "text"),
-    [("0", "≥ 1 ×"), ("1", "≥ 10 ×"), ("9", "≥ 10⁹ ×"), ("!", "no number"), ("?", "not resolved")],
+    [
+        ("0", "≥ 1 × bound"),
+        ("1", "≥ 10 × bound"),
+        ("9", "≥ 10⁹ × bound"),
+        ("!", "no number"),
+        ("?", "not resolved"),
+    ],
 )
 def test_the_scale_says_what_a_glyph_stands_for(glyph, text):
     assert scale(glyph) == text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradcheck.report.kills import MARKS, matrices
+from gradcheck.report.kills import MARKS, MOST, holed, matrices
 
 
 def row(make, sample, rejected, blind=(), **changes):
@@ -97,3 +97,17 @@ def test_foreign_text_is_cleaned(hostile):
 
 def test_without_certificates_there_is_none(passing, empty):
     assert matrices(passing) == matrices(empty) == []
+
+
+def test_holes_are_what_a_page_shows_and_the_most_first(make):
+    run = make.run(
+        row(make, "a", ("zeros", "nan"), op="sharp"),
+        row(make, "a", ("nan",), ("zeros",), op="one"),
+        row(make, "b", ("zeros", "nan"), op="one"),
+        *(row(make, sample, ("nan",), ("zeros",), op="two") for sample in "ab"),
+    )
+    found = holed(run)
+    assert [m.op for m in found] == ["two", "one"]
+    assert [line.sample for line in found[1].holes] == ["a"]
+    many = [row(make, "a", ("nan",), ("zeros",), op=f"op{i}") for i in range(MOST + 1)]
+    assert len(holed(make.run(*many))) == MOST
