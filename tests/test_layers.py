@@ -92,7 +92,7 @@ LAYERS = (
     "power.caught power.small power.diagnosis power.tally",
     "record shards plan recorded run export",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.words report.diagnosed report.printed report.outline report.models",
+    "report.places report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",
     "report.model_catalogue report.rule_catalogue",
     "report.catalogue",

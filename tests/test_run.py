@@ -346,8 +346,8 @@ def test_curves_come_with_every_gradient_when_they_are_asked_for():
     asked = execute(plan("reference", dtypes=("float64", "float32"), taylor=True))
     assert all(record.taylor is None for record in plain.results)
     for record in asked.results:
-        assert (record.taylor is None) == (record.output == "forward")
-    assert [replace(r, taylor=None) for r in asked.results] == list(plain.results)
+        assert (record.taylor is None) == (record.output == "forward") == (record.curve is None)
+    assert [replace(r, taylor=None, curve=None) for r in asked.results] == list(plain.results)
 
 
 # ── what a backward owes beyond its numbers ──────────────────────────────────────────────────

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tabulate import tabulate
 
 from gradcheck.finding import Finding
 from gradcheck.record import Record
-from gradcheck.report import diagnosed, printed, words
+from gradcheck.report import diagnosed, printed, sketch, words
+from gradcheck.report.places import FINE
 from gradcheck.verdict import SEVERITY, worst
+
+ROWS: Final = 16
+"""Rows of a map that is shown."""
 
 
 def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
@@ -59,8 +64,18 @@ def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     lines = [said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"]
     if not finding.verdict.expected:
         lines += [f"  {label}: {text}" for label, text in said.facts]
+        lines += _map(said.result)
         lines += printed.marked(finding.printed, "  ")
     return lines
+
+
+def _map(result: Record) -> list[str]:
+    """Where the error is, in a gradient of which only a part is wrong."""
+    found = result.heat
+    if found is None or FINE not in found.cells or found.rows > ROWS:
+        return []
+    said, *drawn = sketch.map_of(result)
+    return [f"  {said}", *(f"    {line}" for line in drawn)]
 
 
 def _record(subject: str, dtype: str, finding: Finding) -> Record:
@@ -86,4 +101,5 @@ def _record(subject: str, dtype: str, finding: Finding) -> Record:
         smallest_visible_error=finding.smallest_visible_error,
         worst=finding.worst,
         diagnosis=finding.diagnosis,
+        heat=finding.heat,
     )

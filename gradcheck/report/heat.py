@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import words
 from gradcheck.report.axis import power
+from gradcheck.report.places import FINE, unravelled
 
 if TYPE_CHECKING:
     from gradcheck.record import Heat, Record
@@ -28,8 +29,6 @@ HEAD: Final = 20
 """Pixels above the cells, for the numbers of the columns."""
 DIGIT: Final = 6.2
 """Pixels of a digit of a label."""
-FINE: Final = "."
-"""A cell with nothing wrong in it."""
 STRANGE: Final = {"!": ("strange", "no number"), "?": ("open", "not resolved")}
 """Class and meaning of what is no digit."""
 DARK: Final = "56789!"
@@ -239,16 +238,3 @@ class _Plan:
                     parts.append(f"M{self.left + at * self.cell:g} {y:g}h{length}")
                 at += count
         return "".join(parts)
-
-
-def unravelled(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The index of an element whose place in the flattened array is known.
-
-    >>> unravelled(7, (2, 2, 3))
-    (1, 0, 1)
-    """
-    index: list[int] = []
-    for size in reversed(shape):
-        flat, at = divmod(flat, size)
-        index.append(at)
-    return tuple(reversed(index))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import heat, vcurve, words
 from gradcheck.report.axis import Axis, power
+from gradcheck.report.places import FINE
 
 if TYPE_CHECKING:
     from gradcheck.record import Heat, Record, VCurve
@@ -18,7 +19,7 @@ BARS: Final = 24
 EVERY: Final = 2
 """A row for every so many steps: they are half a decade apart."""
 OTHERS: Final = {
-    heat.FINE: "within it",
+    FINE: "within it",
     **{glyph: says for glyph, (_, says) in heat.STRANGE.items()},
 }
 """What glyphs that are no digit stand for."""
@@ -45,7 +46,7 @@ def map_of(result: Record) -> list[str]:
     used = set(found.cells)
     marks = ["n: off by 10ⁿ × bound or more"] if any(map(str.isdigit, used)) else []
     marks += [f"{glyph} {says}" for glyph, says in OTHERS.items() if glyph in used]
-    head = f"where: {heat.says(result)} ({', '.join(marks)})"
+    head = f"map: {heat.says(result)} ({', '.join(marks)})"
     if len(found.cells) == 1:
         return [head, found.cells]
     names = heat.rows(found)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.expectation import Known
 from gradcheck.finding import Part
 from gradcheck.record import Kind
+from gradcheck.report import places
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -325,13 +326,25 @@ def facts(result: Record) -> list[tuple[str, str]]:
             ("worst", f"{place(result, top)} got {got}, want {want} {bar(top)}"),
             ("error", errors(top)),
         ]
-    pairs.append(("failed", extent(result)))
+    pairs += [("failed", extent(result)), ("where", where(result))]
     if result.evaluations or result.verdict is Verdict.INCONCLUSIVE:
         pairs.append(("visible", visible(result)))
     if result.taylor is not None:
         pairs.append(("taylor", taylor(result.taylor)))
     pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
+
+
+def where(result: Record) -> str:
+    """Which part of a gradient is wrong under the worst cotangent; empty where that is long.
+
+    A diagnosis says it in its own way.
+    """
+    named = result.diagnosis is not None and result.diagnosis.label
+    if named or result.verdict.expected or result.top is None:
+        return ""
+    name = gradient(result.top.tensor) if result.top.tensor else subject(result.output, result.part)
+    return ", ".join(name + part for part in places.slices(result.heat))
 
 
 def visible(result: Record) -> str:

@@ -56,6 +56,15 @@ def test_curves_come_back_from_other_processes(process):
     assert '"intercept"' in one.stdout
 
 
+def test_evidence_comes_back_from_other_processes(process):
+    words = ("run", "-q", "--impl", "examples.kernels:IMPL", "--op", "rms_norm", "--sample",
+             "typical", "--sample", "tiny", "--format", "json")  # fmt: skip
+    one, several = process(*words), process(*words, "-j", "2")
+    assert one.stdout == several.stdout
+    assert '"cells": "' in one.stdout
+    assert '"bars": [' in one.stdout
+
+
 @pytest.mark.parametrize("word", ["2", "auto"])
 def test_several_processes_print_what_one_prints(process, word):
     words = ("run", "-q", "--op", "relu", "--op", "clamp", "--op", "max")

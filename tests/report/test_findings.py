@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gradcheck import Finding, Verdict, check
-from gradcheck.finding import Miss
+from gradcheck.finding import Heat, Miss
 from gradcheck.report.findings import table
 
 MISS = Miss(index=(1, 3), got=0.25, want=-0.25, error=0.5, bound=1e-9, error_bar=1e-12, ulp=3e9,
@@ -115,3 +116,32 @@ def test_a_result_prints_as_this_table():
     assert text == table(result.subject, "float64", result.findings)
     assert text.startswith("FAIL <lambda>, float64: d")
     assert "4,500" in text
+
+
+def _map(*rows):
+    return Heat(shape=(len(rows), len(rows[0])), rows=len(rows), columns=len(rows[0]),
+                cells="".join(rows), cotangent="powers")  # fmt: skip
+
+
+def test_a_gradient_of_which_a_part_is_wrong_comes_with_a_map():
+    text = table("f", "float64", [finding(), replace(FAIL, heat=_map("..7", "777"))])
+    assert "\n  where: dw[1, :], dw[0, 2]\n" in text
+    assert "\n  map: dw, 2 × 3 under the cotangent powers; " in text
+    assert "\n    0  ..7\n    1  777\n" in text
+
+
+@pytest.mark.parametrize("heat", [None, _map("777", "777"), _map(*["..7"] * 17)])
+def test_what_is_wrong_as_a_whole_or_too_large_has_none(heat):
+    assert "map: " not in table("f", "float64", [replace(FAIL, heat=heat)])
+    assert "map: " in table("f", "float64", [replace(FAIL, heat=_map("..7"))])
+
+
+def test_check_draws_the_map_of_what_it_judged():
+    def vjp(ct, x):
+        out = 2 * x * ct
+        out[1] = 0
+        return out
+
+    found = check(lambda x: x * x, vjp, np.arange(1.0, 13.0).reshape(3, 4))
+    assert "\n  where: dx[1, :]\n" in str(found)
+    assert "\n    0  ....\n    1  7777\n    2  ....\n" in str(found)

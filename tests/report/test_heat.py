@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.finding import Part
 from gradcheck.report import heat
-from gradcheck.report.heat import GAP, HEAD, LEAST, MOST, picture, says, scale, unravelled
+from gradcheck.report.heat import GAP, HEAD, LEAST, MOST, picture, says, scale
 from gradcheck.verdict import Verdict
 
 STROKE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)")
@@ -152,9 +152,3 @@ def test_a_stage_is_named_by_the_tensor_that_is_wrong(make):
 def test_nothing_is_drawn_of_nothing(make):
     assert picture(make.result()) is None
     assert says(make.result()) == ""
-
-
-@pytest.mark.parametrize("shape", [(7,), (2, 3), (4, 3, 2), ()])
-def test_an_index_is_found_from_its_place(shape):
-    places = list(itertools.product(*map(range, shape)))
-    assert [unravelled(k, shape) for k in range(len(places))] == places

@@ -18,7 +18,7 @@ def failed(make, **changes):
 def test_a_map_is_printed_row_by_row_with_its_indices(make):
     said, numbers, *rows = map_of(failed(make, heat=make.heat((".3.!", "9..0", "?..."))))
     assert said == (
-        "where: dx, 3 × 4 under the cotangent normal; axis 0 ↓, axis 1 → (n: off by 10ⁿ × bound "
+        "map: dx, 3 × 4 under the cotangent normal; axis 0 ↓, axis 1 → (n: off by 10ⁿ × bound "
         "or more, . within it, ! no number, ? not resolved)"
     )
     assert numbers == "   0"
@@ -37,7 +37,7 @@ def test_legends_name_only_what_is_there(make):
     said, *_ = map_of(failed(make, heat=make.heat(("..7",))))
     assert said.endswith("(n: off by 10ⁿ × bound or more, . within it)")
     said, *rows = map_of(failed(make, heat=make.heat(("!",), shape=())))
-    assert said == "where: dx under the cotangent normal (! no number)"
+    assert said == "map: dx under the cotangent normal (! no number)"
     assert rows == ["!"]
 
 
