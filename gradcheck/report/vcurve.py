@@ -22,14 +22,15 @@ BOTTOM: Final = 236
 TICKS: Final = 7
 LINE: Final = 14
 """Pixels from one line of text to the next."""
-DEPTH: Final = 0.01
+DEPTH: Final = 1e-3
 """How far below the surest step the picture goes: what is less stands at its edge."""
 TINY: Final = 1e-30
 CLEAR: Final = 3.0
 """A point so many times above its bar is truncation."""
-SIDE: Final = 3
-"""Points that make a side of the V."""
-ROOM: Final = 96
+PER_DECADE: Final = 2
+FALLS: Final = 30.0
+"""How much a difference must gain in a decade of steps for truncation to be seen: h² gains 100."""
+ROOM: Final = 104
 STEP: Final = 60
 """Pixels of a name of a side, and of a step."""
 Step = tuple[float, float, float]
@@ -140,11 +141,15 @@ def says(result: Record) -> str:
         return ""
     step = f"the best difference (h = {words.number(found.steps[found.best], 2)})"
     known = f"{_place(result, found)}: {step} knows the slope to {words.number(found.floor, 2)}"
-    return f"{known}; {_off(found)}"
+    exact = result.oracle and not found.off <= max(found.bound, found.error_bar)
+    return f"{known}; {_off(found, exact=exact)}"
 
 
-def _off(found: VCurve) -> str:
-    """How far the gradient judged is off, beside what a difference can tell."""
+def _off(found: VCurve, *, exact: bool) -> str:
+    """How far the gradient judged is off, beside what a difference can tell.
+
+    With `exact`, 50-digit arithmetic tells it.
+    """
     if not math.isfinite(found.off):
         return f"this gradient is {words.number(found.off)}"
     if found.off == 0:
@@ -153,6 +158,8 @@ def _off(found: VCurve) -> str:
     times = words.multiple(found.off, found.floor)
     if found.off > found.floor and times:
         return f"{off}, {times} times as much"
+    if exact:  # beside a kink, or where forward jumps
+        return f"{off}: no difference can tell, 50-digit arithmetic does"
     return f"{off}, less than a difference can tell"
 
 
@@ -201,7 +208,8 @@ def _notes(steps: list[Step], best: Dot | None, levels: list[Level]) -> Iterator
     while any(abs(level.note.y - low) < LINE for level in levels):
         low -= LINE
     yield Note(x=LEFT + 6, y=low, text="rounding ∝ 1/h")
-    if all(error > CLEAR * bar for _, error, bar in steps[:SIDE]):
+    clear = [error for _, error, bar in steps if error > CLEAR * bar]
+    if any(long >= FALLS * short for long, short in zip(clear, clear[PER_DECADE:], strict=False)):
         yield Note(x=RIGHT - 4, y=low, text="truncation ∝ h²", anchor="end")
     if best is not None and LEFT + ROOM + STEP < best.x < RIGHT - ROOM:
         yield Note(x=best.x - 5, y=low, text=best.step, anchor="end")

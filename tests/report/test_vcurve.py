@@ -109,6 +109,8 @@ def test_sides_are_named_only_where_they_are(make):
 
     assert {"rounding", "truncation"} <= names()
     assert "truncation" not in names(errors=make.vcurve().bars)
+    assert "truncation" not in names(errors=(0.5,) * 27)  # a kink nearer than any step
+    assert "truncation" in names(errors=(0.1, 0.1, *make.vcurve().errors[2:]))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +160,17 @@ def test_the_sentence_says_how_the_gradient_stands_to_the_floor(make, off, text)
         (times,) = re.findall(r"([\d.e+]+) times", says(result))
         assert float(times) == pytest.approx(off / result.curve.floor, rel=1e-2)
     assert says(make.result()) == ""
+
+
+def test_what_no_difference_can_tell_fifty_digits_do(make):
+    beside = make.vcurve(0.01, errors=(0.5,) * 27)  # a kink nearer than the shortest step
+    told = says(make.result(verdict=Verdict.FAIL, curve=beside, oracle=True))
+    assert told.endswith("off by 0.01: no difference can tell, 50-digit arithmetic does")
+    for verdict, off, oracle in ((Verdict.FAIL, 0.01, False), (Verdict.PASS, 1e-10, True)):
+        curve = make.vcurve(off, errors=(0.5,) * 27)
+        assert says(make.result(verdict=verdict, curve=curve, oracle=oracle)).endswith(
+            "less than a difference can tell"
+        )
 
 
 def test_foreign_text_is_cleaned(make):
