@@ -14,6 +14,7 @@ for folder in (ROOT, ROOT / "cases", ROOT / "docs"):  # the checkout's own code 
 from _pages import (  # noqa: E402
     api,
     commands,
+    config,
     curve,
     files,
     formats,
@@ -24,7 +25,10 @@ from _pages import (  # noqa: E402
 )
 from mkdocs.structure.files import File  # noqa: E402
 
-MAKERS = (operators, models, commands, vocabulary, formats, api, files)
+from gradcheck.expectation import Known  # noqa: E402
+from gradcheck.verdict import Verdict  # noqa: E402
+
+MAKERS = (operators, models, commands, config, vocabulary, formats, api, files)
 FIGURES = {"ordinary": curve.ordinary, "near_zero": curve.near_zero}
 NAVIGATION = {
     "operators": operators.navigation,
@@ -34,12 +38,14 @@ NAVIGATION = {
     "records": records.navigation,
 }
 FIGURE = re.compile(r"<!-- figure: (\w+) -->")
+SHOWN = re.compile(r'(?<=<span class="go">)[^<]*(?=</span>)')
+VERDICT = re.compile(r"\b(" + "|".join(word.upper() for word in [*Verdict, *Known]) + r")\b")
 SESSION = re.compile(r"^<!-- (no )?session.*?-->\n", flags=re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
     """Fill `made: NAME` in the navigation with the pages that are made."""
-    config["nav"] = [_filled(entry) for entry in config["nav"]]
+    config["nav"] = _filled(config["nav"])
     return config
 
 
@@ -47,10 +53,19 @@ def _filled(entry: Any) -> Any:
     if isinstance(entry, dict):
         return {title: _filled(value) for title, value in entry.items()}
     if isinstance(entry, list):
-        return [_filled(one) for one in entry]
+        return [_filled(one) for one in entry if _there(one)]
     if isinstance(entry, str) and entry.startswith("made "):
         return NAVIGATION[entry.removeprefix("made ")]()
-    return entry
+    return entry.removeprefix("if ") if isinstance(entry, str) else entry
+
+
+def _there(entry: Any) -> bool:
+    """Whether a page that is marked `if PAGE` is written."""
+    words = next(iter(entry.values())) if isinstance(entry, dict) else entry
+    if not (isinstance(words, str) and words.startswith("if ")):
+        return True
+    page = words.removeprefix("if ")
+    return (ROOT / "docs" / page).exists() or page in files.homes().values()
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -63,12 +78,19 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Turn links out of docs/ to pages of the site, and put figures in their places."""
-    from _pages.files import localised
-
     uri = page.file.src_uri
     if page.file.generated_by is None:
-        markdown = localised(markdown, f"docs/{uri}", page.file.src_uri)
+        markdown = files.localised(markdown, f"docs/{uri}", uri)
     markdown = SESSION.sub("", markdown)
     return FIGURE.sub(lambda match: FIGURES[match[1]](), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Colour the verdicts in what commands print, as a terminal does."""
+
+    def marked(match: re.Match[str]) -> str:
+        return f'<span class="says {match[1].lower()}">{match[1]}</span>'
+
+    return SHOWN.sub(lambda match: VERDICT.sub(marked, match[0]), html)

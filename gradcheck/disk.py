@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import stat
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from io import FileIO
 
 OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
@@ -69,6 +72,33 @@ def replace(path: Path, text: str) -> None:
         OSError: it cannot be written; what was there is untouched.
     """
     target = Path(os.path.realpath(path))
+    with _aside(target, text) as aside:
+        if target.exists():
+            shutil.copymode(target, aside)
+        aside.replace(target)
+
+
+def create(path: Path, text: str) -> None:
+    """Write a file that is not there yet: whole, or not at all.
+
+    Raises:
+        FileExistsError: it is there.
+        OSError: it cannot be written.
+    """
+    with _aside(path, text) as aside:
+        try:
+            path.hardlink_to(aside)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without such links
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+            aside.replace(path)
+
+
+@contextmanager
+def _aside(target: Path, text: str) -> Iterator[Path]:
+    """`text` in a file of its own beside `target`, on the disk; it is gone after the block."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
     aside = Path(name)
     try:
@@ -76,14 +106,10 @@ def replace(path: Path, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        if target.exists():
-            shutil.copymode(target, aside)
-        else:
-            aside.chmod(0o666 & ~_umask())
-        aside.replace(target)
-    except BaseException:
+        aside.chmod(0o666 & ~_umask())
+        yield aside
+    finally:
         aside.unlink(missing_ok=True)
-        raise
 
 
 def _umask() -> int:

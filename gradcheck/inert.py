@@ -19,6 +19,8 @@ FIRST: Final = re.compile(r"\s*:(?::|\Z)")
 """The beginning of a line that is a command, or may become one."""
 WITHIN: Final = re.compile(r"##(?=\w*(?:\[|\Z))|#\Z")
 """The beginning of a command within a line, or what may become one."""
+INNER: Final = re.compile(r"##(?=\w*\[)")
+"""The same in a line that is whole."""
 MARK: Final = "| "
 
 
@@ -29,6 +31,15 @@ def inert(text: str) -> str:
     ('| ::error::a\n|  ::b', 'a::b', 'a ## [error]b')
     """
     return Inert.of(text, blank=True)
+
+
+def apart(line: str) -> str:
+    """A line with no command within it; what stands before it may make one of its beginning.
+
+    >>> apart("a ##[group]b ## c ##")
+    'a ## [group]b ## c ##'
+    """
+    return INNER.sub("## ", line)
 
 
 class Inert:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from gradcheck.errors import GradcheckError
+from gradcheck.testing import MARKER
 from gradcheck.testing.heard import Heard
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
+    from gradcheck.commands.outcome import Target
     from gradcheck.testing.given import Asked
 
-MARKER: Final = "gradcheck"
 SESSION: Final = pytest.StashKey[Any]()
 """The `Session` of a configuration whose flags ask for something."""
 
@@ -80,22 +82,31 @@ def pytest_configure(config: pytest.Config) -> None:
     So also under xdist, whose workers could not say it.
     """
     config.addinivalue_line("markers", f"{MARKER}: judges a gradient")
-    if not hasattr(config, "workerinput"):  # here all reports arrive
-        config.pluginmanager.register(
-            Heard(lambda: config.stash.get(SESSION, None)), "gradcheck-heard"
-        )
-    flags = [f for f in ("impl", "baseline", "report") if config.getoption(f"--gradcheck-{f}")]
-    if not flags:
-        return
-    from gradcheck.errors import GradcheckError
-    from gradcheck.report.words import clean
-    from gradcheck.testing.session import Session
-
-    sys.path.insert(0, str(config.invocation_params.dir))  # as the command line does
+    option = config.getoption
+    session = bool(option("--gradcheck-impl") or option("--gradcheck-baseline"))
+    sys.path[:0] = [str(config.invocation_params.dir)] * session  # as the command line does
     try:
-        config.stash[SESSION] = Session(config)
+        if not hasattr(config, "workerinput"):  # here all reports arrive
+            targets = _targets(option("--gradcheck-report"))
+            heard = Heard(lambda: config.stash.get(SESSION, None), targets)
+            config.pluginmanager.register(heard, "gradcheck-heard")
+        if session:
+            from gradcheck.testing.session import Session
+
+            config.stash[SESSION] = Session(config)
     except GradcheckError as error:
+        from gradcheck.report.words import clean
+
         raise pytest.UsageError(f"gradcheck: {clean(str(error))}") from error
+
+
+def _targets(outputs: Sequence[str]) -> list[Target]:
+    """Where reports go."""
+    if not outputs:
+        return []
+    from gradcheck.commands.outcome import targets_of
+
+    return targets_of(outputs)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -28,6 +28,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 NUMBER: Final = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+PICTURE: Final = frozenset("█░│")
 MARK: Final = re.compile(r"^<!-- session(?:: (.*?))? -->$", flags=re.MULTILINE)
 BLOCK: Final = re.compile(
     r'^(?P<indent> *)```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?[^\n]*\n'
@@ -38,8 +39,15 @@ SECONDS: Final = 120
 
 
 def skeleton(text: str) -> list[str]:
-    """Lines without what differs between machines: measured numbers, versions, padding."""
-    lines = [line for line in text.splitlines() if not line.startswith(("on ", "gradcheck "))]
+    """Lines without what differs between machines: measured numbers, versions, padding.
+
+    Lines of a picture that is made of measured numbers are left out.
+    """
+    lines = [
+        line
+        for line in text.splitlines()
+        if not line.startswith(("on ", "gradcheck ")) and not set(line) & PICTURE
+    ]
     plain = [" ".join(NUMBER.sub("#", line).replace("─", "").split()) for line in lines]
     return [line for line in plain if line and not set(line) <= {"-", " "}]
 
@@ -117,7 +125,6 @@ class Shell:
             "PYTHONPATH": modules,
             "PYTHONDONTWRITEBYTECODE": "1",
             "OPENBLAS_NUM_THREADS": "1",
-            "GOCACHE": str(folder / "go"),
         }
 
     def write(self, file: str, body: str) -> None:

@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert errors label selection arithmetic rounding draw spec model rule suite choice",
+    "inert disk errors label selection arithmetic rounding draw spec model rule suite choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.truth difference.jacobian",
     "difference.direction",
@@ -30,7 +30,7 @@ LAYERS = (
     "manifest.suggest",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",
     "protocol.oneshot protocol.index",
-    "disk pool contract contract.determinism contract.purity contract.returned contract.loss",
+    "pool contract contract.determinism contract.purity contract.returned contract.loss",
     "contract.memory contract.resize",
     "binding binding.source binding.reference binding.keywords binding.into binding.tensors",
     "binding.process binding.npz binding.answers",
@@ -65,7 +65,7 @@ LAYERS = (
     "explain.rules.scale explain.rules.shares explain.rules.nonfinite",
     "explain.rules.attributes explain.rules.earlier explain.rules.residual",
     "explain.rules.elsewhere explain.rules.nearest explain.rules.moves",
-    "explain.rules.places",
+    "explain.rules.places explain.rules.memory",
     "explain.interrogate",
     "explain.recall explain.owed",
     "explain.shrink_domain explain.shrink_trial explain.shrink_shapes explain.shrink_values",
@@ -94,7 +94,7 @@ LAYERS = (
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.places report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",
-    "report.model_catalogue report.rule_catalogue",
+    "report.fitted report.model_catalogue report.rule_catalogue",
     "report.catalogue",
     "report.axis report.vcurve report.heat report.remainder report.kills report.sketch",
     "report.findings report.marked report.capped report.model_markdown report.figures",
@@ -109,7 +109,7 @@ LAYERS = (
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
     "report.github report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",
-    "report.diff_github report.diff",
+    "report.diff_github report.diff_html report.diff",
     "report.power report.rule_power report.contract_power report.diagnosis_power",
     "report.fault",
     "report.probe",
@@ -138,7 +138,9 @@ OUTSIDE = {
     "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
               "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
               "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing"),
-    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema"),
+    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
+              "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing",
+              "stored.plain"),
     "mpmath": ("arithmetic",),
     "ml_dtypes": ("arithmetic",),
     "torch": ("binding.tensors",),
@@ -148,8 +150,8 @@ OUTSIDE = {
     "elftools": ("manifest.symbols",),
     "pycparser": ("manifest.prototype",),
     "simpleeval": ("manifest.expression", "baseline.condition"),
-    "jinja2": ("report.html", "report.html_evidence"),
-    "markupsafe": ("report.html", "report.html_evidence"),  # comes with jinja2
+    "jinja2": ("report.html", "report.html_evidence", "report.diff_html"),
+    "markupsafe": ("report.html", "report.html_evidence", "report.diff_html"),  # comes with jinja2
     "pytest": ("pytest_plugin", "testing.session", "testing.items", "testing.own", "testing.told",
               "testing.heard"),
 }  # fmt: skip

@@ -48,6 +48,12 @@ def noisy(task):
     return task
 
 
+def commands(task):
+    sys.stdout.write("::error::no\n")
+    sys.stderr.write("::error::no\n")
+    return task
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_every_process_is_set_up_once_and_results_keep_their_order(jobs):
     assert list(pool.each(told, range(9), jobs, begin, ("a", "b"))) == [
@@ -107,3 +113,62 @@ def test_an_implementation_that_kills_its_process_leaves_a_partial_run(tmp_path,
     assert "a worker process died; run again with -j 1" in run.troubles[0]
     assert {r.op for r in run.results} <= {"relu", "rms_norm", "rope"}
     assert run.results
+
+
+# ── work under way ───────────────────────────────────────────────────────────────────────────
+
+
+def hangs_at_first(task):
+    time.sleep(1000 if task == 0 else 0)
+    return task
+
+
+def fails_at(task):
+    if task == 3:
+        raise ValueError("three")
+    return task
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_what_is_finished_is_known_before_its_turn(chunk):
+    with pool.Work(hangs_at_first, range(9), 2, begin, (), chunk=chunk) as work:
+        last = work.result(8)
+        while len(found := work.finished()) < 9 - chunk:
+            time.sleep(0.01)
+    assert last == 8
+    assert found == {task: task for task in range(chunk, 9)}
+    assert [*found] == sorted(found)
+
+
+def test_what_raised_is_not_finished():
+    with pool.Work(fails_at, range(6), 2, begin, ()) as work:
+        with pytest.raises(ValueError, match="three"):
+            work.result(3)
+        assert [work.result(task) for task in (5, 4, 2, 1, 0)] == [5, 4, 2, 1, 0]
+        assert 3 not in work.finished()
+
+
+def test_what_had_come_before_a_process_died_is_finished():
+    with pool.Work(fatal, range(12), 1, begin, ()) as work:
+        with pytest.raises(pool.Died, match="a worker process died"):
+            work.result(11)
+        assert work.finished() == {task: task for task in range(9)}
+
+
+def test_an_interruption_of_its_beginning_leaves_no_process(monkeypatch):
+    before = {*multiprocessing.active_children()}
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        pool.Work(told, range(9), 2, begin, ())
+    assert {*multiprocessing.active_children()} == before
+
+
+def test_prints_of_workers_are_no_commands(capfd):
+    with pool.Work(commands, range(2), 2, begin, ()) as work:
+        assert [work.result(0), work.result(1)] == [0, 1]
+    captured = capfd.readouterr()
+    assert captured.err.count("| ::error::no") == captured.err.count("::error::no") == 4

@@ -1,8 +1,8 @@
 """The committed reports are what a run says today, on any machine: verdicts, rows and counts.
 
-`python tests/test_reports.py FRESH.md…` holds reports made just now against those of the same name
-in `reports/`, and exits 1 where one says anything else. With `--write` it replaces these; one that
-says the same keeps its bytes, whatever the machine that it is held against.
+`python tests/test_reports.py FRESH…` holds reports made just now (Markdown or HTML) against those
+of the same name in `reports/`, and exits 1 where one says anything else. With `--write` it replaces
+these, or adds them; one that says the same keeps its bytes, whatever machine made the other.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ FAILED = re.compile(r"\*\*([A-Z]+)\*\*[^|\n]*")
 """A verdict, and the error behind it."""
 MEASURED = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?|-?\d+e[-+]?\d+|\b(nan|inf)\b")
 """A number that is no count."""
+ROW = re.compile(r"<tr\b[^>]*>(.*?)(?=<tr\b|<tbody|</table)", re.DOTALL)
+"""A row of a table in HTML."""
+TAG = re.compile(r"<span>.*?</span>|<[^>]*>", re.DOTALL)
+"""Markup, and the error behind a verdict."""
+LARGEST = 1_000_000
+"""Bytes of a report that is committed."""
 KEPT = ("suite ", "implementation", "dtypes ", "seed ")
 """What is to be the same of what was run; versions and the platform are not."""
 
 
 def said(report: str) -> list[str]:
-    """The lines of a report without what another machine may say otherwise."""
+    """The lines of a report without what another machine may say otherwise; of HTML, its rows."""
+    if report.lstrip().lower().startswith("<!doctype html"):
+        return [
+            " | ".join(TAG.sub("\0", row).replace("\0", " ").split()) for row in ROW.findall(report)
+        ]
     return [line for line in map(_line, report.splitlines()) if line]
 
 
@@ -51,17 +61,22 @@ def main(words: list[str]) -> int:
     stale = 0
     for fresh in (Path(word) for word in words if word != "--write"):
         committed = REPORTS / fresh.name
-        if not (committed.is_file() and fresh.is_file()):
-            lost = fresh if committed.is_file() else committed
-            sys.stderr.write(f"{lost}: there is no such report\n")
-            return 2
-        before, now = (path.read_text(encoding="utf-8") for path in (committed, fresh))
+        for path in (fresh, *([] if write else [committed])):
+            if not path.is_file():
+                sys.stderr.write(f"{path}: there is no such report\n")
+                return 2
+        now = fresh.read_text(encoding="utf-8")
+        before = committed.read_text(encoding="utf-8") if committed.is_file() else ""
         found = differences(before, now)
         state = "another machine's digits" if before != now else "the same bytes"
         sys.stdout.write(f"reports/{fresh.name}: {'STALE' if found else f'up to date, {state}'}\n")
-        sys.stdout.writelines(f"  {line}\n" for line in found[:40])
-        if len(found) > 40:
-            sys.stdout.write(f"  … and {len(found) - 40} more lines\n")
+        shown = found[:40] if before else []
+        sys.stdout.writelines(f"  {line}\n" for line in shown)
+        if len(found) > len(shown):
+            sys.stdout.write(f"  … and {len(found) - len(shown)} more lines\n")
+        if len(now.encode()) > LARGEST:
+            sys.stderr.write(f"{fresh}: {len(now.encode()):,} bytes are too many to be committed\n")
+            return 2
         if found and write:
             shutil.copyfile(fresh, committed)
             sys.stdout.write(f"  reports/{fresh.name} is written anew: look at it, and commit it\n")
@@ -182,8 +197,38 @@ def test_a_report_that_there_is_not_is_no_success(reports, capsys):
     fresh = reports[1]
     assert main([str(fresh.with_name("other.md"))]) == 2
     fresh.unlink()
+    assert main([str(fresh)]) == main(["--write", str(fresh)]) == 2
+    assert capsys.readouterr().err.count("there is no such report") == 3
+
+
+def test_a_report_that_is_new_is_written_and_one_that_is_too_large_is_not(reports, capsys):
+    committed, fresh = reports
+    committed.unlink()
     assert main([str(fresh)]) == 2
-    assert "there is no such report" in capsys.readouterr().err
+    assert not committed.exists()
+    assert main(["--write", str(fresh)]) == 1
+    assert committed.read_bytes() == fresh.read_bytes()
+    fresh.write_text(f"{fresh.read_text()}\n{'x' * LARGEST}")
+    assert main(["--write", str(fresh)]) == 2
+    assert "bytes are too many" in capsys.readouterr().err
+    assert len(committed.read_bytes()) < LARGEST
+
+
+def test_rows_of_html_are_compared_without_what_is_measured(capsys):
+    from gradcheck.cli import main as command
+
+    select = ["--suite", "gradcheck_cases:SUITE", "--op", "silu", "--sample", "typical", "-q"]
+    assert command(["run", *select, "--format", "html"]) == 0
+    page = capsys.readouterr().out
+    assert len(said(page)) == 3
+    assert [line for line in said(page) if "silu" in line and "PASS" in line]
+    assert differences(page, page) == []
+    assert differences(page, re.sub(r"<span>.*?</span>", "<span>7 ≤ 8</span>", page)) == []
+    counts = re.search(r"<td>1<td>\d+", page)[0]
+    for before, after in (("<b>PASS", "<b>FAIL"), (counts, f"{counts}0")):
+        assert len(differences(page, page.replace(before, after, 1))) == 2
+    row = re.search(r"<tr[^>]*><th[^>]*>silu.*?\n", page)[0]
+    assert len(differences(page, page.replace(row, "", 1))) == 1
 
 
 def test_it_runs_by_itself(tmp_path):
@@ -200,7 +245,7 @@ def test_ci_and_tox_compare_what_they_have_run() -> None:
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     tox = (ROOT / "tox.ini").read_text(encoding="utf-8").partition("[testenv:cases]")[2]
     for config in (ci, tox.partition("[testenv:coverage]")[0]):
-        made = re.findall(r"gradcheck run .*-o \S*?/(\w+\.md)", config)
+        made = re.findall(r"-o \S*?/(\w+\.md)", config)
         assert sorted(made) == ["builtin.md", "low.md", "models.md", "rules.md"]
         (compare,) = re.findall(r"tests/test_reports\.py(.*)", config)
         assert all(name in compare or "*.md" in compare for name in made)

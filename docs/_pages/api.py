@@ -12,6 +12,17 @@ PAGE: Final = "reference/api.md"
 GROUPS: Final = {
     "Check a function": ("check", "assert_vjp", "Result", "Finding", "Verdict"),
     "Check the gradients of a loss": ("check_model",),
+    "Test your own operators with pytest": (
+        "case",
+        "cases_of",
+        "normal",
+        "uniform",
+        "positive",
+        "away",
+        "integers",
+        "drawn",
+        "CheckFailed",
+    ),
     "Bind PyTorch and JAX": ("torch_op", "jax_op"),
     "Describe an operator": (
         "OpSpec",
@@ -24,8 +35,12 @@ GROUPS: Final = {
     ),
     "Describe a model": ("ModelSpec", "Program", "Stage", "Size"),
     "Collect them": ("Suite",),
+    "Cases of your own, in pytest": (
+        "case", "cases_of", "drawn", "normal", "uniform", "positive", "integers", "away",
+        "CheckFailed",
+    ),
     "Errors": ("GradcheckError", "Unsupported"),
-}
+}  # fmt: skip
 """Public names by what they are for; one that is in no group stands at the end."""
 
 
@@ -33,7 +48,11 @@ def pages() -> Iterator[tuple[str, str]]:
     """The page's path and Markdown."""
     grouped = [name for names in GROUPS.values() for name in names]
     rest = tuple(name for name in gradcheck.__all__ if name not in grouped)
-    groups = {**GROUPS, **({"More": rest} if rest else {})}
+    groups = {
+        title: known
+        for title, names in {**GROUPS, "More": rest}.items()
+        if (known := [name for name in names if name in gradcheck.__all__])
+    }
     parts = [
         front("Python", "The public names of the package gradcheck"),
         "# Python interface",

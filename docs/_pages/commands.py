@@ -10,7 +10,7 @@ from typing import Final
 
 from _pages.text import block, code, front, joined, link, table, text
 from gradcheck import cli
-from gradcheck.commands import outcome
+from gradcheck.commands import examples, outcome
 
 HOME: Final = "reference/commands"
 WIDTH: Final = 88
@@ -45,6 +45,11 @@ def _commands() -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
     yield from _below(cli._parser())
 
 
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    return dict(_commands())[name][0]
+
+
 def _below(
     parser: argparse.ArgumentParser,
 ) -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
@@ -71,24 +76,19 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
         "Made of the parser that reads the command line: what `--help` says is said here.",
         table(["command", "what it does"], rows),
         "## Examples",
-        block("text", _examples(parser)),
+        block("text", _examples(examples.FIRST)),
         "## Exit codes {#exit-codes}",
         "One code, never added up; where several apply, 130 goes before 5, then 3, 2, 4, 1.",
         table(["code", "meaning"], codes),
         "`gradcheck diff` has its own three: 0 no regression, 1 regression, 2 not comparable.",
         "## Flags before a command",
-        _flags(parser),
+        *_groups(parser),
     )
 
 
-def _examples(parser: argparse.ArgumentParser) -> str:
-    lines = (parser.epilog or "").splitlines()
-    kept = []
-    for line in lines[1:]:
-        if not line.strip():
-            break
-        kept.append(line.removeprefix("  "))
-    return "\n".join(kept)
+def _examples(rows: examples.Rows) -> str:
+    column = 2 + max(len(command) for command, _ in rows)
+    return "\n".join(command.ljust(column) + what for command, what in rows)
 
 
 def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
@@ -98,6 +98,8 @@ def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
         text(parser.description or says[:1].upper() + says[1:] + "."),
         *_usage(parser),
     ]
+    if name in examples.OF:
+        parts += ["## Examples", block("text", _examples(examples.OF[name]))]
     for action, (below, what) in _below(parser):
         said = below.description or what
         parts += [f"## {code(f'gradcheck {name} {action}')}", text(said), *_usage(below)]
@@ -108,7 +110,7 @@ def _usage(parser: argparse.ArgumentParser) -> list[str]:
     with _columns(WIDTH):
         usage = parser.format_usage().removeprefix("usage: ")
     dedented = "\n".join(line.removeprefix("       ") for line in usage.splitlines())
-    return [block("text", dedented), _positionals(parser), _flags(parser)]
+    return [block("text", dedented), _positionals(parser), *_groups(parser)]
 
 
 @contextmanager
@@ -127,20 +129,27 @@ def _columns(count: int) -> Iterator[None]:
 
 def _positionals(parser: argparse.ArgumentParser) -> str:
     rows = [
-        [code(action.metavar or action.dest), _help(action)]
+        [code(action.metavar or action.dest), text(said(parser, action))]
         for action in parser._actions
         if not action.option_strings and not isinstance(action, argparse._SubParsersAction)
     ]
     return table(["argument", "meaning"], rows) if rows else ""
 
 
-def _flags(parser: argparse.ArgumentParser) -> str:
-    rows = [
-        [_spelt(action), _help(action)]
-        for action in parser._actions
-        if action.option_strings and action.help is not argparse.SUPPRESS
-    ]
-    return table(["flag", "meaning"], rows)
+def _groups(parser: argparse.ArgumentParser) -> list[str]:
+    """A table of flags per group, the command's own first."""
+    parts = []
+    for group in parser._action_groups:
+        rows = [
+            [_spelt(action), text(said(parser, action))]
+            for action in group._group_actions
+            if action.option_strings and action.help is not argparse.SUPPRESS
+        ]
+        if rows:
+            own = group.title in ("options", None)
+            parts += ["" if own else f"**{text((group.title or '').capitalize())}**"]
+            parts += [text(group.description or ""), table(["flag", "meaning"], rows)]
+    return parts
 
 
 def _spelt(action: argparse.Action) -> str:
@@ -155,6 +164,6 @@ def _spelt(action: argparse.Action) -> str:
     )
 
 
-def _help(action: argparse.Action) -> str:
-    said = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
-    return text(said)
+def said(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """The help of a flag or an argument, as `--help` shows it."""
+    return str(parser._get_formatter()._expand_help(action)) if action.help else ""

@@ -138,8 +138,8 @@ class Picture:
         self.parts.append(_label((LEFT + WIDTH) / 2, HEIGHT - 8, below, "middle"))
         middle = (TOP + HEIGHT - BOTTOM) / 2
         self.parts.append(
-            f'<text class="label" text-anchor="middle" transform="translate(14 {middle}) rotate(-90)">'
-            f"{beside}</text>"
+            f'<text class="label" text-anchor="middle" '
+            f'transform="translate(14 {middle}) rotate(-90)">{beside}</text>'
         )
 
     def curve(self, xs: Float, ys: Float, kind: str, mark: str = "") -> None:
@@ -201,7 +201,7 @@ def _figure(svg: str, legend: str, caption: str) -> str:
 
 
 def ordinary() -> str:
-    """One element of gelu: the V of float64, that of float32, and what extrapolation makes of it."""
+    """One element of gelu: the V of float64, that of float32, and Richardson's values."""
     name = "gelu/erf/typical"
     wide, narrow = measured(name), measured(name, dtype="float32")
     picture = Picture(-12, 0, -18, 0)
@@ -222,10 +222,11 @@ def ordinary() -> str:
     )
     best = float(np.nanmin(wide.errors))
     caption = (
-        f"<b>gelu at one point.</b> Truncation falls with h², rounding grows with 1/h: a V. The best "
-        f"difference of float64 is {best:.0e} off; extrapolated, the value that is taken is "
-        f"{max(wide.chosen, FLOOR):.0e} off, and says {wide.bar:.0e} of itself. In float32 nothing "
-        f"better than {float(np.nanmin(narrow.errors)):.0e} can be had: float32 is never differenced."
+        "<b>gelu at one point.</b> Truncation falls with h², rounding grows with 1/h: a V. The "
+        f"best difference of float64 is {best:.0e} off; extrapolated, the value that is taken is "
+        f"{max(wide.chosen, FLOOR):.0e} off, and says {wide.bar:.0e} of itself. In float32 "
+        f"nothing better than {float(np.nanmin(narrow.errors)):.0e} can be had: float32 is never "
+        "differenced."
     )
     return _figure(svg, legend, caption)
 
@@ -252,8 +253,9 @@ def near_zero() -> str:
     nearest = int(np.argmin(np.abs(np.log(found.steps / 1e-4))))
     caption = (
         "<b>rms_norm of a row of one small element</b> (sample <code>unsolved</code>). The V lies "
-        f"elsewhere: a step near 1e-4 ({found.steps[nearest]:.1e}) is off by {found.errors[nearest]:.0e}, "
-        f"which a checker with a fixed step would blame on a right gradient. The step is therefore chosen "
-        f"for each primal; the value that is taken is {max(found.chosen, FLOOR):.0e} off."
+        f"elsewhere: a step near 1e-4 ({found.steps[nearest]:.1e}) is off by "
+        f"{found.errors[nearest]:.0e}, which a checker with a fixed step would blame on a right "
+        "gradient. The step is therefore chosen for each primal; the value that is taken is "
+        f"{max(found.chosen, FLOOR):.0e} off."
     )
     return _figure(svg, legend, caption)

@@ -51,8 +51,8 @@ def pages() -> Iterator[tuple[str, str]]:
     code: dict[str, str] = {}
     for path, page in homes().items():
         if page != "index.md":
-            body = (ROOT / path).read_text(encoding="utf-8")
-            yield page, localised(body, path, page, code)
+            body = localised((ROOT / path).read_text(encoding="utf-8"), path, page, code)
+            yield page, _report(body) if path.startswith("reports/") else body
     for source in sorted((ROOT / "docs").rglob("*.md")):
         inside = source.relative_to(ROOT / "docs").as_posix()
         localised(source.read_text(encoding="utf-8"), f"docs/{inside}", inside, code)
@@ -99,6 +99,12 @@ def _home(file: str, code: dict[str, str] | None) -> str | None:
     if code is not None:
         code[file] = page
     return page
+
+
+def _report(body: str) -> str:
+    """A committed report: data, which a search need not find, with Markdown in its details."""
+    unfolding = body.replace("<details>", "<details markdown>")
+    return f"---\nsearch:\n  exclude: true\n---\n\n{unfolding}"
 
 
 def _code(path: str) -> str:

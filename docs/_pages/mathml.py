@@ -144,7 +144,8 @@ class _Parser:
         if name in FUNCTIONS:
             return f"<mi>{name}</mi><mspace width='0.17em'/>" if self._applies() else _word(name)
         if name in LIMITS:
-            return f'<mo movablelimits="false">{LIMITS[name]}</mo>'
+            space = "" if name in ("sum", "prod") else ' lspace="0" rspace="0.1em"'
+            return f'<mo movablelimits="false"{space}>{LIMITS[name]}</mo>'
         if name in OPERATORS:
             return f'<mo stretchy="false">{OPERATORS[name]}</mo>'
         if name in SPACES:

@@ -193,7 +193,7 @@ def _rule(rule: RuleSpec) -> str:
     return joined(
         front(rule.name, f"The update rule {rule.name}: formula, samples, mutants"),
         f"# {code(rule.name)}",
-        f'<div class="formula plain">{text(rule.formula)}</div>',
+        f'<div class="formula plain" data-search-exclude>{text(rule.formula)}</div>',
         f"Gives new {gives}. **Source**: {text(rule.source)}. **Defined in** "
         f"`{rule.update.__module__}`.",
         block("console", f"gradcheck run --rule {rule.name}"),

@@ -135,7 +135,7 @@ def _family(family: str, specs: Sequence[OpSpec]) -> str:
 
 
 def _formula(spec: OpSpec) -> str:
-    return f'<div class="formula">{mathml(spec.formula)}</div>'
+    return f'<div class="formula" data-search-exclude>{mathml(spec.formula)}</div>'
 
 
 def _operator(spec: OpSpec) -> str:

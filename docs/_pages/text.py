@@ -11,10 +11,10 @@ SPECIAL: Final = re.compile(r"([\\*_\[\]|#])")
 
 
 def text(words: str) -> str:
-    """`words` as they are; what stands between backticks stays code.
+    r"""`words` as they are; what stands between backticks stays code.
 
     >>> text("a_b < `x * y`")
-    'a\\\\_b &lt; `x * y`'
+    'a\\_b &lt; `x * y`'
     """
     parts = re.split(r"(`[^`]+`)", " ".join(words.split()))
     return "".join(

@@ -6,7 +6,6 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from gradcheck_cases.mutants import MUTANTS
@@ -70,8 +69,8 @@ def _verdicts() -> str:
         "A summary of several shows the worst of them, in this order: "
         + ", ".join(one.value.upper() for one in verdict.SEVERITY)
         + ".",
-        "What PASS does and does not say: [what PASS means](../explanation/pass.md). The exit codes: "
-        "[command line](commands/index.md#exit-codes).",
+        "What PASS does and does not say: [what PASS means](../explanation/pass.md). The exit "
+        "codes: [command line](commands/index.md#exit-codes).",
         "## With a baseline",
         "A verdict says what was found. What a [baseline](../baseline.md) makes of it stands "
         "beside it, and is never stored:",
@@ -89,8 +88,8 @@ def _defects() -> str:
         ),
         "# Classes of defects",
         "The word stands in the first line of a failure and in the `class` of a "
-        "[baseline's](../baseline.md) entry; it is a promise, and does not change. The code is what "
-        "[mutants](../explanation/certificates.md) carry. How a class is found: "
+        "[baseline's](../baseline.md) entry; it is a promise, and does not change. The code is "
+        "what [mutants](../explanation/certificates.md) carry. How a class is found: "
         "[why a gradient is wrong](../diagnosis.md).",
     ]
     rows = [
@@ -118,14 +117,11 @@ def _defects() -> str:
 
 
 def _properties() -> str:
-    killed: dict[str, list[str]] = {}
     rows = []
     for one in PROPERTIES:
-        module = inspect.getmodule(one.examine)
         how = (inspect.getdoc(one.examine) or "").split("\n\n")[0]
         needs = {"into": "`vjp_into`", "asked": "`needs`", "strided": "arrays with strides", "": ""}
         rows.append([code(one.name), text(one.says), text(how), needs[one.needs]])
-        killed.setdefault(one.name, []).append(module.__name__ if module else "")
     sources = Counter(mutant.source for mutant in CONTRACT_MUTANTS if mutant.source)
     mutants = [
         [code(mutant.name), text(mutant.says), text(mutant.source)]
@@ -217,9 +213,3 @@ def _namespace() -> str:
         '`xp.const("0.044715")`.',
         table(["call", "what it gives"], sorted(rows)),
     )
-
-
-def module_doc(path: Path) -> str:
-    """The first sentence of a module."""
-    found = re.match(r'"""(.*?)"""', path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return " ".join(found.group(1).split("\n\n")[0].split()) if found else ""

@@ -4,6 +4,7 @@ if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
       super();
+      const base = new URL(url, location.href);
       const frame = document.createElement("iframe");
       frame.hidden = true;
       frame.setAttribute("aria-hidden", "true");
@@ -17,12 +18,12 @@ if (location.protocol === "file:") {
         inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }));
         inside.importScripts = (...urls) => Promise.all(urls.map(one => new Promise((done, failed) => {
           const script = inside.document.createElement("script");
-          script.src = new URL(one, url).href;
+          script.src = new URL(one, base).href;
           script.onload = done;
           script.onerror = failed;
           inside.document.head.appendChild(script);
         })));
-        inside.importScripts(url).then(() => this.ready(inside));
+        inside.importScripts(base.href).then(() => this.ready(inside));
       };
       if (document.body) { start(); } else { addEventListener("DOMContentLoaded", start); }
       this.post = data => ready.then(inside =>

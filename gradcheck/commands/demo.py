@@ -130,12 +130,13 @@ def _copy(folder: Path) -> int:
     """
     from importlib.resources import files
 
+    from gradcheck.disk import create
+
     path = folder / FILE
     text = (files("gradcheck.demo") / FILE).read_text(encoding="utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        create(path, text)
     except FileExistsError:
         what = "it exists already" if path.exists() else "it is no folder"
         where = path if path.exists() else folder

@@ -45,11 +45,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .json .txt, or FILE:github (repeat)",
+        help="write a report: .md .html .json .txt, or FILE:github (repeat)",
     )  # fmt: skip
     parser.add_argument(
         "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, json, github",
+        help="what stdout carries: terminal (default), markdown, html, json, github",
     )  # fmt: skip
     add_color(parser)
     parser.set_defaults(command=diff)

@@ -58,6 +58,7 @@ OF: Final[Mapping[str, Rows]] = {
         ("gradcheck init --lib build/libk.so", "from a library"),
         ("gradcheck init --lib build/libk.so --header k.h", "with its prototypes"),
         ("gradcheck init --kind process", "for a program in any language"),
+        ("gradcheck init --ci github --impl gradcheck.toml", "a workflow"),
     ),
     "baseline": (
         ("gradcheck baseline write known-failures.toml --impl gradcheck.toml", "accept today's"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
 from gradcheck.commands.flags import add_suite, suite_of
@@ -12,8 +13,13 @@ from gradcheck.commands.outcome import OK, USAGE
 from gradcheck.commands.workflow import BASELINE, SERVICES, workflow
 from gradcheck.errors import UsageError
 
-KINDS = ("c", "python", "process")
-MANIFEST = "gradcheck.toml"
+if TYPE_CHECKING:
+    from gradcheck.manifest.suggest import Suggestion
+
+KINDS: Final = ("c", "python", "process")
+NAMED: Final = 8
+"""Functions that were not recognised and are named."""
+MANIFEST: Final = "gradcheck.toml"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +73,7 @@ def init(arguments: argparse.Namespace) -> int:
     if path.exists():
         raise UsageError(f"-o {path}: it exists; remove it, or name another with -o")
 
+    from gradcheck.disk import create
     from gradcheck.manifest.suggest import suggest_c, template
 
     if kind == "c":
@@ -74,19 +81,39 @@ def init(arguments: argparse.Namespace) -> int:
     else:
         found = template(kind)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(found.text)
+        create(path, found.text)
     except OSError as error:
         raise UsageError(f"-o {path}: {error.strerror}") from error
-    if kind == "c":
-        shown = [
-            f"{path} binds {', '.join(dict.fromkeys(found.bound)) or 'nothing yet'}, by name.",
-            "Confirm the lines that say so, complete what is a comment, then",
-        ]
-    else:
-        shown = [f"{path} is to be filled in, then"]
-    shown += [f"    gradcheck run --impl {path}", ""]
-    return OK if console.show("\n".join(shown)) else USAGE
+    return OK if console.show(_told(found, path, kind)) else USAGE
+
+
+def _told(found: Suggestion, path: Path, kind: str) -> str:
+    """What was written, and what is to be done before it is right."""
+    run = f"    gradcheck run --impl {path}\n"
+    if kind != "c":
+        return f"{path} is written; fill it in, then\n{run}"
+    from gradcheck.manifest.written import CONFIRM
+    from gradcheck.report.words import clean, plural
+
+    names = list(dict.fromkeys(found.bound))
+    bound = (
+        f"{plural(len(names), 'operator')} by name: {', '.join(names)}"
+        if names
+        else "no operator yet"
+    )
+    lines = [f"{path} is written. It binds {bound}."]
+    if found.open:
+        more = ", …" if len(found.open) > NAMED else ""
+        lines.append(f"Not recognised: {clean(', '.join(found.open[:NAMED]))}{more}.")
+    guesses = found.text.count(CONFIRM)
+    if guesses:
+        lines.append(f"{plural(guesses, 'line')} marked `confirm`: a guess; look at each.")
+    waiting = found.text.count("# [[op]]")
+    if waiting:
+        lines.append(f"{plural(waiting, 'function')} left as a comment: complete it, or delete it.")
+        if "build the library with -g" in found.text:
+            lines.append("Where nothing says what one takes: --header FILE.h, or a build with -g.")
+    return "\n".join([*lines, "Then", run])
 
 
 def _workflow(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from gradcheck import console
 from gradcheck.commands.flags import add_selection, add_suite, choice, suite_of
@@ -35,17 +36,23 @@ def list_(arguments: argparse.Namespace) -> int:
 
     suite = suite_of(arguments.suite)
     chosen = choice(arguments).everything(suite)
-    listing = catalogue.as_json if arguments.json else catalogue.as_table
-    if not console.show(f"{listing(suite, chosen)}\n"):
+    if arguments.json:
+        text = catalogue.as_json(suite, chosen)
+    else:  # into a pipe a line each: it is to be searched
+        width = console.width(sys.stdout) if sys.stdout.isatty() else None
+        text = catalogue.as_table(suite, chosen, width)
+    if not console.show(f"{text}\n"):
         return USAGE
     return OK if chosen else NOTHING
 
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show one spec; returns the exit code."""
-    from gradcheck.report import catalogue
+    from gradcheck.report import catalogue, sections, words
 
     suite = suite_of(arguments.suite)
     if arguments.name not in suite.home:
         raise UnknownNameError("operator, model or rule", arguments.name, suite.home)
-    return OK if console.show(f"{catalogue.explain(suite, arguments.name)}\n") else USAGE
+    width = min(console.width(sys.stdout), sections.WIDTH)
+    told = words.several(catalogue.explain(suite, arguments.name, width))
+    return OK if console.show(f"{told}\n") else USAGE

@@ -32,12 +32,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         "exit code is what it was, or what the baseline makes of it now."
     )
     parser.add_argument(
-        "log", metavar="RUN.jsonl", type=Path, help="a log, or a JSON report; - for stdin"
+        "log", metavar="RUN.jsonl", type=_path, help="a log, or a JSON report; - for stdin"
     )
     add_suite(parser)
     add_baseline(parser)
     add_output(parser)
     parser.set_defaults(command=report)
+
+
+def _path(word: str) -> Path:
+    return Path("/dev/stdin" if word == "-" else word)
 
 
 def report(arguments: argparse.Namespace) -> int:

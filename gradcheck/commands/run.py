@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -227,8 +228,9 @@ def carry_out(
     check_format(arguments.format)
     logs = [path for path, form in targets if form == LOG]
     watch = _watch(logs, baseline, first=getattr(arguments, "first", False))
-    found = executed(plan, arguments, watch)
-    written = watch.ends(found)
+    with closing(watch):
+        found = executed(plan, arguments, watch)
+        written = watch.ends(found)
     if baseline is not None:
         found = held(found, baseline, plan.suite)
     if remember:

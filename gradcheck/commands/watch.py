@@ -36,6 +36,11 @@ class Watch:
         failed = self.fails is not None and self.fails(self._header, results)
         return AT_FIRST if failed else ""
 
+    def close(self) -> None:
+        """Close the logs; one that is not sealed by then is a log that was cut short."""
+        for log in self.logs:
+            log.close()
+
     def ends(self, run: Run) -> bool:
         """Seal the logs; False, and a line on stderr for each, where one could not be written."""
         for log in self.logs:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from gradcheck import disk
 from gradcheck.errors import UsageError
 from gradcheck.protocol.folder import meta
 from gradcheck.protocol.message import Request
@@ -61,13 +62,13 @@ def digest(request: Request) -> str:
 
 
 def write(folder: Path, index: Index) -> None:
-    """Write the index of an export.
+    """Write the index of an export, whole or not at all: it comes last, and seals the folder.
 
     Raises:
         OSError: the folder cannot be written.
     """
     text = msgspec.json.format(msgspec.json.encode(index), indent=1)
-    (folder / INDEX).write_bytes(text + b"\n")
+    disk.create(folder / INDEX, f"{text.decode()}\n")
 
 
 def read(folder: Path) -> Index:

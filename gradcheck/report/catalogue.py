@@ -6,39 +6,47 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from tabulate import tabulate
-
 from gradcheck.choice import Chosen
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
-from gradcheck.report import model_catalogue, rule_catalogue
-from gradcheck.report.sections import attributes, section
+from gradcheck.report import fitted, model_catalogue, rule_catalogue
+from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec import Kink, OpSpec, Sample
 from gradcheck.suite import Case, Suite
 
 
-def as_table(suite: Suite, chosen: Chosen) -> str:
-    """Operators (family, dialects, primals, number of samples), then models, then rules."""
+def as_table(suite: Suite, chosen: Chosen, width: int | None = None) -> str:
+    """Operators (family, dialects, primals, number of samples), then models, then rules.
+
+    Of at most `width` columns; None: a line each, however long.
+    """
     parts = []
     counts = []
     if chosen.operators or not chosen:
         grouped = _grouped(chosen.operators)
-        parts.append(_operators(suite, grouped))
+        parts.append(_operators(suite, grouped, width))
         cases = f"{len(chosen.operators)} cases (operator × dialect × sample)"
         counts.append(f"{len(grouped)} operators, {cases}")
     if chosen.models:
-        parts.append(model_catalogue.table(chosen.models))
+        parts.append(model_catalogue.table(chosen.models, width))
         names = {case.spec.name for case in chosen.models}
         counts.append(f"{len(names)} models, {len(chosen.models)} cases (model × dialect × size)")
     if chosen.rules:
-        parts.append(rule_catalogue.table(chosen.rules))
+        parts.append(rule_catalogue.table(chosen.rules, width))
         names = {case.spec.name for case in chosen.rules}
         counts.append(f"{len(names)} rules, {len(chosen.rules)} cases (rule × dialect × sample)")
     lead = f"suite {suite.name} {suite.version}: "
-    parts.append(lead + f"\n{' ' * len(lead)}".join(counts))
+    text = lead + f"\n{' ' * len(lead)}".join(counts)
+    if width is not None and max(map(len, text.splitlines())) > width:
+        text = "\n".join(
+            [lead.strip(), *(line for c in counts for line in wrapped(c, width, "  "))]
+        )
+    parts.append(text)
     return "\n\n".join(parts)
 
 
-def _operators(suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+def _operators(
+    suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]], width: int | None
+) -> str:
     body = []
     for spec, samples in grouped.items():
         op = suite.operators[spec]
@@ -46,7 +54,8 @@ def _operators(suite: Suite, grouped: Mapping[str, Sequence[tuple[str, str]]]) -
         names = {s for _, s in samples}
         body.append([op.name, op.family, ", ".join(op.primals), ", ".join(dialects), len(names)])
     heads = ["operator", "family", "primals", "dialects", "samples"]
-    return tabulate(body, heads, disable_numparse=True, colalign=("left",) * 4 + ("right",))
+    align = ("left",) * 4 + ("right",)
+    return fitted.table(heads, body, width, align, spare=("family", "primals"))
 
 
 def as_json(suite: Suite, chosen: Chosen) -> str:
@@ -84,25 +93,31 @@ def as_json(suite: Suite, chosen: Chosen) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def explain(suite: Suite, name: str) -> str:
+def explain(suite: Suite, name: str, width: int = WIDTH) -> str:
     """Everything that a check of one operator, model or rule consists of, as text."""
     if name in suite.rules:
-        return rule_catalogue.explain(suite, name)
+        return rule_catalogue.explain(suite, name, width)
     if name in suite.models:
-        return model_catalogue.explain(suite, name)
+        return model_catalogue.explain(suite, name, width)
     op = suite.operators[name]
     parts = [
-        f"{op.name}: {op.signature}\n{op.formula}\nsource: {op.source}\n"
-        f"defined in {op.forward.__module__}",
+        "\n".join(
+            [
+                f"{op.name}: {op.signature}",
+                op.formula,
+                *wrapped(f"source: {op.source}", width, "", "  "),
+                f"defined in {op.forward.__module__}",
+            ]
+        ),
         section("primals", [(p, "optional" if p in op.optional else "") for p in op.primals]),
-        section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects]),
-        section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples]),
+        section("dialects", [(d.name, _dialect(op, d.name)) for d in op.dialects], width),
+        section("samples, and what each hunts", [(s.name, _sample(s)) for s in op.samples], width),
     ]
     if op.kinks:
-        parts.insert(3, section("kinks", [(k.name, _kink(op, k)) for k in op.kinks]))
+        parts.insert(3, section("kinks", [(k.name, _kink(op, k)) for k in op.kinks], width))
         if any(kink.conventions for kink in op.kinks):
-            parts.insert(4, _conventions(op))
-    parts.append(section("bounds", _bounds(op)))
+            parts.insert(4, _conventions(op, width))
+    parts.append(section("bounds", _bounds(op), width))
     return "\n\n".join(parts)
 
 
@@ -136,14 +151,14 @@ def _kink(op: OpSpec, kink: Kink) -> str:
     return f"{shown} is accepted on it{varies}: {kink.source}"
 
 
-def _conventions(op: OpSpec) -> str:
+def _conventions(op: OpSpec, width: int) -> str:
     """The table of what known systems return on the operator's kinks."""
     rows = [
         [kink.name if i == 0 else "", convention.name, ", ".join(convention.systems)]
         for kink in op.kinks
         for i, convention in enumerate(kink.conventions)
     ]
-    table = tabulate(rows, ["kink", "gradient there", "systems"], disable_numparse=True)
+    table = fitted.table(["kink", "gradient there", "systems"], rows, width - 2)
     return "conventions on kinks\n" + textwrap.indent(table, "  ")
 
 

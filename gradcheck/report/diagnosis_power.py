@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from gradcheck.label import LABELS
 from gradcheck.power.small import FEW
 from gradcheck.power.tally import ENOUGH, TOLERATED, Tally, confusion
+from gradcheck.report import fitted
 from gradcheck.report.marked import code, escape
-from gradcheck.report.page import Page, grid
+from gradcheck.report.page import Page, grid, span
 from gradcheck.report.words import clean, plural
 
 if TYPE_CHECKING:
@@ -171,8 +172,13 @@ def _terminal(found: Diagnosed, width: int) -> str:
     page = Page(color=False, width=width)
     blocks = [_facts(found)]
     for what in ("class", "rule", "family"):
-        table = grid((what, *HEADS), _table(found, what), len(HEADS))
-        blocks.append("\n".join(table))
+        heads, rows = (what, *HEADS), _table(found, what)
+        lines = grid(heads, rows, len(HEADS))
+        align = ["left", *["right"] * len(HEADS)]
+        text = "\n".join(lines)
+        if span(lines) > width:
+            text = fitted.table(heads, rows, width, align, spare=HEADS[:3])
+        blocks.append(text)
     wrong = [[clean(text) for text in row] for row in _wrong(found)]
     lines = [
         line

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from gradcheck.diff.change import Diff
 
-FORMATS: Final = ("terminal", "markdown", "json", "github")
+FORMATS: Final = ("terminal", "markdown", "html", "json", "github")
 """The formats by name; each is a module `diff_NAME` with a function `render`."""
 
 

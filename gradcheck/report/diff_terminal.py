@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import diff_words, words
-from gradcheck.report.page import ANSI, Page
+from gradcheck.report.page import ANSI, Page, whole
 
 if TYPE_CHECKING:
     from gradcheck.diff.change import Change, Diff, Mark
@@ -24,8 +24,8 @@ def render(diff: Diff, *, color: bool = False, width: int = 100) -> str:
     No line is wider than `width` but those that are meant to be copied or parsed.
     """
     page = _Page(color=color, width=max(width, NARROWEST))
-    sections = (page.head(diff), *page.told(diff), page.heaps(diff), page.end(diff), [diff.summary])
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    sections = (page.head(diff), *page.told(diff), page.heaps(diff), page.end(diff))
+    return whole(sections, diff.summary)
 
 
 class _Page(Page):

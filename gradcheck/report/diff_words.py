@@ -12,7 +12,7 @@ from gradcheck.report import diagnosed, outline, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradcheck.diff.change import Change, Diff, Side
     from gradcheck.record import Record
@@ -140,7 +140,7 @@ def context(diff: Diff) -> list[str]:
         ("cases", first.cases, second.cases),
         ("dtypes", ", ".join(first.dtypes), ", ".join(second.dtypes)),
         ("seed", str(first.seed), str(second.seed)),
-        ("shard", first.shard, second.shard),
+        ("shard", first.shard or "none", second.shard or "none"),
         ("Python", first.python, second.python),
         ("NumPy", first.numpy, second.numpy),
         ("platform", first.platform, second.platform),
@@ -164,18 +164,23 @@ def by_verdict(diff: Diff) -> str:
     return "Compared by verdict: a failure that a baseline knows (XFAIL) is one."
 
 
-def told(entry: Change) -> bool:
-    """Whether an entry is told by itself, and not in a heap."""
+def told(diff: Diff, entry: Change) -> bool:
+    """Whether an entry is told by itself, and not in a heap.
+
+    Of two implementations neither is the right one: what only one of them gets wrong is told,
+    whichever it is.
+    """
     new = entry.new
     fails = new is not None and not new.verdict.expected and new.verdict is not Verdict.NOTRUN
-    return entry.mark in TOLD or (entry.worse and fails)
+    either = diff.two and entry.mark in (Mark.IMPROVED, Mark.FIXED)
+    return entry.mark in TOLD or (entry.worse and fails) or either
 
 
 def groups(diff: Diff) -> list[Group]:
     """What is told one by one, by gradient: what is worse first, then by mark."""
     found: dict[tuple[Mark, str, str, str, str], list[Change]] = {}
     for entry in diff.entries:
-        if told(entry):
+        if told(diff, entry):
             of = entry.of
             key = (entry.mark, of.implementation, of.op, of.dialect, _subject(of))
             found.setdefault(key, []).append(entry)
@@ -202,7 +207,7 @@ def heaps(diff: Diff) -> list[Heap]:
     """What is told together, by mark and reason: what is worse first."""
     found: dict[tuple[Mark, str, bool], Counter[tuple[str, str]]] = {}
     for entry in diff.entries:
-        if not told(entry):
+        if not told(diff, entry):
             of = entry.of
             key = (entry.mark, reason(entry), entry.worse)
             found.setdefault(key, Counter())[f"{of.op}/{of.dialect}", _subject(of)] += 1
@@ -260,16 +265,15 @@ def _state(side: Side, record: Record | None, *, moved: bool) -> str:
 
 
 def findings(group: Group) -> Sequence[str]:
-    """What is wrong in the new run with a group's results, each said once."""
-    return tuple(dict.fromkeys(_leads(group)))
+    """What is wrong with a group's results, each said once."""
+    leads = (diagnosed.alone(record).lead for record in filter(None, map(_wrong, group.entries)))
+    return tuple(dict.fromkeys(filter(None, leads)))
 
 
-def _leads(group: Group) -> Iterator[str]:
-    for entry in group.entries:
-        if entry.new is not None and not entry.new.verdict.expected:
-            lead = diagnosed.alone(entry.new).lead
-            if lead:
-                yield lead
+def _wrong(entry: Change) -> Record | None:
+    """The result that an entry is told for: the new one, if it fails, else the old one."""
+    failing = [r for r in (entry.new, entry.old) if r is not None and not r.verdict.expected]
+    return failing[0] if failing else None
 
 
 def place(entry: Change) -> str:
@@ -285,9 +289,9 @@ def verdict_of(diff: Diff) -> str:
 
 
 def repro(group: Group) -> str:
-    """How to see the first of a group's failures again."""
-    runs = (e.new.repro for e in group.entries if e.new is not None and e.new.repro)
-    return words.command(next(runs, ""))
+    """How to see the first of a group's results again."""
+    shown = (_wrong(entry) or entry.new or entry.old for entry in group.entries)
+    return words.command(next((r.repro for r in shown if r is not None and r.repro), ""))
 
 
 def whose(diff: Diff, group: Group) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
+from gradcheck.report import fitted
 from gradcheck.report.marked import code, escape
 from gradcheck.report.words import clean
 
@@ -129,11 +130,13 @@ def _state(harvest: Harvest) -> str:
 
 
 def _terminal(harvest: Harvest, width: int, short: bool) -> str:
-    blocks = [_facts(harvest)]
+    blocks = [_filled(_facts(harvest), width, "  ")]
     if not short or len(harvest.scores) <= SMALL:
         blocks += [_listed(score, width) for score in harvest.scores]
     table = tabulate(_overview(harvest), HEADS, disable_numparse=True, tablefmt="simple",
                      maxheadercolwidths=12)  # fmt: skip
+    if max(map(len, table.splitlines())) > width:
+        table = fitted.table(HEADS, _overview(harvest), width, spare=HEADS[5:6])
     blocks.append(table)
     problems = [clean(problem) for problem in _problems(harvest)]
     if problems:
@@ -147,6 +150,10 @@ def _listed(score: ModelScore, width: int) -> str:
     """The faults of a model: a line each, and what blame says of it below."""
     rows = _details(score)
     table = tabulate([row[:4] for row in rows], ROW[:4], disable_numparse=True, tablefmt="simple")
+    if max(map(len, table.splitlines())) > width:
+        table = fitted.table(ROW[:4], [row[:4] for row in rows], width)
+        told = [_filled(f"{row[0]}: {row[4]}", width, "    ") for row in rows if row[4]]
+        return "\n".join([f"{clean(score.model)}:", table, *told])
     heads, lines = table.splitlines()[:2], table.splitlines()[2:]
     out = [f"{clean(score.model)}:", *heads]
     for line, row in zip(lines, rows, strict=True):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from tabulate import tabulate
-
 from gradcheck.model import ModelCase, Program, Size, Stage
-from gradcheck.report.sections import WIDTH, attributes, section
+from gradcheck.report import fitted
+from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec import Array
 from gradcheck.suite import Suite
 
 
-def table(cases: Sequence[ModelCase]) -> str:
+def table(cases: Sequence[ModelCase], width: int | None = None) -> str:
     """The models among `cases`; parameters and stages are counted at the first of their sizes."""
     body = []
     for name, found in _grouped(cases).items():
@@ -24,7 +22,8 @@ def table(cases: Sequence[ModelCase]) -> str:
         counts = [len(program.params), len(program.stages)]
         body.append([name, ", ".join(dialects), ", ".join(sizes), *counts])
     heads = ["model", "dialects", "sizes", "parameters", "stages"]
-    return tabulate(body, heads, disable_numparse=True, colalign=("left",) * 3 + ("right",) * 2)
+    align = ("left",) * 3 + ("right",) * 2
+    return fitted.table(heads, body, width, align, spare=("stages",))
 
 
 def as_data(cases: Sequence[ModelCase]) -> list[dict[str, Any]]:
@@ -65,7 +64,7 @@ def as_data(cases: Sequence[ModelCase]) -> list[dict[str, Any]]:
     return models
 
 
-def explain(suite: Suite, name: str) -> str:
+def explain(suite: Suite, name: str, width: int = WIDTH) -> str:
     """Everything that a check of one model consists of, as text; it is built at its first size."""
     model = suite.models[name]
     case = ModelCase(model, model.dialects[0], model.sizes[0], 0, suite.home[name])
@@ -73,26 +72,31 @@ def explain(suite: Suite, name: str) -> str:
     parts = [
         "\n".join(
             [
-                *textwrap.wrap(f"{name}: {model.says}", WIDTH),
-                *textwrap.wrap(f"source: {model.source}", WIDTH),
+                *wrapped(f"{name}: {model.says}", width),
+                *wrapped(f"source: {model.source}", width),
                 f"defined in {model.build.__module__}",
             ]
         ),
-        section("dialects", [(d.name, _with(d.says, attributes(d.attrs))) for d in model.dialects]),
-        section("sizes, and what each hunts", [(s.name, _size(s)) for s in model.sizes]),
+        section(
+            "dialects",
+            [(d.name, _with(d.says, attributes(d.attrs))) for d in model.dialects],
+            width,
+        ),
+        section("sizes, and what each hunts", [(s.name, _size(s)) for s in model.sizes], width),
         section(
             f"{len(program.params)} parameters, their shapes {at}",
             [(n, _parameter(n, array, program)) for n, array in case.params.items()],
+            width,
         ),
     ]
     if model.defaults:
         dimensions = [(n, repr(value)) for n, value in model.defaults.items()]
-        parts.insert(1, section("dimensions, and their defaults", dimensions))
+        parts.insert(1, section("dimensions, and their defaults", dimensions, width))
     if program.inputs:
         inputs = [(n, _input(array)) for n, array in case.inputs.items()]
-        parts.append(section(f"inputs {at}: data, never perturbed", inputs))
+        parts.append(section(f"inputs {at}: data, never perturbed", inputs, width))
     stages = [(stage.name, line(stage)) for stage in program.stages]
-    parts.append(section(f"{len(stages)} stages {at}; the loss is {program.loss}", stages))
+    parts.append(section(f"{len(stages)} stages {at}; the loss is {program.loss}", stages, width))
     return "\n\n".join(parts)
 
 

@@ -9,16 +9,28 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
+from gradcheck.inert import MARK, inert
 from gradcheck.report import outline, words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradcheck.record import Cell, Run, Standing
     from gradcheck.verdict import Verdict
 
+LAST: Final = re.compile("^RESULT", re.MULTILINE)
+"""What the line for scripts begins with."""
 COLOR: Final = re.compile("\x1b\\[[0-9]*m")
 ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
+
+
+def whole(sections: Iterable[Sequence[str]], last: str) -> str:
+    """Sections of lines as one text, and the line for scripts behind them, which is the only one.
+
+    Nothing before it is taken for such a line, or by a CI service for a command.
+    """
+    text = "".join("\n".join(lines) + "\n\n" for lines in sections if lines)
+    return LAST.sub(rf"{MARK}\g<0>", inert(text)) + f"{last}\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
+from gradcheck.report import fitted
 from gradcheck.report.marked import code, escape
 from gradcheck.report.words import clean, plural
 
@@ -156,10 +157,10 @@ def _state(power: Power) -> str:
 
 
 def _terminal(power: Power, width: int, short: bool) -> str:
-    blocks = [_facts(power)]
+    blocks = [_filled(_facts(power), width)]
     if not short or len(power.scores) <= SMALL:
         blocks += [_narrow(found, width) for found in power.scores]
-    blocks.append(tabulate(_families(power), HEADS, disable_numparse=True, tablefmt="simple"))
+    blocks.append(fitted.table(HEADS, _families(power), width, spare=("equivalent",)))
     problems = [clean(problem) for problem in _problems(power)]
     if short and len(problems) > LISTED:
         more = plural(len(problems) - LISTED, "more problem")
@@ -183,7 +184,7 @@ def _narrow(found: Score, width: int) -> str:
         f"  {i:>2}  {case} ({found.sizes[case]}): {rejected} of {tried}"
         for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
     ]
-    lines = [f"{found.op}: {LEGEND}", table] if rows else [f"{found.op}:"]
+    lines = [_filled(f"{found.op}: {LEGEND}", width), table] if rows else [f"{found.op}:"]
     if routine:
         text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
         lines.append(_filled(text, width))

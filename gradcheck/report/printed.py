@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import words
@@ -13,6 +14,12 @@ LINES: Final = 20
 """Lines that are shown, the last ones: what a process says last tells best why it died."""
 FEW: Final = 5
 """Lines of what passed, of which there may be thousands."""
+TAB: Final = 4
+"""Columns from one tabulator to the next."""
+WIDEST: Final = 10
+"""Characters of the longest escape."""
+MORE: Final = re.compile(r"… ([0-9][0-9,]{0,20}) more bytes? before this\n")
+"""What a text begins with that has been cut already."""
 MARK: Final = "| "
 """What each of them begins with where a report has no other frame: no line of ours does."""
 
@@ -20,23 +27,52 @@ MARK: Final = "| "
 def lines(text: str, most: int = LINES) -> list[str]:
     r"""The last `most` lines, every unprintable character as its escape.
 
-    If they are not all, a first line says how many bytes are left out.
+    If they are not all, a first line says how many bytes are left out. What is shown of what is
+    shown is the same, so that a report of a stored run is the report of the run.
 
     >>> lines("a\tb\n\x1b[31mRESULT pass\n")
     ['a   b', '\\x1b[31mRESULT pass']
     >>> lines("one\ntwo\nthree", most=1)
     ['… 8 more bytes before this', 'three']
     """
-    text = text.rstrip()
-    tail = text[-words.LONGEST :].splitlines(keepends=True)[-most:]
-    hidden = text[: len(text) - sum(map(len, tail))]
-    shown = [words.escaped(line.expandtabs(4).rstrip()) for line in tail]
+    count, shown = _tail(text)
+    dropped, shown = shown[:-most], shown[-most:]
+    if any(dropped):
+        count += sum(_bytes(line) + 1 for line in dropped)
     while shown and not shown[0]:
         del shown[0]
-    if hidden.strip():
-        count = len(hidden.encode("utf-8", "surrogatepass"))
-        shown.insert(0, f"… {words.plural(count, 'more byte')} before this")
-    return shown
+    return [f"… {words.plural(count, 'more byte')} before this", *shown] if count else shown
+
+
+def _tail(text: str) -> tuple[int, list[str]]:
+    """The end of a text as at most `LINES` printable lines, and how many bytes stand before."""
+    text = text.rstrip()
+    before = MORE.match(text)
+    count = int(before[1].replace(",", "")) if before else 0
+    text = text[before.end() :] if before else text
+    tail = text[-words.LONGEST :]
+    while (excess := _length(_printable(tail)) - words.LONGEST) > 0:
+        tail = tail[excess // WIDEST + 1 :]
+    tail = "".join(tail.splitlines(keepends=True)[-LINES:])
+    hidden = text[: len(text) - len(tail)]
+    count += _bytes(hidden) if hidden.strip() else 0
+    shown = _printable(tail)
+    while shown and not shown[0]:
+        del shown[0]
+    return count, shown
+
+
+def _printable(text: str) -> list[str]:
+    return [words.escaped(line.expandtabs(TAB).rstrip()) for line in text.splitlines()]
+
+
+def _length(lines: list[str]) -> int:
+    """Characters that lines have as one text."""
+    return sum(len(line) + 1 for line in lines) - 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def of(result: Record) -> list[str]:

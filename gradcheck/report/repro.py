@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.report import diagnosed, printed, sketch, words
-from gradcheck.report.page import Page, grid, span
+from gradcheck.report.page import Page, grid, span, whole
 
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
@@ -43,8 +43,7 @@ def render(shown: Shown, *, color: bool = False, width: int = 100) -> str:
     sections = [page.header(shown.run), page.point(shown)]
     sections += [page.result(shown, result) for result in shown.run.results]
     sections += [page.wrap(words.clean(t), "problem: ", "  ") for t in shown.run.troubles]
-    sections.append([shown.run.summary])
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    return whole(sections, shown.run.summary)
 
 
 class _Page(Page):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tabulate import tabulate
-
-from gradcheck.report.sections import attributes, section
+from gradcheck.report import fitted
+from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.rule import RuleCase, RuleSpec, Steps
 from gradcheck.suite import Suite
 
 
-def table(cases: Sequence[RuleCase]) -> str:
+def table(cases: Sequence[RuleCase], width: int | None = None) -> str:
     """The rules among `cases`: dialects, hyper-parameters, number of samples."""
     body = []
     for spec, found in _grouped(cases):
@@ -20,7 +19,7 @@ def table(cases: Sequence[RuleCase]) -> str:
         samples = {case.sample.name for case in found}
         body.append([spec.name, ", ".join(spec.defaults), ", ".join(dialects), len(samples)])
     heads = ["rule", "hyper-parameters", "dialects", "samples"]
-    return tabulate(body, heads, disable_numparse=True, colalign=("left",) * 3 + ("right",))
+    return fitted.table(heads, body, width, ("left",) * 3 + ("right",))
 
 
 def as_data(cases: Sequence[RuleCase]) -> list[dict[str, Any]]:
@@ -46,18 +45,28 @@ def as_data(cases: Sequence[RuleCase]) -> list[dict[str, Any]]:
     ]
 
 
-def explain(suite: Suite, name: str) -> str:
+def explain(suite: Suite, name: str, width: int = WIDTH) -> str:
     """Everything that a check of one update rule consists of, as text."""
     rule = suite.rules[name]
     parts = [
-        f"{name}: gives new {'parameters' if rule.gives == 'params' else 'gradients'}\n"
-        f"{rule.formula}\nsource: {rule.source}\ndefined in {rule.update.__module__}",
-        section("dialects", [(d.name, _with(d.says, attributes(d.attrs))) for d in rule.dialects]),
-        section("samples, and what each hunts", [(s.name, _sample(s)) for s in rule.samples]),
+        "\n".join(
+            [
+                f"{name}: gives new {'parameters' if rule.gives == 'params' else 'gradients'}",
+                rule.formula,
+                *wrapped(f"source: {rule.source}", width, "", "  "),
+                f"defined in {rule.update.__module__}",
+            ]
+        ),
+        section(
+            "dialects", [(d.name, _with(d.says, attributes(d.attrs))) for d in rule.dialects], width
+        ),
+        section(
+            "samples, and what each hunts", [(s.name, _sample(s)) for s in rule.samples], width
+        ),
     ]
     if rule.defaults:
         values = [(n, repr(value)) for n, value in rule.defaults.items()]
-        parts.insert(1, section("hyper-parameters, and their defaults", values))
+        parts.insert(1, section("hyper-parameters, and their defaults", values, width))
     return "\n\n".join(parts)
 
 

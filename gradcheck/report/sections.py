@@ -11,20 +11,24 @@ from gradcheck.spec import Attrs
 WIDTH: Final = 96
 
 
-def section(title: str, entries: Sequence[tuple[str, str]]) -> str:
-    """A title and its entries, the texts in one column."""
-    width = max(len(name) for name, _ in entries) + 2
+def section(title: str, entries: Sequence[tuple[str, str]], width: int = WIDTH) -> str:
+    """A title and its entries, the texts in one column, or below where that is too narrow."""
+    column = max(len(name) for name, _ in entries) + 4
     lines = [title]
     for name, text in entries:
-        lead = f"  {name.ljust(width)}"
-        lines += textwrap.wrap(
-            text,
-            WIDTH,
-            initial_indent=lead,
-            subsequent_indent=" " * len(lead),
-            break_on_hyphens=False,
-        ) or [lead.rstrip()]
+        lead, indent = f"  {name}".ljust(column), " " * column
+        if column > width // 2:
+            lines += [f"  {name}"] if text else []
+            lead = indent = "      " if text else f"  {name}"
+        lines += wrapped(text, width, lead, indent) or [lead.rstrip()]
     return "\n".join(lines)
+
+
+def wrapped(text: str, width: int, lead: str = "", indent: str = "") -> list[str]:
+    """Lines of at most `width` columns; names are not broken at their hyphens."""
+    return textwrap.wrap(
+        text, width, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def attributes(attrs: Attrs) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
 from gradcheck.report import diagnosed, model_tables, outline, printed, words
-from gradcheck.report.page import Page, clip, grid
+from gradcheck.report.page import Page, clip, grid, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +50,8 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
         model_tables.blame(page, run),
         page.baseline(run),
         page.troubles(run),
-        [run.summary],
     )
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    return whole(sections, run.summary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.expectation import Known
 from gradcheck.finding import Part
+from gradcheck.inert import apart, inert
 from gradcheck.record import Kind
 from gradcheck.report import places
 from gradcheck.verdict import Verdict
@@ -69,12 +70,22 @@ def clean(text: str) -> str:
 
 
 def escaped(line: str) -> str:
-    """A line in which every unprintable character is its escape."""
+    """A line in which every unprintable character is its escape, and no CI system's command."""
+    line = apart(line)
     if line.isprintable():
         return line
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line
     )
+
+
+def several(text: str) -> str:
+    r"""A text of several lines as a terminal may be given it.
+
+    >>> several("a\x1b[31m\n::error::b")
+    'a\\x1b[31m\n| ::error::b'
+    """
+    return inert("\n".join(escaped(line.expandtabs(8)) for line in text.split("\n")))
 
 
 def command(text: str) -> str:
@@ -469,6 +480,7 @@ def versions(run: Run) -> list[tuple[str, str]]:
     return [
         ("gradcheck", clean(header.version)),
         ("suite", clean(f"{header.suite} {header.suite_version}") + cases),
+        *([("shard", clean(header.shard))] if header.shard else []),
         (f"implementation{several}", ", ".join(_called(header)) or "none"),
         ("dtypes", ", ".join(map(clean, header.dtypes)) or "none"),
         ("seed", str(header.seed)),

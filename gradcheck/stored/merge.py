@@ -64,7 +64,7 @@ def _expect_same(one: Named, first: Named) -> None:
         ours, theirs = (_shown(getattr(x.header, field)) for x in (one, first))
         if ours != theirs:
             raise UsageError(
-                f"{one.name}: its {what} is {ours}, and that of {first.name} is {theirs}: "
+                f"{one.name}: {what} {ours}, but {theirs} in {first.name}: "
                 "merge runs that differ in nothing but their shard or their implementations"
             )
 
@@ -160,7 +160,9 @@ def _stopped(parts: Sequence[Named | None]) -> str:
     lost = [one for one in parts if one is not None and one.why]
     if not missing and all(one.run.halted for one in lost):
         return _at_first([f"shard {one.header.shard}" for one in lost])
-    said = [f"shard {name} is missing" for name in missing]
+    said = [f"shard {missing[0]} is missing"] if len(missing) == 1 else []
+    if len(missing) > 1:
+        said = [f"shards {', '.join(missing)} are missing"]
     said += [f"shard {one.header.shard} is incomplete: {one.why}" for one in lost]
     return "; ".join(said)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gradcheck.expectation import Known
 from gradcheck.label import LABELS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def result_dict(run: Run, result: Record) -> dict[str, Any]:
     """A result of a run as plain data, with the field names that the JSON report promises."""
     top = result.top
-    plain = asdict(result)
+    plain = _plain(result)
     plain.update(
         verdict=result.verdict.value,
         kind=result.kind.value,
@@ -74,7 +75,7 @@ def _diagnosis(found: Diagnosis | None) -> dict[str, Any] | None:
     if found is None:
         return None
     word = LABELS[found.label].word if found.label in LABELS else None
-    return {**asdict(found), "class": word}
+    return {**_plain(found), "class": word}
 
 
 def _certificate(found: Certificate | None) -> dict[str, Any] | None:
@@ -91,13 +92,13 @@ def _certificate(found: Certificate | None) -> dict[str, Any] | None:
 
 def header_dict(header: Header) -> dict[str, Any]:
     """What was run, as plain data."""
-    return asdict(header)
+    return _plain(header)
 
 
 def footer_dict(run: Run) -> dict[str, Any]:
     """The totals of a run as plain data, and what the gate makes of it."""
     return {
-        **asdict(run.footer),
+        **_plain(run.footer),
         "passed": run.passed,
         "stopped": run.stopped,
         "troubles": list(run.troubles),
@@ -120,7 +121,23 @@ def dumped(value: Any, indent: int | None = None) -> str:
     JSON has no word for a number that is not finite; such numbers are the strings "nan", "inf" and
     "-inf".
     """
-    return json.dumps(_finite(value), allow_nan=False, indent=indent)
+    try:  # nearly all numbers are finite, and to look at each takes longer than the rest
+        return json.dumps(value, allow_nan=False, indent=indent, default=_scalar)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, indent=indent, default=_scalar)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """A dataclass as plain data, all that is in it included."""
+    plain: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_scalar)
+    return plain
+
+
+def _scalar(value: Any) -> Any:
+    """What JSON does not know: a NumPy scalar, such as an index that np.argwhere found."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"{type(value).__name__} is no plain data")
+    return value.item()
 
 
 def _finite(value: Any) -> Any:
@@ -129,7 +146,7 @@ def _finite(value: Any) -> Any:
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
-    if hasattr(value, "item"):  # a NumPy scalar, such as an index that np.argwhere found
+    if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -21,6 +21,8 @@ LARGEST: Final = 1 << 31
 """Bytes of a report."""
 UNNAMED: Final = "unnamed"
 """Stands for an impostor that an older report counts without a name."""
+BEGIN: Final = b'{"header"'
+"""How a log begins."""
 CUT: Final = "the log ends without its footer: the run was killed, or is still going on"
 T = TypeVar("T")
 Plain = dict[str, Any]
@@ -110,11 +112,14 @@ def _content(path: Path) -> bytes:
 
 
 def _parts(content: bytes) -> _Parts:
-    first, _, _ = content.partition(b"\n")
+    first, ended, _ = content.partition(b"\n")
     try:
         head = _object(first, "line 1")
     except _Damaged:
         head = None  # a document of several lines, or nothing of ours
+        if not ended and first[: len(BEGIN)] == BEGIN[: len(first)]:
+            said = "it ends within its first line: the run was killed as it began"
+            raise _Damaged(said) from None
     if head is not None and head.keys() == {"header"}:
         return _of_log(content)
     plain = head if head is not None and "results" in head else _object(content, "the document")

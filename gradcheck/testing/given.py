@@ -18,6 +18,7 @@ from gradcheck.testing.inputs import Array, Drawn
 
 if TYPE_CHECKING:
     from gradcheck.binding import Bound
+    from gradcheck.finding import Finding
     from gradcheck.library import Result
     from gradcheck.plan import Plan
     from gradcheck.record import Record
@@ -35,7 +36,8 @@ class Asked:
 
     def __init__(self, test: str) -> None:
         """`test` is the file and the name of the test."""
-        self.test, self.results, self._calls, self._again = test, list[Any](), 0, ""
+        self.test, self.results, self._calls = test, list[Any](), 0
+        self._file, self._again = test.partition("::")[0], ""
 
     @property
     def id(self) -> str:
@@ -44,7 +46,8 @@ class Asked:
 
     def begin(self, node: str) -> None:
         """A test begins; `node` is what pytest calls it."""
-        self.results, self._calls, self._again = [], 0, shlex.join(["pytest", node])
+        self.results, self._calls = [], 0
+        self._file, self._again = node.partition("::")[0], shlex.join(["pytest", node])
 
     def end(self) -> None:
         """A test has ended well.
@@ -155,46 +158,58 @@ class OwnCase(Asked):
         __tracebackhide__ = True
         from gradcheck.library import check
 
-        function, backward, attrs = self._functions(forward, vjp)
+        bound = self._bound(forward, vjp)
+        assert bound.forward is not None
         self._calls += 1
         found = check(
-            _named(function, [*self.named]),
-            backward,
+            _named(bound.forward, [*self.named]),
+            bound.vjp,
             *self.primals,
             seed=self.seed,
-            attrs=attrs,
+            attrs=bound.attrs,
             order=order,
             double_vjp=double_vjp,
             jvp=jvp,
         )
-        self._judged([self._record(finding) for finding in found.findings])
+        self._judged([self._record(finding, bound.source) for finding in found.findings])
         return found
 
-    def _functions(
-        self, forward: Any, vjp: Callable[..., Any] | None
-    ) -> tuple[Callable[..., Any], Callable[..., Any], Mapping[str, Any]]:
-        if vjp is not None and callable(forward):
-            _check_order(forward, [*self.named])
-            return forward, vjp, self.attrs
-        bound = _bound(forward, vjp, self.attrs, dict.fromkeys(self.attrs, NOWHERE), self.named)
+    def _bound(self, forward: Any, vjp: Callable[..., Any] | None) -> Bound:
+        """What there is to call, of two functions or of one object."""
+        from gradcheck.binding import Bound
+        from gradcheck.binding.python import bound_operator
+        from gradcheck.binding.source import source_of
+
+        entry = _entry(forward, vjp)
+        pair = _pair(entry)
+        if pair is not None:
+            _check_order(pair[0], [*self.named])
+            return Bound(forward=pair[0], vjp=pair[1], attrs=self.attrs, source=source_of(pair[1]))
+        fixed = dict.fromkeys(self.attrs, NOWHERE)
+        try:
+            bound = bound_operator(entry, self.attrs, fixed, [*self.named])
+        except Unsupported as error:
+            raise UsageError(f"{error}: let it take that, or leave it out of @case") from None
         if bound.forward is None:
             raise UsageError("there is no forward to difference: case.check(forward, vjp)")
-        return bound.forward, bound.vjp, bound.attrs
+        return bound
 
-    def _record(self, finding: Any) -> Record:
-        """A finding under the test's name."""
-        from gradcheck.finding import Finding
+    def _record(self, finding: Finding, source: str) -> Record:
+        """A finding under the test's name; `source` is where the backward stands."""
         from gradcheck.record import Record
 
-        names = set(Finding.__dataclass_fields__) & set(Record.__dataclass_fields__) - {"name"}
+        names = set(type(finding).__dataclass_fields__) & set(Record.__dataclass_fields__) - {
+            "name"
+        }
         file, _, function = self.test.partition("::")
         stem = file.removesuffix(".py")
         where = f"{stem}/{function}/{self.id}"
         sample = self.id.replace(f"-{self.dtype}", "", 1)
         return Record(
-            name=where, hash="", implementation=file, op=stem, dialect=function, sample=sample,
-            output=finding.name, dtype=self.dtype, seed=self.seed, repro=self._again,
-            **{name: getattr(finding, name) for name in names},
+            name=where, hash="", implementation=self._file, op=stem, dialect=function,
+            sample=sample, output=finding.name, dtype=self.dtype, seed=self.seed,
+            repro=self._again,
+            **{**{name: getattr(finding, name) for name in names}, "source": source},
         )  # fmt: skip
 
 
@@ -243,7 +258,8 @@ class SuiteCase(Asked):
 
         entry = _entry(forward, vjp)
         self._calls += 1
-        found = judge(self._plan, self.case, _Table(self.test, self._key, entry))
+        who = f"{self._file}::{self.test.partition('::')[2]}"
+        found = judge(self._plan, self.case, _Table(who, self._key, entry))
         self._judged([replace(record, repro=self._again) for record in found])
 
 
@@ -253,11 +269,12 @@ class _Table:
     def __init__(self, name: str, key: str, entry: Any) -> None:
         self.name, self._table = name, {key: entry}
 
-    def bind(self, case: Case, dtype: str) -> Bound | None:
+    def bind(self, case: Case, dtype: str) -> Bound:
         from gradcheck.binding.keywords import entry_of
+        from gradcheck.binding.python import bound_operator
 
         entry, fixed = entry_of(self._table, case)
-        return None if entry is None else _bound(entry, None, case.attrs, fixed, case.primal_names)
+        return bound_operator(entry, case.attrs, fixed, case.primal_names)
 
     def bind_model(self, case: Any, dtype: str) -> None:
         return None
@@ -267,41 +284,34 @@ class _Table:
 
 
 def _entry(forward: Any, vjp: Callable[..., Any] | None) -> Any:
-    if vjp is None:
-        return forward
-    return {"vjp": vjp} if forward is None else {"forward": forward, "vjp": vjp}
-
-
-def _bound(
-    forward: Any,
-    vjp: Callable[..., Any] | None,
-    attrs: Mapping[str, Any],
-    fixed: Mapping[str, Any],
-    names: Any,
-) -> Bound:
-    """What there is to call of whatever was passed to `check`.
+    """What a table would have for whatever was passed to `check`.
 
     Raises:
-        UsageError: nothing.
-        Unsupported: it takes no attribute of that name, and the value is not in `fixed`.
+        UsageError: there is nothing to judge in it.
     """
     from gradcheck.binding.frameworks import differentiated
     from gradcheck.binding.keywords import method
-    from gradcheck.binding.python import ROLES, bound_operator
+    from gradcheck.binding.python import ROLES
 
-    entry = _entry(forward, vjp)
+    entry = forward
+    if vjp is not None:
+        entry = {"vjp": vjp} if forward is None else {"forward": forward, "vjp": vjp}
     if differentiated(entry) is None and not any(method(entry, role) for role in ROLES):
         raise UsageError(
             f"there is no vjp: case.check(forward, vjp), not of a {type(forward).__name__} alone"
         )
-    try:
-        return bound_operator(entry, attrs, fixed, [*names])
-    except Unsupported as error:
-        if NOWHERE not in fixed.values():
-            raise
-        raise UsageError(
-            f"{error}: let it take the attribute, or leave that out of @case"
-        ) from None
+    return entry
+
+
+def _pair(entry: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """A forward and a vjp that take the same attributes, if that is what there is."""
+    from gradcheck.binding.frameworks import differentiated
+    from gradcheck.binding.keywords import method
+
+    forward, vjp = method(entry, "forward"), method(entry, "vjp")
+    if forward is None or vjp is None or differentiated(entry) is not None:
+        return None
+    return forward, vjp
 
 
 def _named(forward: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:

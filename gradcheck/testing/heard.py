@@ -5,6 +5,7 @@ It listens where all reports arrive, from however many processes.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,10 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from gradcheck.testing import BASELINE, CARRIED
+
 if TYPE_CHECKING:
+    from gradcheck.commands.outcome import Target
+    from gradcheck.expectation import Gate, Problem
     from gradcheck.record import Record, Run
     from gradcheck.testing.session import Session
 
+FLAG: Final = "--gradcheck-report"
 LINES: Final = 10
 """Lines of a baseline to correct that are shown."""
 
@@ -23,10 +29,9 @@ LINES: Final = 10
 class Heard:
     """A plugin that hears every report."""
 
-    def __init__(self, ours: Callable[[], Session | None]) -> None:
-        """`ours()` is what the flags ask for, if they ask for anything."""
-        self._asked = ours
-        self._ours: Session | None = None
+    def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
+        """`ours()` is what the flags ask for, if anything; `targets` are the reports to write."""
+        self._asked, self._targets = ours, targets
         self._suite: list[Record] = []
         self._own: list[Record] = []
         self._whole = False
@@ -35,20 +40,20 @@ class Heard:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what a test found."""
-        if hasattr(report, "gradcheck"):
+        if hasattr(report, CARRIED):
             from gradcheck.testing.told import heard
 
             own, results = heard(report)
             (self._own if own else self._suite).extend(results)
-        self._whole |= report.nodeid == "gradcheck::baseline" and report.when == "call"
+        self._whole |= report.nodeid == BASELINE and report.when == "call"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Say what came of it all; what no item could say makes the exit status 1."""
         if not (self._suite or self._own):
             return
-        self._ours = self._asked()
-        self._lines = [*self._told(session)]
+        stopped = session.shouldstop or session.shouldfail or ""
+        self._lines = [*self._told(str(stopped))]
         if not self._green and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -59,63 +64,65 @@ class Heard:
             for line in self._lines:
                 terminalreporter.write_line(line)
 
-    def _told(self, session: pytest.Session) -> Iterator[str]:
+    def _told(self, stopped: str) -> Iterator[str]:
         from gradcheck.report.words import clean
 
-        ours = self._ours
+        ours = self._asked()
         run = ours.held(self._suite) if ours is not None else None
-        yield counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
-        yield from map(clean, self._baseline(run))
-        if run is not None and ours is not None:
-            stopped = bool(session.shouldstop or session.shouldfail)
-            yield from self._written(run, ours, stopped=stopped)
+        first = counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
+        hint = f"; as a page: {FLAG} gradcheck.html" if " failed (" in first else ""
+        yield clean(first + hint * (not self._targets))
+        if ours is not None and run is not None and run.gate is not None:
+            yield from map(clean, self._to_correct(run.gate, ours.outdated()))
+        if self._targets:
+            yield from self._written(with_own(run, self._own, stopped))
 
-    def _baseline(self, run: Run | None) -> Iterator[str]:
-        """Lines of the baseline to correct, each once; what names alone say only if asked."""
+    def _to_correct(self, gate: Gate, by_name: Sequence[Problem]) -> Iterator[str]:
+        """Lines of the baseline to correct, each once; what names alone say, if it was asked."""
         from gradcheck.expectation import Breach
 
-        if run is None or run.gate is None or self._ours is None:
-            return
-        named = {*self._ours.outdated()}
-        problems = [p for p in run.gate.problems if p.breach is not Breach.UNLISTED]
-        shown = [p for p in problems if self._whole or p not in named]
+        problems = [p for p in gate.problems if p.breach is not Breach.UNLISTED]
+        shown = [p for p in problems if self._whole or p not in by_name]
         self._green = not shown
         yield from (problem.text for problem in shown[:LINES])
         if len(shown) > LINES:
-            yield f"… and {len(shown) - LINES} more lines of {run.gate.baseline} to correct"
-        yield from (f"warning: {text}" for text in run.gate.warnings)
+            yield f"… and {len(shown) - LINES} more lines of {gate.baseline} to correct"
+        yield from (f"warning: {text}" for text in gate.warnings)
 
-    def _written(self, run: Run, ours: Session, *, stopped: bool) -> Iterator[str]:
+    def _written(self, run: Run) -> Iterator[str]:
         """Write the reports that were asked for; a line each."""
-        if not ours.targets:
-            return
         from gradcheck import report
         from gradcheck.commands.outcome import save
 
-        whole = with_own(run, self._own)
-        if stopped:
-            whole = replace(whole, complete=False, stopped="pytest was stopped")
-        for path, form in ours.targets:
-            if save(path, report.render(whole, form), "--gradcheck-report"):
+        for path, form in self._targets:
+            if save(path, report.render(run, form), FLAG):
                 yield f"written: {path}"
             else:
                 self._green = False
+                yield f"not written: {path}"
 
 
-def with_own(run: Run, own: Sequence[Record]) -> Run:
-    """A run that holds the results of the user's own tests too, each file an implementation."""
-    from gradcheck.record import digest_of
+def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
+    """A run that holds the results of the user's own tests too, each file an implementation.
 
-    files = dict.fromkeys(result.implementation for result in own)
+    `stopped` says why it ended early, if it did.
+    """
+    import gradcheck
+    from gradcheck.record import Header, Run, digest_of
+
+    if run is None:
+        header = Header(
+            version=gradcheck.__version__, suite="tests", suite_version="", implementations=(),
+            dtypes=(), seed=0, numpy=getattr(sys.modules.get("numpy"), "__version__", ""),
+        )  # fmt: skip
+        run = Run(header=header, results=())
+    files = dict.fromkeys([*run.header.implementations, *(r.implementation for r in own)])
     dtypes = dict.fromkeys([*run.header.dtypes, *(result.dtype for result in own)])
     results = (*run.results, *own)
-    header = replace(
-        run.header,
-        implementations=(*run.header.implementations, *files),
-        dtypes=tuple(dtypes),
-        cases=digest_of(run.results),
-    )
-    return replace(run, header=header, results=results)
+    cases = digest_of(results)
+    header = replace(run.header, implementations=(*files,), dtypes=(*dtypes,), cases=cases)
+    whole = replace(run, header=header, results=results)
+    return replace(whole, complete=False, stopped=stopped) if stopped else whole
 
 
 def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
@@ -142,8 +149,7 @@ def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
         for known, what in ((Known.XFAIL, "known"), (Known.XPASS, "listed and passing")):
             if count := gate.count(known):
                 texts.append(f"{count:,} {what}")
-    passed = all(r.verdict.expected for r in results)
-    if passed and checked:
+    if checked and len(texts) == 1 and all(r.verdict.expected for r in results):
         texts[0] += " passed"
     left = Counter(r.verdict for r in results)
     texts += [f"{left[v]:,} {v.value}" for v in (Verdict.UNSUPPORTED, Verdict.UNBOUND) if left[v]]

@@ -5,6 +5,7 @@ Numbers are those of `gradcheck.draw.Draw`: seeded by names, short, and exact in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -55,7 +56,7 @@ class Drawn:
         Raises:
             UsageError: there are none, or too few rows for the hard ones.
         """
-        found = np.array(self.draw(draw))
+        found = np.array(self.draw(draw), order="C")  # rows of it are views
         if found.dtype.kind not in "fiu":
             raise UsageError(f"{name} is drawn as {found.dtype}: draw floating numbers or integers")
         return _hardened(name, found, self.hard) if self.hard else found
@@ -64,7 +65,7 @@ class Drawn:
 def _hardened(name: str, array: Array, kinds: Sequence[str]) -> Array:
     if array.dtype.kind != "f" or array.ndim == 0:
         raise UsageError(f"{name}: only an array of floating numbers has hard rows")
-    rows = array.reshape(-1, array.shape[-1])
+    rows = array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
     if len(kinds) > len(rows):
         raise UsageError(f"{name} has {len(rows)} rows, and {len(kinds)} are to be hard: draw more")
     for row, kind in zip(rows[len(rows) - len(kinds) :], kinds, strict=True):

@@ -14,6 +14,7 @@ from gradcheck.record import Record, Run
 from gradcheck.report import words
 from gradcheck.rule import RuleSpec
 from gradcheck.spec import OpSpec
+from gradcheck.testing import BASELINE, MARKER
 from gradcheck.testing.failure import CheckFailed, NotCompared, failure_of, lead_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from gradcheck.testing.session import Check, Session
 
-MARKER: Final = "gradcheck"
 AnySpec = OpSpec | ModelSpec | RuleSpec
 WHOLE: Final = (Breach.UNLISTED, Breach.STALE, Breach.EXPIRED)
 """What is wrong with a baseline that no entry's own case can say."""
@@ -129,9 +129,7 @@ def items_of(ours: Session, session: pytest.Session) -> Iterator[Item]:
             session, name=name, nodeid=f"gradcheck::{name}", ours=ours, check=check
         )
     if ours.baseline is not None:
-        yield BaselineItem.from_parent(
-            session, name="baseline", nodeid="gradcheck::baseline", ours=ours
-        )
+        yield BaselineItem.from_parent(session, name="baseline", nodeid=BASELINE, ours=ours)
 
 
 def _written(spec: AnySpec) -> tuple[str, int | None]:

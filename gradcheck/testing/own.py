@@ -6,9 +6,8 @@ import pytest
 
 from gradcheck.errors import GradcheckError
 from gradcheck.report.words import clean
+from gradcheck.testing import MARKER
 from gradcheck.testing.parametrize import ARGUMENT, declared_of
-
-MARKER = "gradcheck"
 
 
 def generate(metafunc: pytest.Metafunc) -> None:

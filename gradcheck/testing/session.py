@@ -18,7 +18,6 @@ from gradcheck.baseline.file import read
 from gradcheck.baseline.scope import Scope, matcher
 from gradcheck.binding import Implementation
 from gradcheck.choice import Choice
-from gradcheck.commands.outcome import Target, targets_of
 from gradcheck.commands.run import convention_of
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
@@ -59,7 +58,6 @@ class Session:
         self._config = config
         worker = getattr(config, WORKER, None)
         self.baseline = self._baseline()
-        self.targets: list[Target] = [] if worker else targets_of(self._option("report"))
         stack = ExitStack()
         config.add_cleanup(stack.close)
         self.suite = load_suite(self._option("suite"))
@@ -123,12 +121,11 @@ class Session:
         return why_of(self.plan)
 
     def _baseline(self) -> Baseline | None:
-        for flag in ("baseline", "report"):
-            if self._option(flag) and not self._option("impl"):
-                raise UsageError(
-                    f"--gradcheck-{flag} is about an implementation: name it with --gradcheck-impl"
-                )
         path = self._option("baseline")
+        if path and not self._option("impl"):
+            raise UsageError(
+                "--gradcheck-baseline is about an implementation: name it with --gradcheck-impl"
+            )
         return read(Path(path)) if path else None
 
     def _plan(self, suite: Suite, config: pytest.Config, *, build: bool) -> Plan:

@@ -14,6 +14,7 @@ import pytest
 from gradcheck.record import Header, Record, Run
 from gradcheck.stored.plain import dumped, result_dict
 from gradcheck.stored.read import result_of
+from gradcheck.testing import CARRIED
 from gradcheck.testing.failure import CheckFailed, NotCompared
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ NO_RUN: Final = Run(
     results=(),
 )
 """Stands for the run that a result is not part of yet."""
-ATTRIBUTE: Final = "gradcheck"
-"""Of a report, what it carries."""
 
 
 def tell(
@@ -35,6 +34,9 @@ def tell(
     error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(error, NotCompared) and call.excinfo is not None and report.failed:
         report.longrepr = call.excinfo.getrepr(style="value")
+        if report.longrepr.reprcrash is not None:
+            report.longrepr.reprcrash.path = report.location[0]
+            report.longrepr.reprcrash.lineno = (report.location[1] or 0) + 1
     if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
         where, at, _ = item.location  # where it is skipped, is a place of ours
         report.longrepr = (where, (at or 0) + 1, report.longrepr[2])
@@ -49,12 +51,12 @@ def tell(
         results = [result for result in results if result.verdict.expected]
     if results:
         plain = [result_dict(NO_RUN, result) for result in results]
-        setattr(report, ATTRIBUTE, dumped({"own": case is not None, "results": plain}))
+        setattr(report, CARRIED, dumped({"own": case is not None, "results": plain}))
 
 
 def heard(report: pytest.TestReport) -> tuple[bool, list[Record]]:
     """What a report carries: whether it is of a user's own test, and its results."""
-    text: Any = getattr(report, ATTRIBUTE, None)
+    text: Any = getattr(report, CARRIED, None)
     if not isinstance(text, str):
         return False, []
     told = json.loads(text)

@@ -9,7 +9,19 @@ import pytest
 from gradcheck.cli import _parser
 from gradcheck.commands.completion import SHELLS, _actions, _names, _wanted
 
-FREE = {"suite", "seed", "timeout", "jobs", "shard", "part", "factor", "fail_on", "old", "new"}
+FREE = {
+    "suite",
+    "seed",
+    "timeout",
+    "jobs",
+    "shard",
+    "part",
+    "factor",
+    "fail_on",
+    "old",
+    "new",
+    "install",
+}
 """What nobody can complete: numbers, modules, names with parts."""
 
 

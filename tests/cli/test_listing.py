@@ -89,3 +89,21 @@ def test_the_package_runs_as_a_module(process):
     assert found.stdout.splitlines()[-1].startswith("RESULT pass checked=4 pass=4 ")
     found = process("run", "--op", "relu", "--impl", "kernels:WRONG")
     assert found.returncode == 1
+
+
+def test_what_a_suite_of_somebodys_says_is_text(run, folder):
+    """A formula, a source and what a sample hunts may hold anything."""
+    (folder / "evil.py").write_text(
+        "import kernels as k\n"
+        r"EVIL = 'x\n::error::pwned\n ##[group]y\x1b[31m\x00\u202e\tz'"
+        "\n"
+        "spec = k.OpSpec(name='square', signature='()->()', forward=k.square, vjp=k.double, "
+        "formula=EVIL, source=EVIL, samples=(k.Sample(name='s', primals=k.good, hunts=EVIL),))\n"
+        "SUITE = k.Suite('mine', '1', [spec])\n"
+    )
+    found = run("square", "--suite", "evil:SUITE", command="explain")
+    assert found.code == 0
+    assert found.out.count("pwned") == 3
+    assert all(c.isprintable() or c == "\n" for c in found.out)
+    assert "##[" not in found.out
+    assert not [line for line in found.out.splitlines() if line.lstrip().startswith("::")]

@@ -237,3 +237,24 @@ def test_every_result_says_where_the_code_stands_and_annotations_point_there(run
     where = f"::error file=kernels.py,line={line},title=relu/default · dx%3A sign::dx "
     assert shown.startswith(where)
     assert run(*words, "reference", "--format", "github").out.startswith("RESULT pass ")
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.parametrize("form", ["github", "terminal"])
+def test_what_the_code_judged_prints_is_no_command_to_github(run, form, isolate):
+    Path("loud.py").write_text(
+        "print('::stop-commands::x')\nimport sys\n"
+        "def vjp(ct, x):\n"
+        "    print('::error file=a.py::fake\\n  ##[group]fake', flush=True)\n"
+        "    print('::warning::fake', file=sys.stderr, flush=True)\n"
+        "    return -ct * (x > 0)\n"
+        "IMPL = {'relu': {'vjp': vjp}}\n"
+    )
+    found = run(*RELU, "--impl", "loud:IMPL", "--format", form, "--no-contract", isolate=isolate)
+    assert found.code == 1
+    assert not re.search(r"##\w*\[", found.out)
+    lines = found.err.splitlines()
+    assert {"| ::stop-commands::x", "| ::error file=a.py::fake", "| ::warning::fake"} <= {*lines}
+    assert not any(line.strip().startswith("::") or "##[" in line for line in lines)
+    ours = [line for line in found.out.splitlines() if line.startswith("::")]
+    assert len(ours) == (form == "github")

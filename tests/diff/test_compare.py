@@ -226,6 +226,24 @@ def test_a_contract_is_not_asked_where_the_call_fails(make):
     assert told(back)["contract", "linear"] == quiet
 
 
+def test_a_property_stands_for_itself_alone_whatever_its_name(make):
+    """A property that crashes may be called as a whole call is."""
+    gone = make.run(make.result("bias"), make.contract("update", V.CRASH))
+    found = make.diff(make.run(make.result("bias"), make.result("x")), gone)
+    assert told(found) == {
+        ("gradient", "x"): (Mark.REMOVED, True), ("contract", "update"): (Mark.ADDED, True),
+    }  # fmt: skip
+
+
+def test_what_a_crash_keeps_from_being_asked_is_told_with_the_crash_alone(make):
+    """Also where the run broke off afterwards."""
+    kept = make.run(make.result(), make.contract("linear"))
+    found = make.diff(kept, make.run(make.result("vjp", V.CRASH), complete=False))
+    assert told(found) == {
+        ("gradient", "x"): CRASHES, ("contract", "linear"): (Mark.NOT_REACHED, False),
+    }  # fmt: skip
+
+
 def test_a_property_that_cannot_be_asked_of_a_wrong_gradient_is_no_second_alarm(make):
     def of(gradient, sizes):
         return make.run(make.result(verdict=gradient), make.contract("sizes", sizes))

@@ -63,7 +63,7 @@ def result(
         "hunts": "a missing factor 1/n in the mean",
     }
     if verdict is Verdict.PASS:
-        eps = EPS[dtype]
+        eps = EPS.get(dtype, EPS["float64"])
         plain["compared"] = 24
         plain["worst"] = (miss(got=0.5 + eps, want=0.5, error=eps, bound=32 * eps, ulp=1.0),)
     elif verdict is Verdict.FAIL:

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
@@ -162,9 +163,22 @@ def test_two_implementations_are_not_old_and_new(two):
     text = render(two, "terminal")
     assert text.startswith("A  old.json · reference · 11 checks · 4 did not pass\n")
     assert "\nB  new.json · theirs · " in text
-    assert "ONLY A FAILS 1 result of op6/weight · dx\n" in text
+    assert "ONLY A FAILS op6/weight · dx: 1 result\n  3 of 24 elements are outside" in text
+    assert "\nA IS FURTHER OFF moved1/weight · dx: 1 result\n  typical/float64: PASS 0.81 " in text
     assert "only B fails: 1, " in text
     assert {entry["mark"] for entry in json.loads(render(two, "json"))["entries"]} == {*Mark}
+
+
+def test_what_only_the_first_gets_wrong_is_shown_as_its_own(make):
+    wrong = make.result(verdict=V.FAIL, diagnosis=make.why(), repro="gradcheck repro theirs")
+    right = make.result(implementation="mine", repro="gradcheck repro mine")
+    text = render(between(make.run(wrong), make.run(right, implementations=("mine",))), "terminal")
+    assert "ONLY A FAILS rms_norm/weight · dx: 1 result\n  scale: dw is 1/3 of the" in text
+    assert "\n  run: gradcheck repro theirs\n" in text
+    over_time = replace(right, implementation="reference")
+    text = render(between(make.run(wrong), make.run(over_time)), "terminal")
+    assert "FIXED 1 result of rms_norm/weight · dx\n" in text
+    assert "run:" not in text
 
 
 def test_the_words_for_two_are_about_them():
@@ -189,7 +203,7 @@ def test_what_else_differs_is_said(make, passing):
         text = " ".join(render(between(passing, other), form).replace("\\", "").split())
         for said in ("NumPy 2.1.0 → 2.2.0", "suite builtin 2026.11 → builtin 2026.12",
                      "seed 0 → 3", "platform Linux x8664 → Linux aarch64",
-                     "shard unknown → 1/2", "incomplete: the run stopped early",
+                     "shard none → 1/2", "incomplete: the run stopped early",
                      "mine does not load", "reference unknown → v2"):  # fmt: skip
             assert said in text.replace("x86_64", "x8664"), said
         assert "Python" not in text
@@ -271,6 +285,66 @@ def test_a_gradient_unfolds_to_a_table_and_a_line_to_paste(every):
     block = page[page.index("<b>newly failing</b>") :].partition("</details>")[0]
     assert "| result | old | new |\n|---|---|---|\n| `typical/float64` | PASS " in block
     assert "```sh\ngradcheck run --op op0 " in block
+
+
+# ── html ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Elements(HTMLParser):
+    """Which elements a page has, and its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.text = [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, tuple(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_has_no_script_and_asks_for_nothing(pair, every):
+    for found in (pair, every):
+        page = render(found, "html")
+        elements = Elements(page).found
+        assert page.startswith("<!doctype html>\n")
+        assert not {tag for tag, _ in elements} & {"script", "img", "link", "iframe", "svg"}
+        names = {name for _, attrs in elements for name, _ in attrs}
+        assert not [name for name in names if name.startswith("on") or name in ("src", "href")]
+        assert "default-src 'none'" in page
+
+
+def test_hostile_text_is_no_element(make):
+    def page(text):
+        old = make.result(text, verdict=V.PASS, name="a", output="x")
+        new = make.result(text, verdict=V.FAIL, name="a", output="x", dialect=text, sample=text,
+                          reason=text, repro=text, diagnosis=make.why(says=text))  # fmt: skip
+        lost = make.result("b", verdict=V.UNSUPPORTED, reason=text)
+        return render(between(make.run(old, make.result("b")), make.run(new, lost)), "html")
+
+    calm, hostile = Elements(page("calm")), Elements(page(make.hostile))
+    assert hostile.found == calm.found
+    assert "<script>alert(1)</script>" in hostile.text
+
+
+def test_the_page_says_what_the_terminal_says(every):
+    text = Elements(render(every, "html")).text
+    assert "1 newly crashing, 1 newly failing" in text
+    assert every.summary in text
+    for mark in Mark:
+        assert mark.value in text
+    assert "FAIL 4.5e-04 > 1.0e-08" in text
+
+
+def test_a_page_of_very_many_gradients_counts_the_rest(make):
+    old = make.run(*(make.result(f"op{i}") for i in range(230)))
+    new = make.run(*(make.result(f"op{i}", verdict=V.FAIL) for i in range(230)))
+    page = render(between(old, new), "html")
+    assert page.count("<details") == 200
+    assert "… and 30 more gradients" in page
 
 
 # ── annotations ──────────────────────────────────────────────────────────────────────────────

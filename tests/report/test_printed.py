@@ -36,7 +36,7 @@ def test_the_last_lines_count(most):
 
 def test_bytes_are_counted_and_not_characters():
     assert lines("ä\nb", 1) == ["… 3 more bytes before this", "b"]
-    assert lines("\ud800\nb", 1)[0].startswith("… 4 more bytes")
+    assert lines("\ud800\nb", 1)[0].startswith("… 7 more bytes")  # as it is shown: \\ud800
 
 
 def test_one_endless_line_is_cut():
@@ -60,3 +60,30 @@ def test_what_passed_is_told_in_few_lines(make, verdict):
     found = of(make.result(verdict=verdict, printed=text))
     assert found[1:] == [f"line {i}" for i in range(100 - (len(found) - 1), 100)]
     assert len(found) - 1 == (FEW if verdict.expected else LINES)
+
+
+TEXTS = {
+    "long": "0123456789" * 1000,
+    "many": "".join(f"line {i}\n" for i in range(100)),
+    "escapes": "\x1b[31m" * 900 + "\tend",
+    "commands": "##[a] ## b\t##vso[c]" * 300,
+    "wide escapes": "\U000e0001x" * 2000,
+    "tabs": "\t" * 3000 + "x",
+    "blanks": "\n \n" * 2000 + "end \n",
+    "breaks": "a\r\nb\x0bc\x85d\u2028e" * 300,
+    "surrogates": "\ud800" * 3000,
+    "forged": "… 7 more bytes before this\n" + "x" * 3000,
+    "forged alone": "… 7 more bytes before this",
+    "short": "a\n\n  b",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("most", [1, FEW, LINES])
+def test_what_is_stored_is_shown_as_what_was_printed(name, most):
+    """Stored are the lines that are shown; reports of the stored run show the same."""
+    text = TEXTS[name]
+    stored = "\n".join(lines(text))
+    assert lines(stored) == lines(text)
+    assert lines(stored, most) == lines(text, most)
+    assert sum(len(line) + 1 for line in lines(text) if not line.startswith("… ")) <= 2001

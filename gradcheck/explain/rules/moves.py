@@ -53,6 +53,7 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
             yield _rolled(axis, step)
     for axis in axes:
         yield from divisions(axis, attrs)
+        yield from _packed_pairs(axis, attrs)
     yield from _stacked()
 
 
@@ -242,6 +243,36 @@ def divisions(axis: int, attrs: Attrs) -> Iterator[Move]:
         yield Move(label="L", says=says, of=gathered, back=dealt)
         if isinstance(count, int):
             yield from _exchanges_of_parts(axis, count)
+
+
+def _packed_pairs(axis: int, attrs: Attrs) -> Iterator[Move]:
+    """The two extents of an attribute, such as a kernel's, packed in an axis in the other order."""
+    for key, value in attrs.items():
+        if _pair(value) is not None:
+            says = f"the {key}'s two extents within {_axis(axis)} exchanged"
+            there, back = partial(_turned, axis, key, 1), partial(_turned, axis, key, -1)
+            yield Move(label="L", says=says, of=there, back=back)
+            yield Move(label="L", says=f"{says} in memory", of=back, back=there)
+
+
+def _pair(value: object) -> tuple[int, int] | None:
+    """A value of an attribute, if it is two extents."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return None
+    n, m = value
+    return (n, m) if type(n) is type(m) is int and n > 0 and m > 0 else None
+
+
+def _turned(axis: int, key: str, way: int, array: Array, attrs: Attrs) -> Array:
+    pair = _pair(attrs.get(key))
+    if pair is None or not _has(array, axis):
+        return array
+    k = axis % array.ndim
+    n, m = pair[::way]
+    if not array.shape[k] or array.shape[k] % (n * m):
+        return array
+    parts = array.reshape(*array.shape[:k], -1, n, m, *array.shape[k + 1 :])
+    return np.ascontiguousarray(parts.swapaxes(k + 1, k + 2)).reshape(array.shape)
 
 
 def _stacked() -> Iterator[Move]:

@@ -16,6 +16,7 @@ from gradcheck.explain.rules.flushed import flushed
 from gradcheck.explain.rules.kinks import kinks
 from gradcheck.explain.rules.local import local
 from gradcheck.explain.rules.mask import mask
+from gradcheck.explain.rules.memory import memory
 from gradcheck.explain.rules.nonfinite import nonfinite
 from gradcheck.explain.rules.orientation import (
     displaced,
@@ -56,6 +57,7 @@ EXACT: Final = (
     Rule("packed", "a part of a packed tensor is lost, or in another part's place", packed),
     Rule("nonfinite", "it is NaN or infinite where something special is", nonfinite),
     Rule("orientation", "the right numbers in another order", orientation),
+    Rule("memory", "a piece of the cotangent's memory in place of the gradient", memory),
     Rule("forward mode", "the Jacobian in place of its transpose", forward_mode),
     Rule("pairs", "what a place contributes to some other is lost", pairs),
     Rule("terms", "the reference's own text with one thing changed", terms),
@@ -77,12 +79,14 @@ PREDICTING: Final = tuple(
          "subset", "contributions", "pairs", "displaced", "truncated"}
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""
+LOST: Final = tuple(rule for rule in EXACT if rule.name == "lost")
 DESCRIBING: Final = (
     Rule("values", "it is right for a value that no attribute should take", values),
     Rule("sizes", "right for most sizes of an axis", sizes),
     Rule("duplicates", "wrong only where an index occurs more than once", duplicates),
     Rule("alone", "each entry of an axis alone is right", alone),
     Rule("zeros", "nothing is passed back where an argument is 0", zeros),
+    Rule("lost somewhere", "a gradient is zero at some points only", somewhere(LOST)),
     Rule("support", "other elements of the cotangent reach an element", support),
     Rule("somewhere", "wrong at some points only, and predicted there", somewhere(PREDICTING)),
     Rule("local", "element by element, the slope is another function", local),

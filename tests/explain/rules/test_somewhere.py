@@ -58,3 +58,10 @@ def test_two_kinds_of_wrong_points_are_not_one_defect():
 
     found = named("softmax", vjp, "x", SOMEWHERE, sample="square")
     assert not found.label, found
+
+
+def test_a_gradient_lost_at_some_points_only_is_told():
+    vjp = where("softmax", lambda x: x.ndim == 2 and x.shape[0] == x.shape[1], np.zeros_like)
+    found = named("softmax", vjp, "x", only("lost somewhere"), sample="square")
+    assert (found.label, found.says) == ("G", "dx is zero: it is lost")
+    assert any("takes another way at" in line for line in found.evidence)

@@ -1,15 +1,9 @@
-import os
 import re
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import gradcheck_cases
 import pytest
-
-import gradcheck
 
 KERNELS = """
 import numpy as np
@@ -46,7 +40,6 @@ def op(name, **samples):
 
 SUITE = Suite("mine", "1", [op("square", good=1, broken=2)])
 """
-BASICS = ("-q", "-p", "gradcheck.pytest_plugin", "-p", "no:cacheprovider")
 SUITE = ("--gradcheck-suite", "gradcheck_cases:SUITE")
 MIXED = (*SUITE, "--gradcheck-impl", "kernels:MIXED", "--gradcheck-sample", "typical",
          "--gradcheck-dtype", "float64")  # fmt: skip
@@ -57,26 +50,8 @@ def only(*ops):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    return tmp_path
-
-
-@pytest.fixture
-def pytest_(folder):
-    """The `pytest` command, not `python -m pytest`: it does not look into the folder by itself."""
-    roots = (str(Path(m.__file__).parents[1]) for m in (gradcheck, gradcheck_cases))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "PYTHONSAFEPATH": "1",
-                   "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}  # fmt: skip
-
-    def call(*words, basics=BASICS):
-        command = [sys.executable, "-P", "-m", "pytest", *basics, *words]
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-        )
-
-    return call
+def kernels():
+    return KERNELS
 
 
 def collected(found):

@@ -1,0 +1,64 @@
+"""The site in a browser, opened from a folder: no request leaves it, no error, and search works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture
+def opened(site):
+    """A page of a browser, and what it complained of or asked of others."""
+    driver = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no {CHROMIUM}")
+    wrong: list[str] = []
+    with driver.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        page = browser.new_page()
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        page.on(
+            "request",
+            lambda request: (
+                wrong.append(f"asked for {request.url}")
+                if not request.url.startswith((site.as_uri(), "data:"))
+                else None
+            ),
+        )
+        yield page, wrong
+        browser.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index", "reference/operators/norm/rms_norm", "explanation/judgement", "reference/api"],
+)
+def test_a_page_asks_nobody_and_reports_no_error(site, opened, name):
+    page, wrong = opened
+    page.goto((site / f"{name}.html").as_uri())
+    page.wait_for_selector("h1")
+    assert wrong == []
+    wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    assert not wide, "the page scrolls sideways"
+
+
+def test_a_search_finds_an_operator_by_a_part_of_its_name(site, opened):
+    page, wrong = opened
+    page.goto((site / "index.html").as_uri())
+    page.click("input.md-search__input")
+    page.keyboard.type("layer norm", delay=20)
+    page.wait_for_selector(".md-search-result__item a[href*='layer_norm']", timeout=60_000)
+    assert wrong == []
+
+
+def test_a_formula_is_drawn_and_not_spelt(site, opened):
+    page, _ = opened
+    page.goto((site / "reference/operators/norm/rms_norm.html").as_uri())
+    box = page.locator(".formula math mfrac").first.bounding_box()
+    assert box["height"] > 30, "a fraction stands above its line"
+    assert "\\" not in page.inner_text(".formula")
