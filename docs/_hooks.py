@@ -16,6 +16,7 @@ from _pages import (  # noqa: E402
     commands,
     config,
     curve,
+    example,
     files,
     formats,
     models,
@@ -28,7 +29,7 @@ from mkdocs.structure.files import File  # noqa: E402
 from gradcheck.expectation import Known  # noqa: E402
 from gradcheck.verdict import Verdict  # noqa: E402
 
-MAKERS = (operators, models, commands, config, vocabulary, formats, api, files)
+MAKERS = (operators, models, commands, config, vocabulary, formats, api, example, files)
 FIGURES = {"ordinary": curve.ordinary, "near_zero": curve.near_zero}
 NAVIGATION = {
     "operators": operators.navigation,

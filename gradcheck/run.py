@@ -259,14 +259,16 @@ def _load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
 
 
 def _smoke(plan: Plan, bindings: Sequence[Implementation]) -> None:
-    """Lay out every call that is planned, where a manifest says how, before the first is made.
+    """Lay out every call that is planned, where a manifest says how, before one is judged.
 
     Raises:
-        ManifestError: the manifest yields nonsense for a case; all such places are named.
+        ManifestError: the manifest yields nonsense for a case, or exchanges two sizes; all such
+            places are named.
     """
     for binding in bindings:
         if isinstance(binding, LaidOut):
             problems = binding.smoke(plan.cases, plan.dtypes)
+            problems = problems or binding.exchanged(plan.cases, plan.dtypes)
             if problems:
                 raise ManifestError("; also ".join(problems))
 

@@ -12,17 +12,6 @@ PAGE: Final = "reference/api.md"
 GROUPS: Final = {
     "Check a function": ("check", "assert_vjp", "Result", "Finding", "Verdict"),
     "Check the gradients of a loss": ("check_model",),
-    "Test your own operators with pytest": (
-        "case",
-        "cases_of",
-        "normal",
-        "uniform",
-        "positive",
-        "away",
-        "integers",
-        "drawn",
-        "CheckFailed",
-    ),
     "Bind PyTorch and JAX": ("torch_op", "jax_op"),
     "Describe an operator": (
         "OpSpec",
@@ -35,12 +24,8 @@ GROUPS: Final = {
     ),
     "Describe a model": ("ModelSpec", "Program", "Stage", "Size"),
     "Collect them": ("Suite",),
-    "Cases of your own, in pytest": (
-        "case", "cases_of", "drawn", "normal", "uniform", "positive", "integers", "away",
-        "CheckFailed",
-    ),
     "Errors": ("GradcheckError", "Unsupported"),
-}  # fmt: skip
+}
 """Public names by what they are for; one that is in no group stands at the end."""
 
 

@@ -75,8 +75,8 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
         text(parser.description or ""),
         "Made of the parser that reads the command line: what `--help` says is said here.",
         table(["command", "what it does"], rows),
-        "## Examples",
-        block("text", _examples(examples.FIRST)),
+        "## First steps",
+        _examples(examples.FIRST),
         "## Exit codes {#exit-codes}",
         "One code, never added up; where several apply, 130 goes before 5, then 3, 2, 4, 1.",
         table(["code", "meaning"], codes),
@@ -87,8 +87,8 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
 
 
 def _examples(rows: examples.Rows) -> str:
-    column = 2 + max(len(command) for command, _ in rows)
-    return "\n".join(command.ljust(column) + what for command, what in rows)
+    """What `--help` shows below the flags, as a table."""
+    return table(["command", "what for"], [[code(line), text(what)] for line, what in rows])
 
 
 def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
@@ -99,10 +99,12 @@ def _command(name: str, parser: argparse.ArgumentParser, says: str) -> str:
         *_usage(parser),
     ]
     if name in examples.OF:
-        parts += ["## Examples", block("text", _examples(examples.OF[name]))]
+        parts += ["## Examples", _examples(examples.OF[name])]
     for action, (below, what) in _below(parser):
-        said = below.description or what
-        parts += [f"## {code(f'gradcheck {name} {action}')}", text(said), *_usage(below)]
+        about = below.description or what
+        parts += [f"## {code(f'gradcheck {name} {action}')}", text(about), *_usage(below)]
+        if f"{name} {action}" in examples.OF:
+            parts.append(_examples(examples.OF[f"{name} {action}"]))
     return joined(*parts)
 
 

@@ -25,6 +25,8 @@ def pages() -> Iterator[tuple[str, str]]:
             "report`). `-o FILE` writes one by the file's ending, `-o FILE:FORMAT` by name; "
             "`--format` puts one on stdout.",
             table(["format", "endings", "what it is"], _formats()),
+            "[An HTML report to look at](../example/report.html): three kernels, one of them "
+            "wrong, judged while this site was built.",
             "Two runs of one command on one machine give the same bytes. Text of the code judged "
             "(names, messages, what it prints) is made harmless in every format.",
             "## JSON",
@@ -82,7 +84,7 @@ def _fields(part: Mapping[str, Any]) -> str:
         ]
         for name, field in part["properties"].items()
     ]
-    return table(["field", "is", "meaning", ""], rows)
+    return table(["field", "is", "meaning", "presence"], rows)
 
 
 def _kind(field: Mapping[str, Any]) -> str:

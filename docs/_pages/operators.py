@@ -176,7 +176,7 @@ def _arguments(spec: OpSpec) -> str:
     ]
     outputs = ", ".join(code(f"({core})") for core in CORE.findall(right))
     return (
-        table(["primal", "core axes", "", "gradient"], rows)
+        table(["primal", "core axes", "note", "gradient"], rows)
         + f"\nReturns {outputs}. Axes before the core ones are batch "
         f"([NumPy's gufunc notation](../../../glossary.md#signature))."
     )
@@ -226,7 +226,7 @@ def _samples(spec: OpSpec) -> str:
     for sample in spec.samples:
         shapes = " ".join("×".join(map(str, p.shape)) or "()" for p in first[sample.name].primals)
         rows.append([code(sample.name), text(sample.hunts), shapes, _conditions(sample)])
-    return table(["sample", "hunts", "shapes", ""], rows)
+    return table(["sample", "hunts", "shapes", "conditions"], rows)
 
 
 def _conditions(sample: Sample) -> str:

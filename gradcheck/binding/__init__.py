@@ -168,6 +168,9 @@ class LaidOut(Protocol):
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> Sequence[str]:
         """What is wrong with the manifest where these cases are concerned."""
 
+    def exchanged(self, cases: Sequence[Case], dtypes: Sequence[str]) -> Sequence[str]:
+        """What it gives in another's place, found by calls; only of what can be laid out."""
+
 
 @runtime_checkable
 class Closing(Protocol):

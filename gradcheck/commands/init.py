@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck import console
 from gradcheck.commands.flags import add_suite, suite_of
 from gradcheck.commands.outcome import OK, USAGE
-from gradcheck.commands.workflow import BASELINE, SERVICES, workflow
+from gradcheck.commands.workflow import SERVICES, workflow
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ KINDS: Final = ("c", "python", "process")
 NAMED: Final = 8
 """Functions that were not recognised and are named."""
 MANIFEST: Final = "gradcheck.toml"
+BASELINE: Final = "known-failures.toml"
+"""What a workflow takes up where it is there, and the project names no other."""
+NOBODY: Final = "gradcheck's own reference (name yours with --impl)"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +48,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--impl", action="append", default=[], metavar="WHOSE",
-        help="with --ci: whose code, as for `gradcheck run` (repeat)",
+        help="with --ci: whose code, as for `gradcheck run` (repeat); default: what "
+        "[tool.gradcheck] names, or gradcheck.toml",
     )  # fmt: skip
     parser.add_argument(
         "--install", default="", metavar="WHAT",
@@ -118,13 +122,20 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
 
 def _workflow(arguments: argparse.Namespace) -> int:
     """Write a workflow; returns the exit code."""
+    from gradcheck.config import project_of
+
     if arguments.lib or arguments.header or arguments.kind:
         raise UsageError("--ci writes a workflow; --lib, --header and --kind are for a manifest")
     usual = SERVICES[arguments.ci]
     path = Path(arguments.output) if arguments.output else usual
     if path.exists():
         raise UsageError(f"{path}: it exists; {_beside(arguments.ci, path)}")
-    text = workflow(arguments.ci, arguments.impl, arguments.install)
+    project = project_of(Path.cwd())
+    given = project.defaults if project is not None else {}
+    found = [] if "impl" in given or not Path(MANIFEST).exists() else [MANIFEST]
+    implementations = arguments.impl or found
+    baseline = BASELINE if "baseline" not in given and Path(BASELINE).exists() else ""
+    text = workflow(arguments.ci, implementations, baseline, arguments.install)
     try:
         if not arguments.output:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,9 +143,11 @@ def _workflow(arguments: argparse.Namespace) -> int:
             file.write(text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    whose = " ".join(arguments.impl) or "the reference (name yours with --impl)"
-    commit = [str(path), *([str(BASELINE)] if BASELINE.exists() else [])]
-    commit += [name for name in arguments.impl if name.endswith(".toml")]
+    whose = " ".join(implementations)
+    if not whose:
+        whose = "what [tool.gradcheck] names" if "impl" in given else NOBODY
+    commit = [str(path), *filter(None, [baseline])]
+    commit += [name for name in implementations if name.endswith(".toml")]
     shown = [
         f"{path} judges {whose} on every push.",
         "Add to it what your code needs to be imported or compiled, then",

@@ -117,13 +117,13 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
     group.add_argument(
         "-o", "--output", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .html .json .xml .txt, FILE:github, or .jsonl, a log that grows "
-        "with the run (repeat)",
+        help="write a report: .md .html .json .xml .txt; .jsonl, a log that grows with the run; or "
+        "FILE:FORMAT, also with summary (a CI job's page), github, badge (repeat)",
     )  # fmt: skip
     group.add_argument(
         "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, html, json, junit, "
-        "github",
+        help="what stdout carries: terminal (default), markdown, summary, html, json, jsonl, "
+        "junit, github, badge",
     )  # fmt: skip
     add_color(group)
     add_progress(group)

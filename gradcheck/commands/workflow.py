@@ -18,16 +18,15 @@ SERVICES: Final = {
     "gitlab": Path(".gitlab-ci.yml"),
 }
 """Where each service looks for its workflow."""
-BASELINE: Final = Path("known-failures.toml")
-"""A baseline of this name is taken up."""
 
 
-def workflow(service: str, implementations: Sequence[str], install: str) -> str:
+def workflow(service: str, implementations: Sequence[str], baseline: str, install: str) -> str:
     """The text of a workflow that judges these implementations.
 
     Args:
         service: one of `SERVICES`.
-        implementations: as `--impl` takes them; none: the reference.
+        implementations: as `--impl` takes them; none: what the project names, or the reference.
+        baseline: the file of known failures; empty: none but the project's.
         install: what pip is to install; empty: what is installed here.
 
     Raises:
@@ -35,8 +34,8 @@ def workflow(service: str, implementations: Sequence[str], install: str) -> str:
     """
     template = resources.files("gradcheck.commands") / "templates" / f"{service}.yml"
     command = ["gradcheck", "run", *(f"--impl={_checked(name)}" for name in implementations)]
-    if BASELINE.exists():
-        command += ["--baseline", str(BASELINE)]
+    if baseline:
+        command.append(f"--baseline={baseline}")
     text = template.read_text("utf-8")
     text = text.replace("<<install>>", shlex.quote(_checked(install or installed())))
     return text.replace("<<command>>", shlex.join(command))

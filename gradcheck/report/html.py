@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from gradcheck.expectation import Known
 from gradcheck.record import Kind, Part
 from gradcheck.report import (
     diagnosed,
@@ -40,10 +41,12 @@ SAMPLES: Final = 3
 """Failures expanded of each of them."""
 SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
 """A model fails at every size alike, and in many gradients."""
+BODY: Final = 50
+"""Rows in one body of a table: a browser lays out only the bodies that it shows."""
 DRAWN: Final = 12
 """Gradients whose worst failure has its pictures at the top."""
 
-STYLES: Final = ("page.css", "tables.css", "details.css", "evidence.css")
+STYLES: Final = ("page.css", "tables.css", "details.css", "evidence.css", "print.css")
 SCRIPTS: Final = (
     "unpack.js",
     "theme.js",
@@ -93,6 +96,7 @@ def render(run: Run) -> str:
         score=score(run),
         differing=sum(line.differs for matrix in every for line in matrix.lines),
         verdicts=standing(every),
+        calm=calm(run),
         blamed=models.blamed(run),
         sights=models.sights(run),
         named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
@@ -105,6 +109,7 @@ def render(run: Run) -> str:
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         most_drawn=DRAWN,
+        rows_of_body=BODY,
         evident=html_evidence.evident,
         evidence=lambda result: html_evidence.markup(environment, result),
         index=html_details.packed(index(every)),
@@ -137,6 +142,13 @@ def score(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         )
         for name, counts in found.items()
     ]
+
+
+def calm(run: Run) -> str:
+    """What is said where the failures would stand."""
+    if run.gate is not None and run.gate.count(Known.XFAIL):
+        return "Nothing fails but what is known."
+    return "Nothing fails." if run.passed else "Of what was judged, nothing fails."
 
 
 def standing(every: Sequence[Matrix]) -> list[tuple[str, str]]:

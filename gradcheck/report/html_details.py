@@ -33,8 +33,6 @@ ELEMENTS: Final = 8
 """The worst elements of a failure that a page lists."""
 DIGITS: Final = 8
 """Significant digits of the numbers of a pass, at most; of a failure, all that tell them apart."""
-SAME: Final = "="
-"""What stands for a wanted number that is printed as the one that was got."""
 CASE: Final = "{}"
 """What stands for `op/dialect/sample/dtype` in a command."""
 
@@ -121,12 +119,20 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
             certificates[found] = texts.number(_impostors(found)) if found else ""
         return certificates[found]
 
+    cleaned: dict[str, str] = {}
+
+    def text(foreign: str) -> str:
+        """The number of a foreign text; there are few, each of many results."""
+        if foreign not in cleaned:
+            cleaned[foreign] = texts.number(words.clean(foreign))
+        return cleaned[foreign]
+
     def of_top(said: Callable[[Record, Miss], str]) -> Callable[[Record], str]:
         return lambda r: said(r, r.worst[0]) if r.worst else ""
 
     return {
         "sample": lambda r: texts.number(named(r)),
-        "hunts": lambda r: texts.number(words.clean(r.hunts)),
+        "hunts": lambda r: text(r.hunts),
         "verdict": lambda r: texts.number(words.word(run.stands(r))),
         "certificate": certificate,
         "repro": lambda r: texts.number(_command(r)),
@@ -134,14 +140,13 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
         "failed": lambda r: str(r.failed or ""),
         "unresolved": lambda r: str(r.unresolved or ""),
         "place": of_top(words.place),
-        "got": of_top(lambda r, top: _values(r, top)[0]),
-        "want": of_top(lambda r, top: _values(r, top)[1]),
+        "got": of_top(_values),
         "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
         "error": of_top(lambda r, top: words.number(top.error)),
         "bound": of_top(lambda r, top: words.number(top.bound)),
         "times": of_top(lambda r, top: words.multiple(top.error, top.bound)),
         "ulp": of_top(lambda r, top: "" if top.ulp is None else words.number(top.ulp)),
-        "cotangent": of_top(lambda r, top: texts.number(words.clean(top.cotangent))),
+        "cotangent": of_top(lambda r, top: text(top.cotangent)),
     }
 
 
@@ -151,9 +156,10 @@ def named(result: Record) -> str:
     return words.subject(result.output, result.part) if contract else words.clean(result.sample)
 
 
-def _values(result: Record, top: Miss) -> tuple[str, str]:
+def _values(result: Record, top: Miss) -> str:
+    """What was got and, behind a blank, what was wanted, if that is printed differently."""
     got, want = words.values(top, DIGITS if result.verdict is Verdict.PASS else 17)
-    return got, SAME if want == got else want
+    return got if want == got else f"{got} {want}"
 
 
 def _impostors(found: Certificate) -> str:

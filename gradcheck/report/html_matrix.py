@@ -34,7 +34,7 @@ class View:
     """A cell as it is shown: a verdict in words and in tone, the worst error, a bar's length.
 
     `badness` is the worst error in multiples of its bound, by which a column is sorted; `differs`
-    says that another implementation stands otherwise in this gradient and dtype.
+    says that it stands otherwise than the first implementation judged in this gradient and dtype.
     """
 
     cell: Cell
@@ -225,17 +225,18 @@ def _line(key: Key, cells: Cells, columns: Sequence[Column], note: str = "") -> 
 
 
 def _views(cells: Sequence[Cell | None], columns: Sequence[Column]) -> tuple[View | None, ...]:
-    """The cells as they are shown; only what was checked can differ."""
-    stands: dict[str, set[str]] = {}
+    """The cells as they are shown. A cell differs from the first of its dtype, if both judged."""
+    first: dict[str, str] = {}
+    views: list[View | None] = []
     for cell, column in zip(cells, columns, strict=True):
-        if cell is not None and cell.verdict.checked:
-            stands.setdefault(column.dtype, set()).add(cell.stands)
-    return tuple(
-        None
-        if cell is None
-        else _view(cell, cell.verdict.checked and len(stands[column.dtype]) > 1)
-        for cell, column in zip(cells, columns, strict=True)
-    )
+        if cell is None:
+            views.append(None)
+            continue
+        differs = False
+        if cell.verdict.checked:
+            differs = first.setdefault(column.dtype, cell.stands) != cell.stands
+        views.append(_view(cell, differs))
+    return tuple(views)
 
 
 def _view(cell: Cell, differs: bool) -> View:

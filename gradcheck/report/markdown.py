@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.record import Kind
 from gradcheck.report import diagnosed, model_markdown, outline, printed, words
 from gradcheck.report.capped import Capped
-from gradcheck.report.marked import code, escape, fenced, folded, matrix_head, matrix_lines
+from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
 
 if TYPE_CHECKING:
     from gradcheck.record import Record, Run
@@ -20,10 +20,6 @@ LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
 RESULTS: Final = 20
 """Failures of one gradient that are listed."""
-
-LEGEND: Final = (
-    "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
-)
 
 
 def render(run: Run, *, limit: int = LIMIT) -> str:

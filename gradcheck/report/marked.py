@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from gradcheck.record import Cell, Record, Row
 
+LEGEND: Final = (
+    "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
+)
+"""What stands below a table of verdicts."""
 SHARES: Final = ((1e-3, "< 0.001"), (1e-2, "< 0.01"), (0.1, "< 0.1"), (1.0, "< 1"))
 """How a pass's worst error is told, in multiples of its bound."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.finding import Part
 from gradcheck.report import diagnosed, model_markdown, outline, printed, words
 from gradcheck.report.capped import Capped
-from gradcheck.report.marked import code, escape, fenced, folded, matrix_head, matrix_lines
+from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
 from gradcheck.report.page import clip
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def _failure(group: outline.Group, named: bool) -> str:
 
 
 def _footnotes(page: Capped, run: Run) -> None:
-    """What would have been rejected, whose bounds are wider, and what was not checked."""
+    """How to read a table, what would have been rejected, and what was not checked."""
+    if run.results:
+        page.add(f"\n{LEGEND}\n")
     found = outline.certificate(run)
     if found is not None:
         page.add(f"\nCertificate: {_brief(words.rejected(found))}.\n")

@@ -48,12 +48,14 @@ class Heard:
         self._whole |= report.nodeid == BASELINE and report.when == "call"
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Say what came of it all; what no item could say makes the exit status 1."""
         if not (self._suite or self._own):
             return
-        stopped = session.shouldstop or session.shouldfail or ""
-        self._lines = [*self._told(str(stopped))]
+        stopped = session.shouldstop or session.shouldfail
+        if not stopped and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            stopped = "pytest was interrupted"
+        self._lines = [*self._told(str(stopped or ""))]
         if not self._green and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -68,7 +70,8 @@ class Heard:
         from gradcheck.report.words import clean
 
         ours = self._asked()
-        run = ours.held(self._suite) if ours is not None else None
+        run = ours.held(ours.ordered(self._suite)) if ours is not None else None
+        self._own.sort(key=lambda result: (result.implementation, result.name))
         first = counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
         hint = f"; as a page: {FLAG} gradcheck.html" if " failed (" in first else ""
         yield clean(first + hint * (not self._targets))

@@ -39,11 +39,6 @@ def case(
     What is drawn (`gradcheck.normal(8, 64)` and its like) or a NumPy array is a primal, in the
     order in which it stands; all else is an attribute. The test calls `case.check(forward, vjp)`.
 
-    >>> import gradcheck
-    >>> @gradcheck.case(x=gradcheck.normal(3, 5), factor=2.0, seeds=2)
-    ... def test_scaled(case):
-    ...     case.check(lambda x, factor: factor * x, lambda ct, x, factor: factor * ct)
-
     Args:
         dtypes: float64, float32, or both.
         seeds: how often each sample is drawn anew.
@@ -54,6 +49,12 @@ def case(
     Raises:
         UsageError: there is no primal, a sample names something unknown, or a dtype is none of
             the two.
+
+    Examples:
+        >>> import gradcheck
+        >>> @gradcheck.case(x=gradcheck.normal(3, 5), factor=2.0, seeds=2)
+        ... def test_scaled(case):
+        ...     case.check(lambda x, factor: factor * x, lambda ct, x, factor: factor * ct)
     """
     merged = {**values, **(attrs or {})}
     declared = _Own(
@@ -67,11 +68,11 @@ def case(
 def cases_of(
     operator: str,
     *,
-    dialects: Sequence[str] = (),
-    samples: Sequence[str] = (),
+    dialects: str | Sequence[str] = (),
+    samples: str | Sequence[str] = (),
     dtypes: str | Sequence[str] = DTYPES,
     seed: int = 0,
-    suite: Sequence[str] = (),
+    suite: str | Sequence[str] = (),
     contract: bool = True,
     convention: str = "",
 ) -> Callable[[Test], Test]:

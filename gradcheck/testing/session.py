@@ -81,6 +81,12 @@ class Session:
         """What implementations say that they are."""
         return self.header.versions
 
+    def ordered(self, results: Sequence[Record]) -> list[Record]:
+        """Results in the order of `gradcheck run`, whatever process and order they came from."""
+        names = ((c.binding.name, f"{c.case.name}/{c.dtype}") for c in self.checks)
+        places = {name: place for place, name in enumerate(names)}
+        return sorted(results, key=lambda result: places[result.implementation, result.name])
+
     def judged(self, check: Check) -> Run:
         """What comes of one check, held against the baseline."""
         dtypes = [check.dtype]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,6 +17,7 @@ from gradcheck.stored.plain import dumped, result_dict
 from gradcheck.stored.read import result_of
 from gradcheck.testing import CARRIED
 from gradcheck.testing.failure import CheckFailed, NotCompared
+from gradcheck.testing.items import Item
 
 if TYPE_CHECKING:
     from gradcheck.testing.given import Asked
@@ -37,9 +39,8 @@ def tell(
         if report.longrepr.reprcrash is not None:
             report.longrepr.reprcrash.path = report.location[0]
             report.longrepr.reprcrash.lineno = (report.location[1] or 0) + 1
-    if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
-        where, at, _ = item.location  # where it is skipped, is a place of ours
-        report.longrepr = (where, (at or 0) + 1, report.longrepr[2])
+    if isinstance(item, Item) or case is not None:
+        _place(item, report)
     crash = getattr(report.longrepr, "reprcrash", None)
     if isinstance(error, CheckFailed) and crash is not None:
         crash.message = error.lead
@@ -52,6 +53,15 @@ def tell(
     if results:
         plain = [result_dict(NO_RUN, result) for result in results]
         setattr(report, CARRIED, dumped({"own": case is not None, "results": plain}))
+
+
+def _place(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Let a skip stand where the test does, and not at a line of ours or of pytest's."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        file, _, reason = report.longrepr
+        where, at, _ = item.location
+        if Path(file) != item.path:
+            report.longrepr = (where, (at or 0) + 1, reason)
 
 
 def heard(report: pytest.TestReport) -> tuple[bool, list[Record]]:

@@ -148,9 +148,28 @@ def test_a_folder_that_cannot_be_written_is_said(service, init, folder):
 def test_a_baseline_and_a_manifest_are_taken_up(service, init, folder):
     Path("known-failures.toml").write_text("")
     Path("gradcheck.toml").write_text("")
-    _, told = init("--ci", service, "--impl", "gradcheck.toml")
-    assert "--baseline known-failures.toml" in scripts(service)[1]
+    _, told = init("--ci", service)
+    assert "--impl=gradcheck.toml --baseline=known-failures.toml" in scripts(service)[1]
+    assert f"{SERVICES[service]} judges gradcheck.toml" in told
     assert f"git add {SERVICES[service]} known-failures.toml gradcheck.toml &&" in told
+
+
+def test_what_a_project_names_is_left_to_it(service, init, folder):
+    Path("known-failures.toml").write_text("")
+    Path("gradcheck.toml").write_text("")
+    Path("pyproject.toml").write_text(
+        '[tool.gradcheck]\nimpl = ["kernels:WRONG"]\nbaseline = "mine.toml"\n'
+    )
+    _, told = init("--ci", service)
+    assert "judges what [tool.gradcheck] names" in told
+    judge = scripts(service)[1]
+    assert "--impl" not in judge
+    assert "--baseline" not in judge
+
+
+def test_nobodys_code_is_the_reference(service, init):
+    _, told = init("--ci", service)
+    assert "own reference (name yours with --impl)" in told
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_a_cell_unfolds_to_its_samples_and_its_certificate(visit, mixed):
     for part in ("PASS", "dx[1, 3]", "0.5", "0.5 ± 1e-20", "2.22e-16", "7.11e-15", "0/24", "2/3",
                  "a missing factor 1/n in the mean"):  # fmt: skip
         assert part in row
-    kills = page.get_by_role("table", name="Wrong gradients that the same check rejects")
+    kills = page.get_by_role("table", name="Wrong answers that the same check rejects")
     found = [[mark.get_attribute("aria-label") for mark in line.get_by_role("img").all()]
              for line in kills.get_by_role("row").all()[1:]]  # fmt: skip
     assert found == [["rejected", "rejected", "blind"], ["rejected", "equal", "equal"]]
@@ -286,7 +286,7 @@ def test_implementations_that_differ_can_be_chosen(visit, several):
     page = visit(several)
     page.get_by_role("checkbox", name="differs").check()
     assert shown(page) == ["softmax dx"]
-    assert page.get_by_text("differs", exact=True).count() >= 2
+    assert page.get_by_text("differs", exact=True).count() >= 1
     page.get_by_role("searchbox", name="filter").fill("mine")
     assert shown(page) == ["softmax dx"]
     cell(page, "softmax", 1).click()

@@ -20,7 +20,7 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 import gradcheck
 from gradcheck import cli, report
-from gradcheck.commands import outcome
+from gradcheck.commands import examples, outcome
 from gradcheck.config_table import KINDS
 from gradcheck.contract.battery import PROPERTIES
 from gradcheck.expectation import Breach, Known
@@ -138,7 +138,8 @@ def test_every_command_and_every_flag_is_in_the_reference(site):
     assert len(found) > 10
     for name, flags in found.items():
         word = name.split()[0] if name else "index"
-        words = [f"gradcheck {name}".strip(), *flags]
+        shown = examples.OF.get(name, ()) if name else examples.FIRST
+        words = [f"gradcheck {name}".strip(), *flags, *(line for line, _ in shown)]
         assert not missing(site, f"reference/commands/{word}.html", words), name
 
 

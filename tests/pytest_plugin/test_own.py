@@ -1,3 +1,4 @@
+import json
 import re
 import xml.etree.ElementTree as ET
 
@@ -69,6 +70,13 @@ def test_suite(case):
 def test_suite_wrong(case):
     case.check(vjp=negated)
 
+@gradcheck.case(x=X, dtypes="float64")
+def test_left_out(case):
+    pytest.skip("not today")
+
+def test_of_somebody_else():
+    pytest.skip("never")
+
 @gradcheck.cases_of("rms_norm/weight", suite=S, samples="eps-*", dtypes="float64")
 def test_lacks(case):
     case.check(vjp=lambda ct, x, w: (x, w))
@@ -117,8 +125,13 @@ def test_a_test_is_given_each_point_in_each_dtype(pytest_, tests):
     }
     ended = {name.removeprefix(node): how for name, how in ended.items()}
     assert ended == wanted
-    assert "1 skipped" in found.stdout
-    assert re.search(r"SKIPPED \[1\] tests/test_silu.py:\d+: UNSUPPORTED", found.stdout)
+    assert "3 skipped" in found.stdout
+    lines = TESTS.splitlines()
+    skipped = re.findall(r"SKIPPED \[1\] tests/test_silu.py:(\d+): (\w+)", found.stdout)
+    where = {said: line for line, said in skipped}
+    assert lines[int(where["not"]) - 1].endswith('pytest.skip("not today")')
+    assert lines[int(where["never"]) - 1].endswith('pytest.skip("never")')
+    assert "test_lacks" in "".join(lines[int(where["UNSUPPORTED"]) - 1 :])
     assert "UNSUPPORTED: vjp takes no 'eps'; this case wants eps=" in found.stdout
 
     lead = "dx: sign: dx has the wrong sign: the right value negated"
@@ -151,7 +164,7 @@ def test_several_processes_a_selection_and_what_failed_last(pytest_, tests):
     pytest.importorskip("xdist")
     basics = ("-q", "-p", "gradcheck.pytest_plugin")
     words = ("-k", "typical and float64 and not seed1 and (wrong or right)", "-m", "gradcheck")
-    shared = pytest_(*words, "-rA", "-p", "xdist", "-n", "2", basics=basics)
+    shared = pytest_(*words, "-rA", "-p", "xdist", "-n", "2", "--dist", "loadfile", basics=basics)
     assert "2 failed, 1 passed" in shared.stdout
     assert re.search(r"\n\d+ checks, 2 failed \(sign 2\); as a page: ", shared.stdout)
     again = pytest_("--lf", "--co", basics=basics)
@@ -169,6 +182,12 @@ def test_what_is_found_can_be_written_as_a_report(pytest_, tests):
     text = (tests / "out.md").read_text()
     assert text.startswith("**gradcheck: 2 of ")
     assert "pytest 'tests/test_silu.py::test_wrong[typical-float64]'" in text
+    assert json.loads((tests / "out.json").read_text())["footer"]["complete"]
+    first = pytest_("-k", "test_wrong", "--gradcheck-report", "out.json", "-x")
+    assert "stopping after 1 failures" in first.stdout
+    footer = json.loads((tests / "out.json").read_text())["footer"]
+    assert (footer["complete"], footer["checked"]) == (False, 1)
+    assert footer["stopped"] == "stopping after 1 failures"
     refused = pytest_("--gradcheck-report", "nowhere/out.md")
     assert refused.returncode == pytest.ExitCode.USAGE_ERROR
     assert "there is no folder nowhere" in refused.stderr

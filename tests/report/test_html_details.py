@@ -44,7 +44,7 @@ def test_a_result_is_told_in_full(make):
         "certificate": "nan,double|half",
         "repro": "gradcheck run --op rms_norm --dialect weight --sample typical --dtype float64",
         "compared": "24", "failed": "", "unresolved": "2", "place": "dx[1, 3]", "got": "0.5",
-        "want": "=", "bar": "1e-20", "error": "2.22e-16", "bound": "7.11e-15",
+        "bar": "1e-20", "error": "2.22e-16", "bound": "7.11e-15",
         "times": "0.0312", "ulp": "1", "cotangent": "normal-0",
     }  # fmt: skip
 

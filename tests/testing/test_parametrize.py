@@ -1,8 +1,11 @@
+import doctest
+
 import numpy as np
 import pytest
 
 import gradcheck
 from gradcheck.errors import UsageError
+from gradcheck.testing import inputs, parametrize
 from gradcheck.testing.parametrize import declared_of
 
 
@@ -162,3 +165,9 @@ def test_what_nobody_declared_is_nothing():
             return self
 
     assert declared_of(None, a_test, Anything()) is None
+
+
+@pytest.mark.parametrize("module", [inputs, parametrize])
+def test_the_examples_hold(module):
+    found = doctest.testmod(module)
+    assert (found.failed, found.attempted >= 1) == (0, True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.binding.native.calls import Calls, Run
 from gradcheck.binding.native.case import NativeCase
+from gradcheck.binding.native.exchange import exchanged
 from gradcheck.binding.native.fitting import operation_for
 from gradcheck.contract.returned import Broken, broken
-from gradcheck.errors import ManifestError
+from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.clues import diagnose
@@ -19,7 +20,7 @@ from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Outcome, Script
 from gradcheck.foreign.worker import Refused
-from gradcheck.manifest.operation import NativeLibrary
+from gradcheck.manifest.operation import NativeLibrary, Operation
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.suite import Case
@@ -102,6 +103,29 @@ class Native:
                 if mistake:
                     problems.setdefault(where, f"{mistake} (in {case.name}/{dtype})")
         return [*problems.values()]
+
+    def exchanged(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
+        """Sizes that the manifest gives in each other's place; each entry is called to see it."""
+        entries: dict[str, tuple[Operation, list[Case]]] = {}
+        for case in cases:
+            for dtype in dtypes:
+                try:
+                    operation = operation_for(self.library, case, dtype)
+                except Unsupported:
+                    continue
+                if operation is not None:
+                    entries.setdefault(operation.where, (operation, []))[1].append(case)
+        probe = Native(self.library)  # its crashes are nobody's
+
+        def ask(operation: Operation, case: Case, ct: Any, primals: Sequence[Any]) -> Any:
+            calls = Calls(self.library, operation, case, probe._running(case))
+            return NativeCase(calls).vjp(ct, *primals, **case.attrs)
+
+        try:
+            found = [exchanged(ask, operation, few) for operation, few in entries.values()]
+        finally:
+            probe.close()
+        return [mistake for mistake in found if mistake]
 
     def _mistake(self, case: Case, dtype: str) -> tuple[str, str]:
         """The entry that a case is laid out by, and what is wrong with it there, if anything."""

@@ -61,7 +61,7 @@ function followRow() {
 }
 
 const TEXTS = ["sample", "hunts", "verdict", "certificate", "repro", "cotangent"];
-const COLUMNS = [...TEXTS, "compared", "failed", "unresolved", "place", "got", "want", "bar", "error",
+const COLUMNS = [...TEXTS, "compared", "failed", "unresolved", "place", "got", "bar", "error",
   "bound", "times", "ulp"];
 
 // The results of a cell, each as an object.
@@ -79,7 +79,7 @@ async function resultsOf(cell) {
     const pairs = COLUMNS.map((name) => [name, chunk.columns[name][start + i]]);
     const result = { ...Object.fromEntries(pairs), ...chunk.more[start + i] };
     for (const name of TEXTS) result[name] = result[name] === "" ? "" : chunk.texts[result[name]];
-    if (result.want === "=") result.want = result.got;
+    [result.got, result.want = result.got] = result.got.split(" ");
     const name = `${where}${result.sample}/${chunk.texts[chunk.dtypes[at]]}`;
     result.repro = result.repro.replace("{}", () => name);
     return result;
@@ -191,7 +191,7 @@ function certificate(results) {
     return el("span", { class: `mark ${mood}`, title: `${name}: ${kind}`, role: "img", "aria-label": kind }, glyph);
   })]);
   const heads = ["sample", ...names];
-  const table = tableOf("Wrong gradients that the same check rejects", heads, lines, "kills");
+  const table = tableOf("Wrong answers that the same check rejects", heads, lines, "kills");
   table.append(el("p", { class: "soft" }, "✓ rejected   ○ invisible to it   = equal to the truth at this sample"));
   return table;
 }

@@ -55,6 +55,18 @@ async function collectSamples() {
   }
 }
 
+let tall = 0; // a row, in pixels
+
+// How much room a body takes as long as it is not laid out.
+function sizeBodies(table) {
+  tall ||= rows[0].tr.offsetHeight || 41;
+  for (const body of table.tBodies) {
+    const shown = body.querySelectorAll(":scope > tr:not([hidden])").length;
+    body.hidden = !shown;
+    body.style.containIntrinsicBlockSize = `auto ${shown * tall}px`;
+  }
+}
+
 function filterRows() {
   const wanted = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
   const mask = state.only.reduce((all, word) => all | bit(word), 0);
@@ -74,6 +86,7 @@ function filterRows() {
   for (const { card, key, mask: of } of cards) card.hidden = !fits({ key, mask: of });
   for (const [table, shown] of tables) {
     table.hidden = !shown;
+    sizeBodies(table);
     const model = table.closest("details.model");
     if (model) {
       model.hidden = !shown;

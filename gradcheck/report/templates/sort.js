@@ -37,9 +37,17 @@ function sortTable(table, name, down) {
   const keys = new Map(of.map((row) => [row, sorted ? sortKey(row, head) : row.number]));
   const sign = down ? -1 : 1;
   const ordered = of.sort((a, b) => sign * compared(keys.get(a), keys.get(b)) || a.number - b.number);
-  for (const body of table.tBodies) {
-    body.append(...ordered.filter((row) => row.tr.parentElement === body).map((row) => row.tr));
+  const bodies = [...table.tBodies];
+  if (table.dataset.op) { // of a model: each part by itself
+    for (const body of bodies) {
+      body.append(...ordered.filter((row) => row.tr.parentElement === body).map((row) => row.tr));
+    }
+  } else {
+    const each = Math.ceil(ordered.length / bodies.length);
+    bodies.forEach((body, i) =>
+      body.append(...ordered.slice(i * each, (i + 1) * each).map((row) => row.tr)));
   }
+  sizeBodies(table);
 }
 
 function sortKey(row, head) {

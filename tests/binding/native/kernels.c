@@ -361,3 +361,22 @@ void pair_forward(double *twice, double *square, const double *x, int n) {
         square[i] = x[i] * x[i];
     }
 }
+
+/* Rows and columns: softmax's VJP, as it should be, wrong, and one that never ends. */
+void softmax_rows(double *dx, const double *dy, const double *y, int rows, int cols) {
+    for (int n = 0; n < rows; n++) {
+        double s = 0;
+        for (int i = 0; i < cols; i++) s += dy[n * cols + i] * y[n * cols + i];
+        for (int i = 0; i < cols; i++) dx[n * cols + i] = y[n * cols + i] * (dy[n * cols + i] - s);
+    }
+}
+
+void softmax_wrong(double *dx, const double *dy, const double *y, int rows, int cols) {
+    softmax_rows(dx, dy, y, rows, cols);
+    for (int i = 0; i < rows * cols; i++) dx[i] *= 2;
+}
+
+void softmax_hangs(double *dx, const double *dy, const double *y, int rows, int cols) {
+    volatile int forever = 1;
+    while (forever) softmax_rows(dx, dy, y, rows, cols);
+}

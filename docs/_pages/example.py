@@ -1,0 +1,29 @@
+"""An HTML report to look at: what a run over the example's kernels finds when the site is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gradcheck_cases import SUITE
+
+from gradcheck import report
+from gradcheck.plan import Plan
+from gradcheck.run import execute
+
+PAGE: Final = "example/report.html"
+KERNELS: Final = "examples.kernels:IMPL"
+OPERATORS: Final = ("softmax", "silu", "rms_norm")
+DIALECTS: Final = ("default", "weight")
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """The report's path and text; it is a page of its own, outside of the site's frame."""
+    plan = Plan(
+        suite=SUITE,
+        cases=SUITE.cases(OPERATORS, DIALECTS),
+        implementations=[KERNELS],
+        dtypes=["float64", "float32"],
+        seed=0,
+    )
+    yield PAGE, report.render(execute(plan), "html")

@@ -1,0 +1,50 @@
+"""Numbers that pages say in words are the code's."""
+
+from pathlib import Path
+
+import pytest
+from gradcheck_cases import SUITE
+
+from gradcheck.contract.battery import PROPERTIES
+from gradcheck.difference import ladder, noise
+from gradcheck.foreign.budget import LIMITS
+from gradcheck.judge.compare import KAPPA
+from gradcheck.rule import STEPS
+from gradcheck.verdict import Verdict
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORDS = {11: "eleven", 12: "twelve", 16: "sixteen", 20: "twenty"}
+
+
+def word(number: int) -> str:
+    return WORDS.get(number, str(number))
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("explanation/pass.md", f"{word(len(PROPERTIES))} properties"),
+        ("explanation/contract.md", f"{word(len(PROPERTIES))} properties"),
+        ("guides/model.md", f"{word(len(SUITE.models))} models"),
+        ("guides/rules.md", f"at least {STEPS} steps"),
+        ("explanation/judgement.md", f"tries {ladder.PILOT_LEVELS} steps"),
+        ("explanation/judgement.md", f"all {word(ladder.LADDER_LEVELS)} steps"),
+        ("explanation/judgement.md", f"{word(noise.LINE.size)} points"),
+        ("explanation/judgement.md", "each a quarter of the last"),
+        ("explanation/judgement.md", "U twice the error bar"),
+        (
+            "explanation/isolation.md",
+            f"After {LIMITS[Verdict.CRASH]} crashes or {LIMITS[Verdict.TIMEOUT]} hangs",
+        ),
+    ],
+)
+def test_a_number_in_words_is_the_codes(page, says):
+    text = " ".join((DOCS / page).read_text(encoding="utf-8").replace("[", "").split())
+    assert says in text
+
+
+def test_what_is_said_of_ratios_and_bars():
+    assert ladder.RATIO == 4
+    assert ladder.TRIPLE == 3
+    assert ladder.SIGMAS == 3
+    assert KAPPA == 2
