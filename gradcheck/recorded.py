@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Final
 
@@ -11,6 +12,8 @@ from gradcheck.plan import AnyCase, Plan, kind_of, point_of
 from gradcheck.record import Kind, Record
 from gradcheck.suite import Case
 
+THREAD: Final = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+(?= \()")
+"""An address that is another one in each process."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 
 
@@ -52,13 +55,22 @@ def record_of(
         evaluations=finding.evaluations,
         taylor=finding.taylor,
         blames=finding.blames,
-        printed=finding.printed,
+        printed=steady(finding.printed),
         slack=finding.slack,
         diagnosis=finding.diagnosis,
         source=finding.source,
         curve=finding.curve,
         heat=finding.heat,
     )
+
+
+def steady(printed: str) -> str:
+    """What was printed, without the addresses of threads in a stack that Python prints as it dies.
+
+    >>> steady("Current thread 0x00007f66c1b0 (most recent call first):")
+    'Current thread (most recent call first):'
+    """
+    return THREAD.sub(r"\1", printed)
 
 
 def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:

@@ -18,10 +18,12 @@ from gradcheck import pool
 from gradcheck.binding import Closing, Implementation, LaidOut
 from gradcheck.binding.isolated import Isolation
 from gradcheck.binding.load import load
+from gradcheck.cutoff import CALL, Cutoff
 from gradcheck.errors import GradcheckError, LoadError, ManifestError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.why import Why
 from gradcheck.finding import Finding
+from gradcheck.foreign import budget
 from gradcheck.judge.contract import contract_cases, judge_contract
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.model import judge_model
@@ -108,24 +110,26 @@ def executed(ready: Ready, progress: Progress | None = None, witness: Witness | 
     plan, troubles = ready.plan, [*ready.troubles]
     cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[Record]] = {}
-    stopped = ""
+    cutoff, stopped = Cutoff(), ""
     if witness is not None:
         witness.begins(header)
     try:
-        with _judging(plan, ready.bindings, cases) as (judged, finished):
+        with _judging(plan, ready.bindings, cases, cutoff) as (judged, finished):
             try:
                 for place, case in enumerate(cases):
                     if progress is not None:
                         progress(place, len(cases), case.name)
                     records = found[place] = []
                     try:
-                        records.extend(judged(place))
+                        records.extend(cutoff.applied(judged(place)))
                     finally:  # Ctrl-C within a case: what is known of it is kept
                         stopped = witness.sees(records) if witness is not None else ""
+                    cutoff.sees(records)
                     if stopped:
                         break
             except (KeyboardInterrupt, pool.Died):
-                found |= finished()
+                for place, results in finished().items():
+                    found[place] = found.get(place) or [*cutoff.after(results)]
                 raise
     except KeyboardInterrupt:
         stopped = "interrupted"
@@ -191,7 +195,7 @@ def _dtypes(plan: Plan) -> list[str]:
 
 @contextmanager
 def _judging(
-    plan: Plan, bindings: Sequence[Implementation], cases: Sequence[AnyCase]
+    plan: Plan, bindings: Sequence[Implementation], cases: Sequence[AnyCase], cutoff: Cutoff
 ) -> Iterator[Judging]:
     """What judges the case at a place, here or in another process, and what is judged already.
 
@@ -200,7 +204,7 @@ def _judging(
     """
     if plan.jobs == 1:
         why = why_of(plan)
-        yield lambda place: _judge(plan, cases[place], bindings, why), dict
+        yield lambda place: _judge_next(plan, cases[place], bindings, why, cutoff), dict
         return
     remote = replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
     names = [(c.spec.name, c.dialect.name, point_of(c).name, c.seed) for c in cases]
@@ -208,20 +212,37 @@ def _judging(
         yield work.result, work.finished
 
 
+def _judge_next(
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    cutoff: Cutoff,
+) -> Iterator[Record]:
+    """The records of the next case of a run, which may leave something of it out."""
+    budget.of_case(case.name)
+    try:
+        yield from _judge(plan, case, bindings, why, cutoff)
+    finally:
+        budget.of_case("")
+
+
 _PLAN: Plan
+_CUTOFF: Cutoff
 _BINDINGS: Sequence[Implementation]
 _WHY: Why
 
 
 def _begin_there(plan: Plan) -> None:
-    global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
+    global _PLAN, _BINDINGS, _WHY, _CUTOFF  # noqa: PLW0603  what a worker process keeps
     _PLAN = replace(plan, suite=load_suite(plan.suites))
-    _WHY = why_of(_PLAN)
+    _WHY, _CUTOFF = why_of(_PLAN), Cutoff()
     _BINDINGS, _ = _load_all(_PLAN)
 
 
 def _judge_there(names: tuple[str, str, str, int]) -> list[Record]:
-    return list(_judge(_PLAN, _case(*names), _BINDINGS, _WHY))
+    """One case; what this process alone has seen is enough to leave out the same, or less."""
+    return [*_CUTOFF.after(_judge_next(_PLAN, _case(*names), _BINDINGS, _WHY, _CUTOFF))]
 
 
 def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
@@ -281,7 +302,11 @@ def _close(bindings: Sequence[Implementation]) -> None:
 
 
 def _judge(
-    plan: Plan, case: AnyCase, bindings: Sequence[Implementation], why: Why
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    cutoff: Cutoff | None = None,
 ) -> Iterator[Record]:
     fingerprint = ""
     ask: Ask
@@ -292,13 +317,18 @@ def _judge(
         ask = _invalid(error)
     dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
     for binding in bindings:
+        left_out = cutoff.why(binding.name, case.spec.name) if cutoff is not None else ""
         for dtype in dtypes:
             try:
-                findings = ask(binding, dtype)
+                findings = [_not_run(left_out)] if left_out else ask(binding, dtype)
             except FAULTS as error:
                 findings = _invalid(error)(binding, dtype)
             for finding in findings:
                 yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def _not_run(why: str) -> Finding:
+    return Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why)
 
 
 def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:

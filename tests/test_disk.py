@@ -45,3 +45,62 @@ def test_what_goes_wrong_leaves_what_was_there(tmp_path, monkeypatch, fault):
         disk.replace(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["k.toml"]
+
+
+# ── new files, and what is none ──────────────────────────────────────────────────────────────
+
+
+def test_what_is_there_is_never_created_again(tmp_path, monkeypatch):
+    path = tmp_path / "k.toml"
+    disk.create(path, "one")
+    with pytest.raises(FileExistsError):
+        disk.create(path, "two")
+    dangling = tmp_path / "link.toml"
+    dangling.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError):
+        disk.create(dangling, "two")
+
+    def unknown(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(type(path), "hardlink_to", unknown)  # no such links on this disk
+    with pytest.raises(FileExistsError):
+        disk.create(path, "two")
+    disk.create(tmp_path / "new.toml", "new")
+    assert path.read_text() == "one"
+    assert (tmp_path / "new.toml").read_text() == "new"
+    assert {p.name for p in tmp_path.iterdir()} == {"k.toml", "link.toml", "new.toml"}
+    usual = tmp_path / "usual"
+    usual.touch()
+    assert path.stat().st_mode == usual.stat().st_mode
+
+
+def test_a_file_is_saved_aside_and_a_pipe_as_it_is(tmp_path):
+    path, pipe = tmp_path / "r.md", tmp_path / "pipe"
+    disk.save(path, "report")
+    before = path.stat().st_ino
+    disk.save(path, "another")
+    assert path.stat().st_ino != before
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    disk.save(pipe, "report")
+    assert os.read(reader, 100) == b"report"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_descriptor_of_ours_goes_on_where_it_is(tmp_path):
+    path = tmp_path / "out"
+    with path.open("w") as out:
+        out.write("before\n")
+        out.flush()
+        for name in (f"/dev/fd/{out.fileno()}", f"/proc/self/fd/{out.fileno()}"):
+            assert disk.is_special(type(path)(name))
+            disk.save(type(path)(name), "report\n")
+    assert path.read_text() == "before\nreport\nreport\n"
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "/dev/stdout", "/dev/stderr"])
+def test_devices_are_no_files(name, tmp_path):
+    assert disk.is_special(type(tmp_path)(name))
+    assert not disk.is_special(tmp_path / "new")

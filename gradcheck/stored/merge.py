@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradcheck import shards
+from gradcheck.cutoff import Cutoff
 from gradcheck.errors import UsageError
 from gradcheck.record import AT_FIRST, Header, Record, Run, digest_of
 from gradcheck.report.words import clean, title
@@ -186,7 +187,8 @@ def _interleaved(parts: Sequence[Sequence[Record]]) -> list[Record]:
             cases.setdefault(case_of(result), []).append(result)
         by_case.append(cases)
     together = shards.joined([[*cases.values()] for cases in by_case])
-    return [result for results in together for result in results]
+    cutoff = Cutoff()  # each shard had seen less than the run
+    return [result for results in together for result in cutoff.after(results)]
 
 
 def _all_troubles(group: Iterable[Named]) -> tuple[str, ...]:
