@@ -57,6 +57,9 @@ def case(
         ...     case.check(lambda x, factor: factor * x, lambda ct, x, factor: factor * ct)
     """
     merged = {**values, **(attrs or {})}
+    twice = {*values} & {*(attrs or {})}
+    if twice:
+        raise UsageError(f"{', '.join(sorted(twice))} stands in `attrs` and beside it")
     declared = _Own(
         points={TYPICAL: merged, **_overridden(merged, samples or {})},
         dtypes=_dtypes(dtypes, DTYPES),

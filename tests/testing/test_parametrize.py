@@ -37,6 +37,7 @@ X = gradcheck.normal(2, 3)
         ({}, "names no primal: give one as x=gradcheck.normal"),
         ({"eps": 1e-5}, "names no primal"),
         ({"x": [1.0, 2.0]}, "x is a list: a primal is drawn"),
+        ({"x": X, "attrs": {"x": 3}}, "x stands in `attrs` and beside it"),
         ({"x": X, "dtypes": ()}, "no dtype is named"),
         ({"x": X, "dtypes": "float16"}, "unknown dtype 'float16'"),
         ({"x": X, "dtypes": ("float64", "flaot32")}, "did you mean 'float32'"),
