@@ -198,7 +198,7 @@ def test_what_the_parser_does_not_know_is_a_usage_error_too(capsys, words):
     with pytest.raises(SystemExit) as stop:
         main(["power", *words.split()])
     assert stop.value.code == 2
-    assert "usage: gradcheck power" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("gradcheck: power: -")
 
 
 def test_a_bad_mutant_is_refused_with_what_to_change(power):
