@@ -94,6 +94,11 @@ class Taylor:
     product: float
     noise: float
 
+    def __post_init__(self) -> None:
+        """Raise ValueError where it is no curve: a report that is read back may hold anything."""
+        if not len(self.steps) == len(self.remainders) == len(self.slopes) + 1:
+            raise ValueError("a Taylor curve has a remainder per step, and a slope between two")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VCurve:

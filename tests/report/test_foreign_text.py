@@ -18,6 +18,7 @@ import xmlschema
 
 from gradcheck.diff.change import Side
 from gradcheck.diff.compare import compared
+from gradcheck.errors import UsageError
 from gradcheck.expectation import Breach, Expected, Known
 from gradcheck.finding import Certificate, Heat, Part, VCurve
 from gradcheck.record import Header, Kind, Record
@@ -56,7 +57,7 @@ EVIL = {
     "empty": "",
 }  # fmt: skip
 OURS = {"cells"}
-"""Fields whose text is no text of anybody's: see `test_a_picture_that_is_none_is_left_out`."""
+"""Fields whose text is no text of anybody's: see `test_a_picture_that_is_none_is_refused`."""
 
 
 def spoilt(found, text):
@@ -326,3 +327,32 @@ def test_a_difference_is_printable_bounded_and_commands_nobody(pair, form):
     if form == "github":
         *lines, _ = text.splitlines()
         assert all(re.fullmatch(r"::(error|warning|notice)( [^:]*)?::.*", line) for line in lines)
+
+
+NO_PICTURE = {
+    "too few cells": ("heat", {"cells": "."}),
+    "too many cells": ("heat", {"cells": "." * 1000}),
+    "cells of text": ("heat", {"cells": "<a>&"}),
+    "cells of commands": ("heat", {"cells": "\n\x1b::"}),
+    "an endless map": ("heat", {"rows": 10**9, "columns": 10**9}),
+    "a map of nothing": ("heat", {"shape": [-2], "rows": -1, "columns": 0, "cells": ""}),
+    "a curve without errors": ("curve", {"errors": []}),
+    "a curve of one error": ("curve", {"errors": [1.0]}),
+    "a Taylor curve without slopes": ("taylor", {"slopes": []}),
+    "a Taylor curve of one step": ("taylor", {"steps": [1.0]}),
+}
+
+
+@pytest.mark.parametrize("name", NO_PICTURE)
+def test_a_picture_that_is_none_is_refused(calm, make, name, tmp_path):
+    """A report may come from anybody: what would break a face is found when it is read."""
+    result = replace(calm.results[1], taylor=make.curve())
+    document = json.loads(render(replace(calm, results=(result,), gate=None), "json"))
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(document))
+    assert read(path).results[0].taylor == result.taylor
+    field, changes = NO_PICTURE[name]
+    document["results"][0][field].update(changes)
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=rf"it is no report of .* at `\$\.{field}`"):
+        read(path)
