@@ -54,19 +54,10 @@ def _filled(entry: Any) -> Any:
     if isinstance(entry, dict):
         return {title: _filled(value) for title, value in entry.items()}
     if isinstance(entry, list):
-        return [_filled(one) for one in entry if _there(one)]
+        return [_filled(one) for one in entry]
     if isinstance(entry, str) and entry.startswith("made "):
         return NAVIGATION[entry.removeprefix("made ")]()
-    return entry.removeprefix("if ") if isinstance(entry, str) else entry
-
-
-def _there(entry: Any) -> bool:
-    """Whether a page that is marked `if PAGE` is written."""
-    words = next(iter(entry.values())) if isinstance(entry, dict) else entry
-    if not (isinstance(words, str) and words.startswith("if ")):
-        return True
-    page = words.removeprefix("if ")
-    return (ROOT / "docs" / page).exists() or page in files.homes().values()
+    return entry
 
 
 def on_files(files: Any, config: Any) -> Any:
