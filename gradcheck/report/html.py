@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -64,22 +65,7 @@ SCRIPTS: Final = (
 
 def render(run: Run) -> str:
     """The run as an HTML document."""
-    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
-    environment = Environment(
-        loader=PackageLoader("gradcheck.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(
-        words=words,
-        model_words=model_words,
-        diagnosed=diagnosed,
-        printed=printed,
-        figures=figures,
-        run=run,
-    )
+    environment = _environment()
     operators = html_matrix.matrices(run)
     cells = sum(matrix.cells for matrix in operators)
     found = html_matrix.model_matrices(run, cells)
@@ -89,6 +75,7 @@ def render(run: Run) -> str:
     script = Markup("\n").join(_asset(environment, name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
+        run=run,
         groups=groups,
         explained=[g for part in (Part.STAGE, Part.GRADIENT) for g in outline.explained(run, part)],
         tables=operators,
@@ -173,6 +160,27 @@ def index(every: Sequence[Matrix]) -> dict[str, Any]:
             bad += [None if v is None else float(f"{v.badness:.2e}") for v in line.views]
     order = [words.word(verdict) for verdict in SEVERITY]
     return {"sets": list(sets), "rows": rows, "bad": bad, "order": ["XPASS", *order, "XFAIL"]}
+
+
+@cache
+def _environment() -> Environment:
+    """The templates, compiled once, and what all of them may ask."""
+    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
+    environment = Environment(
+        loader=PackageLoader("gradcheck.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        words=words,
+        model_words=model_words,
+        diagnosed=diagnosed,
+        printed=printed,
+        figures=figures,
+    )
+    return environment
 
 
 def _asset(environment: Environment, name: str) -> Markup:

@@ -65,14 +65,17 @@ def until():
 
 @pytest.fixture
 def visit(browser, tmp_path):
-    """Opens the report of a run: `visit(run, hash="", **context)`; `visit.open(path, …)` a file.
+    """Opens the report of a run: `visit(run, hash="", before="", **context)`.
+
+    `before` is a script that runs before the page's own. `visit.open(path, …)` opens a file.
 
     When the test is over, no page may have complained, or asked for anything but its own file.
     """
     contexts, watches = [], []
 
-    def at(path, hash="", **context):
+    def at(path, hash="", before="", **context):
         contexts.append(browser.new_context(**context))
+        contexts[-1].add_init_script(before or "void 0")
         page = contexts[-1].new_page()
         page.set_default_timeout(5000)
         watches.append((path, Watch(page)))
@@ -80,10 +83,10 @@ def visit(browser, tmp_path):
         page.watch = watches[-1][1]
         return page
 
-    def visit(run, hash="", **context):
+    def visit(run, hash="", before="", **context):
         path = tmp_path / f"report-{len(contexts)}.html"
         path.write_text(render(run, "html"), "utf-8")
-        return at(path, hash, **context)
+        return at(path, hash, before, **context)
 
     visit.open = at
     yield visit

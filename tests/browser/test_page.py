@@ -207,6 +207,17 @@ def test_what_cannot_be_unpacked_is_said(visit, mixed):
     page.get_by_text("This browser cannot unpack the details").wait_for()
 
 
+def test_a_browser_that_cannot_unpack_filters_and_sorts_all_the_same(visit, mixed):
+    page = visit(mixed, before="delete window.DecompressionStream")
+    page.locator("th").get_by_role("button", name="float64").click()
+    page.get_by_role("button", name="operator").click()
+    assert [row.split()[0] for row in shown(page)] == ["abs", "exp", *["rms_norm"] * 2, "softmax"]
+    page.get_by_role("searchbox", name="filter").fill("abs")
+    assert shown(page) == ["abs dx"]
+    cell(page, "abs").click()
+    page.get_by_text("This browser cannot unpack the details").wait_for()
+
+
 def test_a_command_is_copied(visit, until, mixed):
     page = visit(mixed, permissions=["clipboard-read", "clipboard-write"])
     button = page.locator(".card .copy").first

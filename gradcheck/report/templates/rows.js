@@ -24,6 +24,7 @@ function collectRows() {
       found.name = `${found.op}/${found.dialect}/${found.output}`;
       const judged = names.filter((_, i) => !found.cells[i].classList.contains("none"));
       found.key = `${found.name} ${judged.join(" ")} `.toLowerCase();
+      found.ranks = found.cells.map(() => -1); // until they are unpacked
       found.mask = 0;
       found.passed = true;
       for (const cell of found.cells) {
