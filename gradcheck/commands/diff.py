@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,17 +165,14 @@ def _side(path: Path, run: Run, name: str) -> Side:
         UnknownNameError: it does not hold that one.
     """
     from gradcheck.diff.change import Side
-    from gradcheck.diff.compare import implementations
+    from gradcheck.diff.compare import implementations, of
 
-    if name:
-        if name not in implementations(run):
-            raise UnknownNameError(f"implementation of {path}", name, implementations(run))
-        run = replace(
-            run,
-            header=replace(run.header, implementations=(name,)),
-            results=tuple(r for r in run.results if r.implementation == name),
-        )
-    return Side(name=str(path), run=run)
+    side = Side(name=str(path), run=run)
+    if not name:
+        return side
+    if name not in implementations(run):
+        raise UnknownNameError(f"implementation of {path}", name, implementations(run))
+    return of(side, (name,))
 
 
 def _pairs(old: Side, new: Side, *, explicit: bool) -> dict[str, str]:

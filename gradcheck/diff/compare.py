@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.diff.change import Change, Diff, Mark, Side
@@ -34,12 +34,13 @@ def compared(old: Side, new: Side, pairs: Mapping[str, str], factor: float = FAC
         old: the run from before.
         new: the run from after, or of another implementation.
         pairs: which implementation of `old` is held against which of `new`; results of others
-            are left out.
+            are left out, of the two sides, too.
         factor: what an error has to grow by, 1 or more.
 
     Returns:
         The difference; it has `compared` = 0 where the runs share no case.
     """
+    old, new = of(old, pairs), of(new, pairs.values())
     olds = _cases(old.run, dict(pairs))
     news = _cases(new.run, {name: name for name in pairs.values()})
     entries: list[Change] = []
@@ -67,6 +68,16 @@ def compared(old: Side, new: Side, pairs: Mapping[str, str], factor: float = FAC
         compared=alike,
         counts=Counter(entry.mark for entry in entries),
     )
+
+
+def of(side: Side, names: Iterable[str]) -> Side:
+    """What a side says of these implementations alone."""
+    kept = tuple(names)
+    results = tuple(r for r in side.run.results if r.implementation in kept)
+    if len(results) == len(side.run.results):
+        return side
+    header = replace(side.run.header, implementations=kept)
+    return replace(side, run=replace(side.run, header=header, results=results))
 
 
 def _cases(run: Run, renamed: Mapping[str, str]) -> dict[tuple[str, str], list[Record]]:

@@ -56,13 +56,15 @@ def format_of(path_text: str) -> tuple[Path, str]:
     else:
         path = path_text
         ending = Path(path).suffix.lower()
-        if path and ending not in ENDINGS:
+        if path and path != "-" and ending not in ENDINGS:
             raise UsageError(
                 f"-o {path_text}: the ending does not say which format; write "
                 f"{path}:FORMAT with one of {', '.join(FORMATS)}, "
                 f"or use one of the endings {' '.join(ENDINGS)}"
             )
         format = ENDINGS.get(ending, "")
+    if path == "-":
+        raise UsageError("-o -: what stdout carries is named by --format FORMAT")
     if not path:
         raise UsageError(
             f"-o {path_text!r}: no file is named; write FILE or FILE:FORMAT "
