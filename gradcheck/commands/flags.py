@@ -99,7 +99,12 @@ def jobs_of(word: str) -> int:
     Raises:
         ArgumentTypeError: it is no number of processes.
     """
-    count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+    try:
+        count = len(os.sched_getaffinity(0)) if word == "auto" else int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no number of processes; write 1 or more, or auto"
+        ) from None
     if count < 1:
         raise argparse.ArgumentTypeError(f"{word} processes do nothing; write 1 or more, or auto")
     return count

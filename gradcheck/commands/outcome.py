@@ -65,9 +65,7 @@ def _check_aside(path: Path, flag: str) -> None:
     if is_special(path):
         return
     if not folder.is_dir():
-        raise UsageError(
-            f"{flag} {path}: it leads to {folder}, which is no folder; create it first"
-        )
+        raise UsageError(f"{flag} {path}: it leads to {folder}, which is no folder; create it")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
             f"{flag} {path}: no permission to write into {folder}, where a report is made before "

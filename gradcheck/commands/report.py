@@ -28,8 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.description = (
         "Render a run again, in any format, without running anything: from the log or the JSON "
-        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run. The "
-        "exit code is what it was, or what the baseline makes of it now."
+        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run, and "
+        "a log knows of no baseline: name it again. The exit code is the gate's, as of `run`."
     )
     parser.add_argument(
         "log", metavar="RUN.jsonl", type=_path, help="a log, or a JSON report; - for stdin"

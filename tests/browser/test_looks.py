@@ -133,6 +133,24 @@ def test_no_page_is_wider_than_its_window(visit, request, name):
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width
 
 
+BESIDE = """() => [...document.querySelectorAll("td.cell span")].filter((span) => {
+  if (!span.offsetParent) return false;
+  const text = document.createRange();
+  text.selectNodeContents(span);
+  return text.getBoundingClientRect().right > span.closest("td").getBoundingClientRect().right + 1;
+}).length"""
+"""How many errors reach into the next cell."""
+
+
+@pytest.mark.parametrize("width", [360, 800, 1100, 1280])
+@pytest.mark.parametrize("name", ["failing", "several", "faulty"])
+def test_no_number_reaches_into_the_next_cell(visit, request, name, width):
+    page = visit(request.getfixturevalue(name), viewport={"width": width, "height": 800})
+    assert page.evaluate(BESIDE) == 0
+    page.add_style_tag(content="td.cell { max-width: 3rem; width: 3rem }")
+    assert page.evaluate(BESIDE) > 0  # the check can see it
+
+
 def test_without_javascript_everything_that_fails_can_be_read(visit, failing):
     page = visit(failing, java_script_enabled=False)
     text = "".join(page.locator("header, main, footer").all_text_contents())

@@ -36,6 +36,7 @@ def never(monkeypatch):
         ("-o missing/report.md", "there is no folder missing; create it first"),
         ("-o .:html", "it is a folder; name a file in it"),
         ("-o kernels.py/report.md", "there is no folder kernels.py"),
+        ("-o -", "-o -: what stdout carries is named by --format FORMAT"),
         (f"-o {'a' * 300}.md", "File name too long"),
         ("-o a.md -o ./a.md:html", "-o a.md: named twice; give each report its own file"),
     ],
@@ -56,6 +57,7 @@ def test_a_mistaken_word_ends_in_one_line_before_anything_runs(run, never, words
         ("baseline wirte", "baseline: unknown command 'wirte': did you mean 'write'?"),
         ("--hepl", "unknown flag '--hepl': did you mean '--help'?"),
         ("judge", "judge: the following arguments are required: DIR; see `gradcheck judge --help`"),
+        ("run -j many", "run: -j/--jobs: 'many' is no number of processes; write 1 or more"),
         ("run --sed 3", "run: unknown flag '--sed': did you mean '--seed'?; see `gradcheck run"),
         ("run --sed=3", "run: unknown flag '--sed': did you mean '--seed'?"),
         ("run --zzzz", "run: unknown flag '--zzzz'; see `gradcheck run --help`"),
@@ -192,3 +194,11 @@ def test_a_suite_that_does_not_load_ends_in_one_line(run, command, reference, sa
     assert (found.code, found.out) == (3, "")
     (line,) = found.err.splitlines()
     assert said in line
+
+
+def test_a_link_into_a_folder_that_is_not_there_says_so(run, never, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.json").symlink_to("gone/run.json")
+    found = run("-o", "run.json")
+    assert (found.code, found.out) == (2, "")
+    assert "gone, which is no folder; create it" in found.err

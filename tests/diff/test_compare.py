@@ -315,6 +315,8 @@ def test_what_nobody_asked_for_is_left_out(make):
     both = make.run(make.result(), make.result(verdict=V.FAIL, implementation="theirs"))
     found = make.diff(both, make.run(make.result()), {"mine": "mine"})
     assert (found.entries, found.same) == ((), 1)
+    assert (len(found.old.run.results), found.old.run.footer.checked) == (1, 1)
+    assert found.old.run.header.implementations == ("mine",)
 
 
 def test_runs_without_a_case_in_common_have_compared_nothing(make):

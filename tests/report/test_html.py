@@ -390,6 +390,8 @@ def test_rules_and_trainings_are_told_too(make):
     rule = make.result("adam", "m.w", kind=Kind.RULE, part=Part.UPDATE)
     text = render(make.run(told, rule))
     assert "rule dialect new value float64 samples elements" in Page(text).text
+    assert ('id="table">Rules<' in text, "all operators" in text) == (True, False)
+    assert 'href="#table">all operators and rules<' in render(make.run(make.result(), rule))
     assert "adam weight m.w PASS" in Page(text).text
     assert "1/1 trainings" in Page(text).text
 
