@@ -23,7 +23,7 @@ OTHERS: Final = {
     **{glyph: says for glyph, (_, says) in heat.STRANGE.items()},
 }
 """What glyphs that are no digit stand for."""
-STEP, ERROR = 7, 8
+STEP, ERROR = 9, 8
 """Columns of a step, and of the error there."""
 
 
