@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 for folder in (ROOT, ROOT / "cases", ROOT / "docs"):  # the checkout's own code is documented
     sys.path.insert(0, str(folder))
 
-from _pages import (  # noqa: E402
+from _pages import (  # noqa: E402  found through the path set above, as all below
     api,
     commands,
     config,

@@ -7,7 +7,7 @@ by the project's own engine, the truth by its 50-digit oracle.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -98,7 +98,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     )
 
 
-def _parts(ct: Float, outputs: Sequence[NDArray[np.float64]]):  # type: ignore[no-untyped-def]
+def _parts(ct: Float, outputs: Sequence[Float]) -> Iterator[tuple[Float, Float]]:
     start = 0
     for output in outputs:
         yield ct[start : start + output.size], output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,3 +61,12 @@ def power(exponent: int) -> str:
     if exponent in (0, 1):
         return str(10**exponent)
     return f"10{str(exponent).translate(RAISED)}"
+
+
+def path(points: Sequence[tuple[float, float]]) -> str:
+    """A line through points in pixels, as SVG writes it.
+
+    >>> path([(1.0, 2.5), (3.0, 4.0)])
+    'M1 2.5L3 4'
+    """
+    return "".join(f"{'L' if i else 'M'}{x:g} {y:g}" for i, (x, y) in enumerate(points))

@@ -245,10 +245,8 @@ def listed(heap: Heap, most: int = NAMED) -> str:
 def states(diff: Diff, entry: Change) -> tuple[str, str]:
     """How a result stood, and how it stands."""
     moved = entry.mark in (Mark.ERROR_GREW, Mark.IMPROVED)
-    return tuple(  # type: ignore[return-value]  # of two
-        _state(side, record, moved=moved)
-        for side, record in ((diff.old, entry.old), (diff.new, entry.new))
-    )
+    before = _state(diff.old, entry.old, moved=moved)
+    return before, _state(diff.new, entry.new, moved=moved)
 
 
 def _state(side: Side, record: Record | None, *, moved: bool) -> str:

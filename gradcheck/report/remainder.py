@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import words
-from gradcheck.report.axis import Axis, Tick
+from gradcheck.report.axis import Axis, Tick, path
 from gradcheck.report.vcurve import BOTTOM, HEIGHT, LEFT, LINE, RIGHT, TICKS, TOP, WIDTH, Note
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def picture(result: Record) -> Picture | None:
         across=x.ticks(TICKS),
         up=y.ticks(TICKS),
         points=points,
-        trace="".join(f"{'L' if i else 'M'}{a:g} {b:g}" for i, (a, b) in enumerate(points)),
+        trace=path(points),
         error=error,
         noise=y.at(SIGMAS * found.noise),
         notes=note,
@@ -83,7 +83,7 @@ def _error(found: Taylor, x: Axis, y: Axis) -> tuple[str, tuple[Note, ...]]:
     if not low < high:
         return "", ()
     ends = [(x.at(10.0**d), y.at(10.0 ** (d + shift))) for d in (low, high)]
-    path = "".join(f"{'L' if i else 'M'}{a:g} {b:g}" for i, (a, b) in enumerate(ends))
+    line = path(ends)
     middle = (ends[0][0] + ends[1][0]) / 2, (ends[0][1] + ends[1][1]) / 2
     text = f"what a part of {words.number(missing)} leaves: slope 1"
-    return path, (Note(x=middle[0] - 8, y=middle[1] - LINE / 2, text=text, anchor="end"),)
+    return line, (Note(x=middle[0] - 8, y=middle[1] - LINE / 2, text=text, anchor="end"),)

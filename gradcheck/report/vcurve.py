@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import words
-from gradcheck.report.axis import Axis, Tick
+from gradcheck.report.axis import Axis, Tick, path
 
 if TYPE_CHECKING:
     from gradcheck.record import Record, VCurve
@@ -117,8 +117,8 @@ def picture(result: Record) -> Picture | None:
     return Picture(
         across=x.ticks(TICKS),
         up=y.ticks(TICKS),
-        band=f"{_path([*edge, (edge[-1][0], BOTTOM), (edge[0][0], BOTTOM)])}Z",
-        trace=_path([(dot.x, dot.y) for dot in dots]),
+        band=f"{path([*edge, (edge[-1][0], BOTTOM), (edge[0][0], BOTTOM)])}Z",
+        trace=path([(dot.x, dot.y) for dot in dots]),
         dots=dots,
         off=off,
         bound=bound,
@@ -213,7 +213,3 @@ def _notes(steps: list[Step], best: Dot | None, levels: list[Level]) -> Iterator
         yield Note(x=RIGHT - 4, y=low, text="truncation ∝ h²", anchor="end")
     if best is not None and LEFT + ROOM + STEP < best.x < RIGHT - ROOM:
         yield Note(x=best.x - 5, y=low, text=best.step, anchor="end")
-
-
-def _path(points: list[tuple[float, float]]) -> str:
-    return "".join(f"{'L' if i else 'M'}{x:g} {y:g}" for i, (x, y) in enumerate(points))
