@@ -36,6 +36,8 @@ BLOCK: Final = re.compile(
     flags=re.MULTILINE | re.DOTALL,
 )
 SECONDS: Final = 120
+TOLD: Final = ("CI", "BUILD_NUMBER", "COLUMNS", "GITHUB_ACTIONS")
+"""Variables by which a machine says how programs are to print; pages show what a person sees."""
 
 
 def skeleton(text: str) -> list[str]:
@@ -120,7 +122,7 @@ class Shell:
             script.chmod(0o755)
         modules = os.pathsep.join(str(ROOT / folder) for folder in ("", "cases"))
         self.env = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COLUMNS"))},
+            **{k: v for k, v in os.environ.items() if not (k in TOLD or k.startswith("PYTEST_"))},
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": modules,
             "PYTHONDONTWRITEBYTECODE": "1",
