@@ -67,6 +67,7 @@ def check(
     *primals: Any,
     seed: int = 0,
     attrs: Mapping[str, Any] = NO_ATTRS,
+    full: bool = False,
     order: int = 1,
     double_vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,

@@ -91,7 +91,7 @@ LAYERS = (
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.diagnosis power.tally",
-    "record cutoff shards plan recorded run export",
+    "record cutoff shards plan recorded ready judging remote executor run export",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.places report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",

@@ -6,12 +6,13 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-import gradcheck.run
+import gradcheck.judging
 from gradcheck import OpSpec, Sample, Suite, Unsupported, Verdict
 from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.finding import Part
+from gradcheck.judging import judge
 from gradcheck.plan import Plan
-from gradcheck.run import execute, judge
+from gradcheck.run import execute
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -238,14 +239,14 @@ def test_only_the_sample_at_fault_is_invalid():
 
 
 def test_an_exception_of_the_engine_concerns_its_case_alone(monkeypatch):
-    whole = gradcheck.run.judge_case
+    whole = gradcheck.judging.judge_case
 
     def fragile(truth, binding, dtype, **options):
         if truth.case.spec.name == "relu" and dtype == "float64":
             raise KeyError("a slip\nin the engine")
         return whole(truth, binding, dtype, **options)
 
-    monkeypatch.setattr("gradcheck.run.judge_case", fragile)
+    monkeypatch.setattr("gradcheck.judging.judge_case", fragile)
     run = execute(plan("reference", dtypes=("float64", "float32")))
     (invalid,) = [r for r in run.results if r.verdict is Verdict.INVALID]
     assert (invalid.name, invalid.output) == ("relu/default/typical/float64", "vjp")

@@ -20,9 +20,9 @@ from gradcheck.inert import heard
 if TYPE_CHECKING:
     from gradcheck.binding import Implementation
     from gradcheck.explain.shrink import Shrunk
+    from gradcheck.ready import Ready
     from gradcheck.record import Record, Run
     from gradcheck.repro.name import Named
-    from gradcheck.run import Ready
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +63,9 @@ def repro(arguments: argparse.Namespace) -> int:
         check_form(path, implementations)
 
     from gradcheck.plan import Plan
+    from gradcheck.ready import loaded
     from gradcheck.repro.name import named
-    from gradcheck.run import executed, loaded
+    from gradcheck.run import executed
 
     suite = suite_of(arguments.suite)
     meant = named(arguments.name, suite, arguments.seed)

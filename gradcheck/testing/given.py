@@ -254,7 +254,7 @@ class SuiteCase(Asked):
             UsageError: there is nothing to judge.
         """
         __tracebackhide__ = True
-        from gradcheck.run import judge
+        from gradcheck.judging import judge
 
         entry = _entry(forward, vjp)
         self._calls += 1

@@ -22,11 +22,13 @@ from gradcheck.commands.run import convention_of
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.expectation import Problem
+from gradcheck.judging import judge, why_of
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan
+from gradcheck.ready import loaded
 from gradcheck.record import Header, Record, Run
 from gradcheck.rule import RuleCase
-from gradcheck.run import header_of, judge, loaded, why_of
+from gradcheck.run import header_of
 from gradcheck.selection import all_dtypes_of
 from gradcheck.suite import Suite, load_suite
 

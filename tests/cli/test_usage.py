@@ -13,7 +13,7 @@ RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 @pytest.fixture
 def never(monkeypatch):
     """Fail if anything is judged."""
-    monkeypatch.setattr("gradcheck.run.CaseTruth", lambda *_: pytest.fail("the run began"))
+    monkeypatch.setattr("gradcheck.judging.CaseTruth", lambda *_: pytest.fail("the run began"))
 
 
 @pytest.mark.parametrize(

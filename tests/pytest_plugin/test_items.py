@@ -222,9 +222,9 @@ def test_an_interruption_interrupts(pytest_):
 
 def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     (folder / "conftest.py").write_text(
-        "import gradcheck.run\n"
+        "import gradcheck.judging\n"
         "def slips(*_): raise ZeroDivisionError('a slip of ours')\n"
-        "gradcheck.run.judge = slips\n"
+        "gradcheck.judging.judge = slips\n"
     )
     found = pytest_(*MIXED, *only("relu"))
     assert found.returncode == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck import run
+from gradcheck import ready
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.contract import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
@@ -176,7 +176,7 @@ def test_what_is_not_claimed_is_refused_at_each_call(native, entry, case):
 
 def test_a_run_does_not_begin_with_nonsense(native, entry, suite, monkeypatch):
     one = native(entry("mul_past", n="size(x) / 7"))
-    monkeypatch.setattr(run, "load", lambda *args, **more: one)
+    monkeypatch.setattr(ready, "load", lambda *args, **more: one)
     monkeypatch.setattr(one, "_start", lambda: pytest.fail("a process is started"))
     plan = Plan(
         suite=suite,
@@ -191,7 +191,7 @@ def test_a_run_does_not_begin_with_nonsense(native, entry, suite, monkeypatch):
 
 def test_a_run_ends_the_process(native, entry, suite, monkeypatch):
     one = native(entry("mul"))
-    monkeypatch.setattr(run, "load", lambda *args, **more: one)
+    monkeypatch.setattr(ready, "load", lambda *args, **more: one)
     plan = Plan(
         suite=suite,
         cases=suite.cases(["mul"], ["same-shape"], ["typical"]),

@@ -1,0 +1,187 @@
+"""The records of one case: what every implementation makes of it, in every dtype.
+
+A case is an operator's, a model's or an update rule's; all end in findings, and a finding becomes
+a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gradcheck.binding import Implementation
+from gradcheck.cutoff import CALL, Cutoff
+from gradcheck.errors import GradcheckError
+from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.why import Why
+from gradcheck.finding import Finding
+from gradcheck.foreign import budget
+from gradcheck.judge.contract import judge_contract
+from gradcheck.judge.evidence import with_curves
+from gradcheck.judge.model import judge_model
+from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.judge.rule import certified_rule, judge_rule
+from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.training import judge_training
+from gradcheck.model import ModelCase
+from gradcheck.plan import AnyCase, Plan
+from gradcheck.power.registry import mutants_of
+from gradcheck.record import Record
+from gradcheck.recorded import record_of
+from gradcheck.rule import RuleCase
+from gradcheck.selection import DTYPES, LOW
+from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
+
+Ask = Callable[[Implementation, str], Sequence[Finding]]
+"""What an implementation makes of one case in one dtype."""
+ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
+FAULTS: Final = (Exception, SystemExit)
+"""What a suite may raise; the run goes on."""
+
+
+def judge(
+    plan: Plan, case: AnyCase, binding: Implementation, why: Why | None = None
+) -> list[Record]:
+    """The records of one case and one implementation, for callers with a loop of their own.
+
+    `why` holds the diagnoses that the callers keep from case to case.
+    """
+    return list(_judge(plan, case, [binding], why or why_of(plan)))
+
+
+def why_of(plan: Plan) -> Why:
+    """What explains failures, and makes each diagnosis once."""
+    return Why(plan.suite.operators, lambda: mutants_of(plan.suite))
+
+
+def judge_next(
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    cutoff: Cutoff,
+) -> Iterator[Record]:
+    """The records of the next case of a run, which may leave something of it out."""
+    budget.of_case(case.name)
+    try:
+        yield from _judge(plan, case, bindings, why, cutoff)
+    finally:
+        budget.of_case("")
+
+
+def _judge(
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    cutoff: Cutoff | None = None,
+) -> Iterator[Record]:
+    fingerprint = ""
+    ask: Ask
+    try:
+        fingerprint = case.fingerprint
+        ask = _asking(plan, case, why)
+    except FAULTS as error:  # a case at fault is a verdict
+        ask = _invalid(error)
+    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
+    for binding in bindings:
+        left_out = cutoff.why(binding.name, case.spec.name) if cutoff is not None else ""
+        for dtype in dtypes:
+            try:
+                findings = [_not_run(left_out)] if left_out else ask(binding, dtype)
+            except FAULTS as error:
+                findings = _invalid(error)(binding, dtype)
+            for finding in findings:
+                yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def _not_run(why: str) -> Finding:
+    return Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why)
+
+
+def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
+    if isinstance(case, ModelCase):
+        return _model(plan, case)
+    return _rule(case) if isinstance(case, RuleCase) else _operator(plan, case, why)
+
+
+def _invalid(error: BaseException) -> Ask:
+    finding = Finding(name="vjp", verdict=Verdict.INVALID, reason=_describe(error))
+    return lambda binding, dtype: [finding]
+
+
+def _model(plan: Plan, case: ModelCase) -> Ask:
+    truth = ModelTruth(case)
+    guilt = Guilt(truth, lambda: mutants_of(plan.suite))
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
+        return [*guilt.blamed(judged, dtype), *_trained(plan, truth, binding, dtype)]
+
+    return ask
+
+
+def _trained(
+    plan: Plan, truth: ModelTruth, binding: Implementation, dtype: str
+) -> Iterator[Finding]:
+    """How a model's loss falls at its smallest size, by every rule that says how it trains."""
+    smallest = truth.case.size == truth.case.spec.sizes[0]
+    if not (plan.train and smallest and dtype in DTYPES):
+        return
+    for rule in plan.suite.rules.values():
+        if rule.training is not None:
+            for finding in judge_training(truth.case, binding, dtype, rule):
+                yield replace(finding, name=f"training by {rule.name}")
+
+
+def _rule(case: RuleCase) -> Ask:
+    truth = RuleTruth(case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        return certified_rule(truth, judge_rule(truth, binding, dtype), dtype)
+
+    return ask
+
+
+def _operator(plan: Plan, case: Case, why: Why) -> Ask:
+    truths = _truths(plan, case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        truth = truths[dtype]
+        if isinstance(truth, Finding):
+            return [truth]
+        found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
+        found = with_curves(truth, found, every=plan.taylor)
+        found = why.explained(case, binding, dtype, found)
+        ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
+        if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
+            source = next((f.source for f in found if f.source), "")
+            owed = [replace(f, source=source) for f in judge_contract(truth, binding, dtype)]
+            found += why.explained(case, binding, dtype, owed)
+        return found
+
+    return ask
+
+
+def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
+    """What is true in each dtype, or why the case cannot be put in it."""
+    truths: dict[str, CaseTruth | Finding] = {}
+    exact: CaseTruth | None = None
+    for dtype in plan.dtypes:
+        if dtype in LOW:
+            try:
+                truths[dtype] = CaseTruth.in_low(case, plan.convention, dtype)
+            except Unsuitable as reason:
+                truths[dtype] = Finding(name="vjp", verdict=Verdict.SKIP, reason=str(reason))
+        else:
+            truths[dtype] = exact = exact or CaseTruth(case, plan.convention)
+    return truths
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, GradcheckError):
+        return str(error)
+    return f"the case itself raised {type(error).__name__}: {' '.join(str(error).split())}"
