@@ -20,6 +20,7 @@ from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import draw_cotangents
+from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
@@ -125,6 +126,10 @@ def check(
     def function(*values: Array) -> tuple[Array, ...]:
         return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
 
+    if not full and order == 1 and jvp is None:
+        passed = screened(forward, vjp, arrays, names, attrs, dtype, seed, subject)
+        if passed is not None:
+            return result(passed)
     try:
         outputs = ask_forward(forward, arrays, names, attrs)
     except Broken as error:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gradcheck.difference.projection import Heading
-from gradcheck.difference.rungs import Site, Slope
+from gradcheck.difference.residuals import Slope
+from gradcheck.difference.rungs import Site
 from gradcheck.judge.compare import KAPPA
 
 ALLOWED: Final = 12.0

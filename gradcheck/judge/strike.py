@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.difference.projection import Heading
-from gradcheck.difference.rungs import Sides, Slope
+from gradcheck.difference.residuals import Sides, Slope
 from gradcheck.judge.compare import KAPPA
 
 ZERO: Final = 16.0

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site, Slope
+from gradcheck.difference.residuals import Slope
+from gradcheck.difference.rungs import Site
 from gradcheck.judge.locate import Seen, locate, one_element
 
 N = 4096

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.difference.projection import Heading
-from gradcheck.difference.rungs import Sides, Slope
+from gradcheck.difference.residuals import Sides, Slope
 from gradcheck.judge.strike import Strike, common_factor
 
 
