@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -264,7 +264,7 @@ def _as_primal(value: Any, index: int) -> Array:
         array = np.array(value)
     except ValueError as error:
         raise UsageError(f"primal {index} is no array: {error}") from error
-    if array.dtype.kind in "iub":
+    if array.dtype == np.float64 or array.dtype.kind in "iub":
         return array
     if array.dtype.kind == "c":
         raise UsageError(
@@ -279,7 +279,10 @@ def _as_primal(value: Any, index: int) -> Array:
 
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
-    found = sorted({a.dtype.name for a in arrays if a.dtype.kind == "f"})
+    floating = {a.dtype for a in arrays if a.dtype.kind == "f"}
+    if len(floating) == 1 and np.dtype(np.float64) in floating:
+        return "float64"
+    found = sorted(dtype.name for dtype in floating)
     if not found:
         raise UsageError("no floating primal: there is nothing to differentiate by")
     if len(found) > 1:
@@ -289,6 +292,10 @@ def _common_dtype(arrays: Sequence[Array]) -> str:
 
 def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
     """Names of the primals, from forward's signature where it has one."""
+    if isinstance(forward, FunctionType) and not forward.__dict__:  # what follows costs 15 µs
+        code = forward.__code__
+        if code.co_argcount >= count:
+            return code.co_varnames[:count]
     try:
         parameters = list(inspect.signature(forward).parameters.values())
     except (TypeError, ValueError):

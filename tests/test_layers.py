@@ -20,6 +20,7 @@ LAYERS = (
     "difference.kinks difference.oracle difference.truth difference.jacobian",
     "difference.direction",
     "difference.projection difference.residuals difference.rungs difference.abreast",
+    "difference.drawn difference.bundle",
     "verdict expectation finding difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
     "foreign.memory foreign.worker foreign.native foreign.clues",
@@ -55,7 +56,7 @@ LAYERS = (
     "judge.promise judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
-    "judge.conditioning judge.function judge.directional judge.pairs judge.second judge.double",
+    "judge.conditioning judge.function judge.handed judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule power.contract",

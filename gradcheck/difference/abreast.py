@@ -23,14 +23,6 @@ FEW: Final = 8
 """Copies that are stacked although they exceed a chunk: two calls cost more."""
 
 
-def copies(x: Array, direction: Float, t: Float) -> Float:
-    """x + t·direction for each t of a column [k, 1], each flat: [k, n]; both float64, flat."""
-    out = np.multiply(t, direction)
-    out += x
-    out.setflags(write=False)  # a forward that writes must not move the next point
-    return out
-
-
 class Abreast:
     """A forward at many points around its primals (float64; integer ones stay).
 
@@ -38,25 +30,33 @@ class Abreast:
     Callers ignore floating-point warnings.
     """
 
-    __slots__ = ("_base", "_count", "_forward", "_order", "_primals", "_shapes", "evaluations")
+    __slots__ = ("_forward", "_primals", "_shapes", "base", "evaluations")
 
     def __init__(self, forward: Forward, primals: Sequence[Array], base: Sequence[Array]) -> None:
         """Evaluate nothing yet."""
-        self._forward, self._primals = forward, primals
+        self._forward = forward
+        self._primals = [_wide(p) for p in primals]
         self._shapes = [o.shape for o in base]
-        self._base = _flat(base)
-        self._count = self._base.size
-        self._order: list[int] | None = None
+        self.base = _flat(base)
         self.evaluations = 0
+
+    @property
+    def count(self) -> int:
+        """Number of primals."""
+        return len(self._primals)
 
     def changes(self, moved: Sequence[Float | None]) -> Float | None:
         """f(copy) − f(x) for each of the k copies, [k, m]; None if forward refuses any.
 
         `moved` holds copies [k, n] per primal, contiguous; None for one that stays.
         """
-        k = next(len(m) for m in moved if m is not None)
-        width = 8 * (self._count + sum(m.shape[1] for m in moved if m is not None))
-        step = CHUNK_BYTES // (width or 1)
+        k, width = 0, 8 * self.base.size
+        for m in moved:
+            if m is not None:
+                k = len(m)
+                width += m.nbytes // k
+                m.setflags(write=False)  # a forward that writes must not move the next point
+        step = CHUNK_BYTES // width
         if step >= k or (k <= FEW and step * 4 >= k):
             step = k
         if step < 2:
@@ -64,7 +64,7 @@ class Abreast:
         if step >= k:
             values = self._stacked(moved, k)
             return self._singly(moved, k) if values is None else values
-        out = np.empty((k, self._count))
+        out = np.empty((k, self.base.size))
         for start in range(0, k, step):
             part = [m if m is None else m[start : start + step] for m in moved]
             size = min(step, k - start)
@@ -88,12 +88,12 @@ class Abreast:
         return outputs if [o.shape for o in outputs] == self._shapes else None
 
     def _singly(self, moved: Sequence[Float | None], k: int) -> Float | None:
-        out = np.empty((k, self._count))
+        out = np.empty((k, self.base.size))
         for row in range(k):
             outputs = self._single(moved, row)
             if outputs is None:
                 return None
-            np.subtract(_flat(outputs), self._base, out=out[row])
+            np.subtract(_flat(outputs), self.base, out=out[row])
         return out
 
     def _stacked(self, moved: Sequence[Float | None], k: int) -> Float | None:
@@ -109,36 +109,41 @@ class Abreast:
                 outputs = self._forward(*layout)
             except REFUSALS:  # a layout that the function refuses is no layout
                 continue
-            if len(outputs) == len(alone) and all(
-                o.shape == (k, *shape) and o.dtype == dtype and o[row].tobytes() == bits
-                for o, (shape, dtype, bits) in zip(outputs, alone, strict=True)
-            ):
+            if _proved(outputs, alone, k, row):
                 if len(outputs) == 1:
-                    return np.subtract(outputs[0].reshape(k, -1), self._base)
+                    return np.subtract(outputs[0].reshape(k, -1), self.base)
                 flat = np.concatenate([o.reshape(k, -1) for o in outputs], axis=1)
-                return np.subtract(flat, self._base)
+                return np.subtract(flat, self.base)
         return None
 
     def _layouts(self, moved: Sequence[Float | None], k: int) -> Iterator[list[Array]]:
         """Ways to put an axis of copies in front of the primals."""
         primals = self._primals
-        rank = max(p.ndim for p in primals)
-        stays = any(m is None for m in moved)
-        ragged = any(p.ndim < rank for p in primals)
+        rank = max([p.ndim for p in primals])
+        ragged = min([p.ndim for p in primals]) < rank
+        stays = any([m is None for m in moved])
         for pad in (True, False) if ragged else (True,):
-            ones = [(1,) * (rank - p.ndim if pad else 0) for p in primals]
-            stacks = [
-                p if m is None else m.reshape((k, *one, *p.shape))
-                for p, m, one in zip(primals, moved, ones, strict=True)
-            ]
-            if not stays:
-                yield stacks
-                continue
-            shapes = [(1, *one, *p.shape) for one, p in zip(ones, primals, strict=True)]
-            pairs = [*zip(stacks, shapes, moved, strict=True)]
-            yield [s.reshape(shape) if m is None else s for s, shape, m in pairs]
-            yield stacks
-            yield [np.repeat(s.reshape(h), k, axis=0) if m is None else s for s, h, m in pairs]
+            shapes = [(1,) * (rank - p.ndim if pad else 0) + p.shape for p in primals]
+            pairs = [*zip(primals, moved, shapes, strict=True)]
+            yield [m.reshape(k, *s) if m is not None else p.reshape(1, *s) for p, m, s in pairs]
+            if stays:
+                yield [p if m is None else m.reshape(k, *s) for p, m, s in pairs]
+                yield [
+                    np.repeat(p.reshape(1, *s), k, axis=0) if m is None else m.reshape(k, *s)
+                    for p, m, s in pairs
+                ]
+
+
+def _proved(
+    outputs: Sequence[Array], alone: Sequence[tuple[Any, ...]], k: int, row: int
+) -> bool:
+    """Whether k stacked outputs have the form of single ones, and in `row` the bits of one."""
+    if len(outputs) != len(alone):
+        return False
+    for o, (shape, dtype, bits) in zip(outputs, alone, strict=True):
+        if o.shape != (k, *shape) or o.dtype != dtype or o[row].tobytes() != bits:
+            return False
+    return True
 
 
 def _flat(outputs: Sequence[Array]) -> Float:
@@ -146,3 +151,8 @@ def _flat(outputs: Sequence[Array]) -> Float:
     if len(outputs) == 1:
         return np.asarray(outputs[0], dtype=np.float64).reshape(-1)
     return np.concatenate([np.asarray(o, dtype=np.float64).reshape(-1) for o in outputs])
+
+
+def _wide(primal: Array) -> Array:
+    """A floating primal in float64."""
+    return primal.astype(np.float64) if primal.dtype == np.float32 else primal

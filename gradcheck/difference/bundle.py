@@ -1,0 +1,112 @@
+"""All floating primals end to end: their values, a gradient, and a direction through all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.direction import NARROW, magnitude
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+CRAMPED: Final = 1 / 16
+"""A tensor moves by the spread of its elements, and at least by this part of their size."""
+SQUARES: Final = (1e-280, 1e280)
+"""Mean squares in between have neither underflown nor overflown."""
+ONE: Final = np.array([0])
+
+
+class Bundle:
+    """T floating tensors, flat and end to end, in float64: `x`, `g` and `d` are [N].
+
+    Tensor k is `x[starts[k] : starts[k] + sizes[k]]`; t = 1 moves it by `units[k]` times the run
+    `r` of signs and magnitudes.
+    """
+
+    __slots__ = ("d", "g", "r", "shapes", "sizes", "starts", "units", "x")
+
+    def __init__(self, primals: Sequence[Array], gradient: Float, r: Float) -> None:
+        """Copy the primals; `gradient` and `r` are [N]."""
+        self.x = end_to_end(primals)
+        if self.x.dtype != np.float64:
+            self.x = self.x.astype(np.float64)
+        self.g, self.r = gradient, r
+        self.shapes = [p.shape for p in primals]
+        self.sizes = sizes = [p.size for p in primals]
+        self.starts = np.array([0, *accumulate(sizes[:-1])])
+        self.units = self._units()
+        if len(sizes) == 1:
+            self.d = r * self.units[0]
+        else:
+            self.d = r * np.repeat(np.array(self.units), np.array(sizes))
+
+    @classmethod
+    def of(cls, x: Float, g: Float, d: Float) -> Bundle:
+        """One tensor, and the direction in which it moves."""
+        one = cls.__new__(cls)
+        one.x, one.g, one.d, one.r = x, g, d, d
+        one.shapes, one.sizes, one.starts, one.units = [x.shape], [x.size], ONE, [1.0]
+        return one
+
+    def part(self, of: Float, k: int) -> Float:
+        """Tensor k's run of an array [..., N]."""
+        start = int(self.starts[k])
+        return of[..., start : start + self.sizes[k]]
+
+    def weigh(self, faint: float) -> tuple[list[float], list[float], list[float]]:
+        """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| above the part `faint` of the largest.
+
+        The least is 0 where all are.
+        """
+        terms = self.g * self.d
+        size = np.abs(terms)
+        products = np.add.reduceat(terms, self.starts).tolist()
+        squares = np.add.reduceat(terms * terms, self.starts).tolist()
+        largest = np.maximum.reduceat(size, self.starts).tolist()
+        least = np.minimum.reduceat(size, self.starts).tolist()
+        for k, top in enumerate(largest):
+            if not least[k] > faint * top:
+                own = self.part(size, k)
+                seen = own[own > faint * top]
+                least[k] = float(seen.min()) if seen.size else 0.0
+        return products, squares, least
+
+    def _units(self) -> list[float]:
+        """How far t = 1 moves each tensor: how far its elements lie apart, roughly."""
+        sums = np.add.reduceat(self.x, self.starts).tolist()
+        squares = np.add.reduceat(self.x * self.x, self.starts).tolist()
+        units = []
+        for k, (total, square, size) in enumerate(zip(sums, squares, self.sizes, strict=True)):
+            mean, square = total / size, square / size
+            if SQUARES[0] < square < SQUARES[1]:
+                units.append(math.sqrt(max(square - mean * mean, square * CRAMPED**2)))
+            else:
+                units.append(magnitude(self.part(self.x, k)))
+        return units
+
+
+def by_rows(x: Float, shape: tuple[int, ...]) -> Float:
+    """The root mean square of each row (last axis), per element: [n]; rows may differ by far.
+
+    A row of zeros, or one far below the largest, counts as large as that, or as its 2⁻²⁴th part.
+    """
+    rows = x.reshape(-1, shape[-1])
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    scale = np.where(largest > 0, largest, 1.0)  # no underflow on the way
+    size = scale * np.sqrt(np.mean((rows / scale) ** 2, axis=1, keepdims=True))
+    top = float(size.max()) or 1.0
+    size = np.where(largest > 0, np.maximum(size, NARROW**2 * top), top)
+    return np.broadcast_to(size, rows.shape).reshape(-1)
+
+
+def end_to_end(arrays: Sequence[Array]) -> Array:
+    """A flat copy of all of them."""
+    if len(arrays) == 1:
+        return arrays[0].flatten()
+    return np.concatenate([a.reshape(-1) for a in arrays])

@@ -1,0 +1,126 @@
+"""What forward and vjp hand over at the point, where there is nothing to say against it.
+
+All that a call owes besides numbers is looked at: the form of what it returns, its arguments
+unchanged, the same bits twice. Whoever broke what is not said: any breach gives None, and is found
+again, and named, by `probe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.contract import returned
+from gradcheck.difference.bundle import end_to_end
+from gradcheck.difference.evaluate import REFUSALS
+from gradcheck.judge.function import AGREES
+from gradcheck.spec import Attrs
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+RAISED: Final = object()
+OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+class Handed:
+    """Both functions and what they are called with: the same read-only copies every time."""
+
+    __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp")
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        vjp: Callable[..., Any],
+        primals: Sequence[Array],
+        attrs: Attrs,
+    ) -> None:
+        """Copy the primals."""
+        self._forward, self._vjp, self._attrs, self._primals = forward, vjp, attrs, primals
+        self._copies = [np.array(p, order="C") for p in primals]
+        for copy in self._copies:
+            copy.setflags(write=False)
+        self._bits = [copy.tobytes() for copy in self._copies]
+
+    def values(self, *primals: Array) -> tuple[Array, ...]:
+        """Forward's values, as arrays."""
+        out = self._forward(*primals, **self._attrs)
+        if type(out) is np.ndarray:
+            return (out,)
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        return tuple(np.asarray(part) for part in parts)
+
+    def outputs(self) -> tuple[Array, ...] | None:
+        """Forward's values at the primals, copied; None if there is anything against them."""
+        out = self._call(self.values, ())
+        if out is RAISED or not out or any(o.dtype not in OUTPUTS or not o.size for o in out):
+            return None
+        return tuple(o.copy() for o in out)
+
+    def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
+        """What vjp gives for the cotangent `v` [m], twice: floating primals end to end, [N].
+
+        None if it broke its contract.
+        """
+        cts, at = [], 0
+        for o in outputs:
+            cts.append(v[at : at + o.size].reshape(o.shape).astype(o.dtype))
+            cts[-1].setflags(write=False)
+            at += o.size
+        bits = [ct.tobytes() for ct in cts]
+        lead = (cts[0] if len(cts) == 1 else tuple(cts),)
+        kept = None
+        for _ in range(2):
+            parts = self._parts(self._call(self._vjp, lead, **self._attrs))
+            if parts is None or bits != [ct.tobytes() for ct in cts]:
+                return None
+            # A copy: a gradient may be a view of a buffer that the next call uses again.
+            flat = end_to_end(parts)
+            if kept is not None and flat.tobytes() != kept.tobytes():
+                return None
+            kept = flat
+        return kept if kept is None or kept.dtype == np.float64 else kept.astype(np.float64)
+
+    def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
+        """Forward's values in float64, if a forward of float32 computes in its arguments' dtype."""
+        wide = [p.astype(np.float64) if p.dtype.kind == "f" else p.copy() for p in self._primals]
+        try:
+            values = self.values(*wide)
+        except REFUSALS:
+            return None
+        if [o.shape for o in values] != [o.shape for o in outputs]:
+            return None
+        if any(o.dtype != np.float64 for o in values):
+            return None
+        largest = max(float(np.abs(o).max()) for o in values)
+        apart = max(float(np.abs(a - b).max()) for a, b in zip(values, outputs, strict=True))
+        return tuple(o.copy() for o in values) if apart <= AGREES * largest else None
+
+    def _parts(self, out: Any) -> list[Array] | None:
+        """The gradients of floating primals as arrays, if their form is right."""
+        parts = out if isinstance(out, (tuple, list)) else (out,)
+        if len(parts) != len(self._primals):
+            return None
+        found = []
+        for part, primal in zip(parts, self._primals, strict=True):
+            if primal.dtype.kind != "f":
+                continue
+            array = part if type(part) is np.ndarray else returned.as_array(part)
+            if array is None or array.shape != primal.shape or array.dtype != primal.dtype:
+                return None
+            found.append(array)
+        return found if all([array.size for array in found]) else None
+
+    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
+        """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""
+        try:
+            out = function(*lead, *self._copies, **attrs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  it is asked again, and then named
+            return RAISED
+        pure = self._bits == [copy.tobytes() for copy in self._copies]  # some ignore the flag
+        return out if pure else RAISED
