@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,24 +139,24 @@ class Pair:
 
 
 @dataclass(slots=True)
-class Ray:
-    """The line x + t·unit·d through elements start … stop of one C-contiguous tensor.
+class Segment:
+    """Elements start … stop of one C-contiguous tensor, moved to x + t·unit·d and back.
 
     Use it as a context: it saves the elements, and puts them back bit by bit, whatever is raised.
-    `value` is evaluated while the tensor is moved; `unit` is how far t = 1 goes, in the tensor's
-    own units.
+    `offset` is the number of the tensor's first element in what d is drawn for: a shard of a
+    tensor moves along its own part of the whole tensor's direction.
     """
 
-    value: Scalar
     tensor: Array
     given: Given
     heading: Heading
     unit: float
     start: int
     stop: int
+    offset: int = 0
     _saved: Array | None = field(default=None, init=False)
 
-    def __enter__(self) -> Ray:
+    def __enter__(self) -> Self:
         self._saved = self._run.copy()
         return self
 
@@ -169,33 +169,30 @@ class Ray:
         np.copyto(self._run, self._original)
         self._saved = None
 
-    def pair(self, t: float) -> Pair:
-        """Both ends at `t`, and ⟨g, x₊ − x₋⟩ in float64."""
-        self._move(t)
-        above = self.value()
-        given = self._move_back(t)
-        return Pair(above, self.value(), given)
-
-    def at(self, t: float) -> float:
-        """The value at one point of the line."""
-        self._move(t)
-        return self.value()
-
-    def products(self) -> tuple[float, float]:
-        """⟨g, d⟩·unit, and ‖g∘d‖₂·unit: what it measures if signs are random."""
+    def sums(self) -> tuple[float, float]:
+        """⟨g, d⟩ and ‖g∘d‖₂²: those of several segments add up."""
         total = square = 0.0
         for at, d in self._chunks(np.dtype(np.float64)):
             terms = d * self.given.part(self.start + at, self.start + at + d.size)
             total += float(terms.sum())
             square += float(np.einsum("i,i->", terms, terms))
-        return total * self.unit, float(np.sqrt(square)) * self.unit
+        return total, square
 
     def width(self, index: int) -> float:
         """How far t = 1 moves one element of the tensor, of either sign."""
-        kind = np.dtype(np.float64)
-        d = float(next(direction(self.heading.key, index, index + 1, kind))[0])
+        kind, number = np.dtype(np.float64), self.offset + index
+        d = float(next(direction(self.heading.key, number, number + 1, kind))[0])
         slope = float(self.given.part(index, index + 1)[0])
         return float(np.copysign(d, slope) if self.heading.uphill and slope else d) * self.unit
+
+    def move(self, t: float) -> None:
+        """Set the elements to x + t·d."""
+        run, original = self._run, self._original
+        step = original.dtype.type(t * self.unit)
+        for at, d in self._chunks(original.dtype):
+            here = slice(at, at + d.size)
+            np.multiply(d, step, out=d)
+            np.add(original[here], d, out=run[here])
 
     @property
     def _run(self) -> Array:
@@ -209,25 +206,16 @@ class Ray:
 
     def _chunks(self, dtype: np.dtype[Any]) -> Iterator[tuple[int, Array]]:
         """Offsets and elements of d, in `dtype`."""
-        at = 0
-        for d in direction(self.heading.key, self.start, self.stop, dtype):
+        at, first, last = 0, self.offset + self.start, self.offset + self.stop
+        for d in direction(self.heading.key, first, last, dtype):
             if self.heading.uphill:
                 slope = self.given.part(self.start + at, self.start + at + d.size)
                 np.copysign(d, slope, out=d, where=slope != 0)
             yield at, d
             at += d.size
 
-    def _move(self, t: float) -> None:
-        """Set the tensor to x + t·d."""
-        run, original = self._run, self._original
-        step = original.dtype.type(t * self.unit)
-        for at, d in self._chunks(original.dtype):
-            here = slice(at, at + d.size)
-            np.multiply(d, step, out=d)
-            np.add(original[here], d, out=run[here])
-
-    def _move_back(self, t: float) -> float:
-        """Set the tensor to x − t·d; returns ⟨g, (x + t·d) − (x − t·d)⟩."""
+    def move_back(self, t: float) -> float:
+        """Set the elements to x − t·d; returns ⟨g, (x + t·d) − (x − t·d)⟩."""
         run, original = self._run, self._original
         step = original.dtype.type(t * self.unit)
         up = np.empty(min(CHUNK, run.size), original.dtype.newbyteorder("="))
@@ -243,6 +231,65 @@ class Ray:
             moved *= self.given.part(self.start + at, self.start + at + d.size)
             total += float(moved.sum())  # not a BLAS dot: its threads cost more than they save here
         return total
+
+
+@dataclass(slots=True)
+class Ray:
+    """The line x + t·unit·d through a segment of a tensor in this process.
+
+    Use it as a context. `value` is evaluated while the tensor is moved.
+    """
+
+    value: Scalar
+    segment: Segment
+
+    @property
+    def heading(self) -> Heading:
+        """Which direction it is."""
+        return self.segment.heading
+
+    @property
+    def unit(self) -> float:
+        """How far t = 1 goes, in the tensor's own units."""
+        return self.segment.unit
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's."""
+        return self.segment.tensor.dtype
+
+    def __enter__(self) -> Self:
+        self.segment.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.segment.__exit__(kind, error, trace)
+
+    def pair(self, t: float) -> Pair:
+        """Both ends at `t`, and ⟨g, x₊ − x₋⟩ in float64."""
+        self.segment.move(t)
+        above = self.value()
+        given = self.segment.move_back(t)
+        return Pair(above, self.value(), given)
+
+    def at(self, t: float) -> float:
+        """The value at one point of the line."""
+        self.segment.move(t)
+        return self.value()
+
+    def products(self) -> tuple[float, float]:
+        """⟨g, d⟩·unit, and ‖g∘d‖₂·unit: what it measures if signs are random."""
+        total, square = self.segment.sums()
+        return total * self.unit, float(np.sqrt(square)) * self.unit
+
+    def width(self, index: int) -> float:
+        """How far t = 1 moves one element of the tensor, of either sign."""
+        return self.segment.width(index)
 
 
 def unit_of(tensor: Array) -> float:

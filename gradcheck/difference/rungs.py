@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from gradcheck.difference import noise
 from gradcheck.difference.ladder import RATIO
-from gradcheck.difference.projection import Given, Heading, Pair, Ray, Scalar
+from gradcheck.difference.line import Line, Place
+from gradcheck.difference.projection import Given, Heading, Pair, Ray, Scalar, Segment
 from gradcheck.difference.residuals import Residuals, Sides, Slope
 
 TRIPLE: Final = 3
@@ -41,7 +42,7 @@ PLANS: Final = {"float64": Plan(first=4, bottom=14), "float32": Plan(first=1, bo
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One tensor of a scalar function at the point x, `base` the function's value there.
+    """A place in this process: `tensor` is what the function reads, and is moved in place.
 
     `given` is the gradient that is judged; `unit` is how far t = 1 moves the tensor.
     """
@@ -52,21 +53,46 @@ class Site:
     given: Given
     unit: float
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's."""
+        return self.tensor.shape
+
+    @property
+    def size(self) -> int:
+        """Elements of the tensor."""
+        return self.tensor.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The tensor's."""
+        return self.tensor.dtype
+
+    @property
+    def u(self) -> float:
+        """The unit roundoff of the gradient that is judged."""
+        return self.given.u
+
+    def got(self, index: int) -> float:
+        """One element of that gradient, by its flat index."""
+        return float(self.given.part(index, index + 1)[0])
+
     def ray(self, heading: Heading, start: int = 0, stop: int | None = None) -> Ray:
         """The line through elements start … stop."""
         end = self.tensor.size if stop is None else stop
-        return Ray(self.value, self.tensor, self.given, heading, self.unit, start, end)
+        return Ray(self.value, Segment(self.tensor, self.given, heading, self.unit, start, end))
 
-    def rungs(self, ray: Ray) -> Rungs:
-        """The ladder on `ray`, which must be open."""
-        return Rungs(ray, self.base, PLANS[self.tensor.dtype.name])
+
+def rungs_of(place: Place, ray: Line) -> Rungs:
+    """The ladder on `ray`, which must be open."""
+    return Rungs(ray, place.base, PLANS[place.dtype.name])
 
 
 @dataclass(slots=True)
 class Rungs:
     """The ladder of one ray; `base` is φ at the point."""
 
-    ray: Ray
+    ray: Line
     base: float
     plan: Plan
     pairs: dict[int, Pair] = field(default_factory=dict, init=False)
@@ -131,7 +157,7 @@ class Rungs:
 
     def _noise_on_a_line(self) -> float:
         """What no quintic explains of φ at twelve points close to x."""
-        u = float(np.finfo(self.ray.tensor.dtype).eps) / 2
+        u = float(np.finfo(self.ray.dtype).eps) / 2
         positions = noise.LINE / noise.LINE[-1] * LINE_UNITS * u
         return noise.scatter(np.array([self.ray.at(t) for t in positions]))
 

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from gradcheck.difference.line import Place
 from gradcheck.difference.projection import Heading
 from gradcheck.difference.residuals import Slope
-from gradcheck.difference.rungs import Site
+from gradcheck.difference.rungs import rungs_of
 from gradcheck.judge.compare import KAPPA
 
 ALLOWED: Final = 12.0
@@ -66,7 +67,7 @@ class Suspect:
 
 
 def locate(
-    site: Site, seen: Sequence[Seen], allowed: float, *, most: int = MOST, search: int = 400
+    site: Place, seen: Sequence[Seen], allowed: float, *, most: int = MOST, search: int = 400
 ) -> Located:
     """The wrong elements of `site`'s gradient, largest error first.
 
@@ -83,21 +84,21 @@ def locate(
     return Located(tuple(ranked), complete)
 
 
-def one_element(site: Site, index: int, heading: Heading, precise: float = PRECISE) -> Wrong:
+def one_element(site: Place, index: int, heading: Heading, precise: float = PRECISE) -> Wrong:
     """The true derivative with respect to one element, and what was given for it."""
     with site.ray(heading, index, index + 1) as ray:
-        rungs = site.rungs(ray)
+        rungs = rungs_of(site, ray)
         slope = rungs.settle(0.0)
         if not slope.bar <= precise * abs(slope.value):
             slope = rungs.exhaust()
     width = ray.width(index)
-    got = float(site.given.part(index, index + 1)[0])
+    got = site.got(index)
     return Wrong(index, got, got + slope.value / width, abs(slope.bar / width))
 
 
 @dataclass(slots=True)
 class _Hunt:
-    site: Site
+    site: Place
     allowed: float
     most: int
     until: int
@@ -105,7 +106,7 @@ class _Hunt:
 
     def explain(self, seen: Seen) -> bool:
         """Bisect what the wrong elements known so far leave of an error; says whether all was."""
-        root = self._run(seen.heading, 0, self.site.tensor.size, seen.slope)
+        root = self._run(seen.heading, 0, self.site.size, seen.slope)
         stack = [root] if self._significant(root) else []
         while stack:
             if len(self.wrong) >= self.most or self.site.value.evaluations >= self.until:
@@ -116,7 +117,7 @@ class _Hunt:
                 stack += sorted(halves, key=lambda half: abs(half.error))  # the worst comes first
             else:
                 self._confirm(seen.heading, suspect.start)
-        left = self._run(seen.heading, 0, self.site.tensor.size, seen.slope)
+        left = self._run(seen.heading, 0, self.site.size, seen.slope)
         return not self._significant(left)
 
     def _halves(self, heading: Heading, whole: Suspect) -> list[Suspect]:
@@ -135,7 +136,7 @@ class _Hunt:
         self, heading: Heading, start: int, stop: int, level: int, target: float
     ) -> Suspect:
         with self.site.ray(heading, start, stop) as ray:
-            slope = self.site.rungs(ray).settle(target, level)
+            slope = rungs_of(self.site, ray).settle(target, level)
         return self._run(heading, start, stop, slope)
 
     def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Suspect:
@@ -157,5 +158,5 @@ class _Hunt:
             return
         found = one_element(self.site, index, heading)
         error = abs(found.got - found.want)
-        if error > KAPPA * found.bar + ALLOWED * self.site.given.u * abs(found.got):
+        if error > KAPPA * found.bar + ALLOWED * self.site.u * abs(found.got):
             self.wrong[index] = found

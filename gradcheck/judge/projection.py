@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.loss import checksum, not_finite, value_at
-from gradcheck.difference.projection import LEAST, Given, Heading, Ray, Scalar, unit_of
-from gradcheck.difference.rungs import Site
+from gradcheck.difference.line import Line, Place
+from gradcheck.difference.projection import LEAST, Given, Heading, Scalar, unit_of
+from gradcheck.difference.rungs import Site, rungs_of
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA
@@ -110,31 +111,46 @@ def _judge(
     before, given = scalar.evaluations, Given.of(gradient)
     sums = checksum(given.buffers)
     site = Site(scalar, base, tensor, given, unit_of(tensor))
-    finding = Projection(name, site, seed).judge(search)
+    finding = _not_finite(name, site) or Projection(name, site, seed).judge(search)
     if checksum(given.buffers) != sums:
         reason = f"the loss writes into the gradient of {name}: hand over a copy of it"
         finding = Finding(name=name, verdict=Verdict.ERROR, reason=reason)
     return replace(finding, evaluations=scalar.evaluations - before)
 
 
+def _not_finite(name: str, site: Site) -> Finding | None:
+    """A tensor, or a gradient, that holds NaN or infinity: where, and what should be there."""
+    if strange := not_finite(site.tensor):
+        reason = f"{name} holds {strange[0]} numbers that are not finite: no slope there"
+        return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=reason)
+    for buffer in site.given.buffers:
+        if not (strange := not_finite(buffer)):
+            continue
+        count, index, value = strange
+        silent = replace(site, given=Given((np.broadcast_to(0.0, (site.size,)),)))
+        want = one_element(silent, index, Heading(0))
+        return Finding(
+            name=name,
+            verdict=Verdict.FAIL,
+            reason=f"{count} of {site.size} elements are not finite",
+            compared=site.size,
+            failed=count,
+            worst=(miss_of(site, replace(want, got=value)),),
+        )
+    return None
+
+
 @dataclass(slots=True)
 class Projection:
-    """The check of one tensor's gradient."""
+    """The check of one tensor's gradient, wherever the tensor lies; both are finite."""
 
     name: str
-    site: Site
+    site: Place
     seed: tuple[object, ...]
     strikes: list[Strike] = field(default_factory=list)
 
     def judge(self, search: int) -> Finding:
         """The verdict, after as many directions as it takes."""
-        strange = not_finite(self.site.tensor)
-        if strange:
-            reason = f"{self.name} holds {strange[0]} numbers that are not finite: no slope there"
-            return Finding(name=self.name, verdict=Verdict.INCONCLUSIVE, reason=reason)
-        for buffer in self.site.given.buffers:
-            if strange := not_finite(buffer):
-                return self._not_finite(*strange)
         for _ in range(STRIKES):
             self.strikes.append(self._strike())
             wrong = [s for s in self.strikes if s.wrong]
@@ -148,10 +164,10 @@ class Projection:
         """One more direction: three steps and a few more, or the whole ladder."""
         ray, product, norm = self._aligned()
         with ray:
-            rungs = self.site.rungs(ray)
+            rungs = rungs_of(self.site, ray)
             target = self._target() * (norm or abs(self.site.base))
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
-            allowed = ALLOWED * self.site.given.u * norm
+            allowed = ALLOWED * self.site.u * norm
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
             if self._sees(strike):
                 return strike
@@ -167,13 +183,13 @@ class Projection:
 
     def _target(self) -> float:
         """The error bar to aim for, as a part of ‖g∘d‖₂."""
-        kind = self.site.tensor.dtype.name
-        lone = LONE / np.sqrt(self.site.tensor.size)
+        kind = self.site.dtype.name
+        lone = LONE / np.sqrt(self.site.size)
         if kind == "float64" or lone >= TARGET[kind]:
             return float(max(TARGET[kind], lone if kind == "float32" else 0.0))
         return CROWDED
 
-    def _aligned(self) -> tuple[Ray, float, float]:
+    def _aligned(self) -> tuple[Line, float, float]:
         """A direction that is not orthogonal to the gradient, its ⟨g, d⟩ and ‖g∘d‖₂."""
         quiet = self.strikes and self.strikes[0].ok and self._alarm == np.inf
         uphill = bool(quiet)  # it passed, but saw too little
@@ -190,7 +206,7 @@ class Projection:
 
         It clears an alarm only if it would have been one in its place.
         """
-        kind = self.site.tensor.dtype.name
+        kind = self.site.dtype.name
         visible = BLIND[kind] * abs(strike.product)
         if strike.zero:
             visible = BLIND_TO_ZERO[kind] * abs(self.site.base)
@@ -202,7 +218,7 @@ class Projection:
         finding = self._finding(strike)
         if seeing:
             return replace(finding, verdict=Verdict.PASS, reason=self._caveat(strike))
-        verdict, count = Verdict.INCONCLUSIVE, int(self.site.tensor.size)
+        verdict, count = Verdict.INCONCLUSIVE, self.site.size
         return replace(finding, verdict=verdict, unresolved=count, reason=self._unclear(strike))
 
     def _caveat(self, strike: Strike) -> str:
@@ -246,10 +262,10 @@ class Projection:
             most = 1 if whole else MOST
             found = locate(self.site, seen, first.allowed, most=most, search=search)
         if found.wrong:
-            worst = tuple(self._miss(wrong) for wrong in found.wrong)
+            worst = tuple(miss_of(self.site, wrong) for wrong in found.wrong)
             finding = replace(finding, worst=worst, failed=len(worst))
         if whole:
-            finding = replace(finding, failed=int(self.site.tensor.size))
+            finding = replace(finding, failed=self.site.size)
         return replace(finding, reason=whole or self._extent(found, strikes))
 
     def _as_a_whole(self, strikes: Sequence[Strike]) -> str:
@@ -271,7 +287,7 @@ class Projection:
 
     def _extent(self, found: Located, strikes: Sequence[Strike]) -> str:
         """How many elements are wrong, as far as that was found out."""
-        count, of = len(found.wrong), int(self.site.tensor.size)
+        count, of = len(found.wrong), self.site.size
         if not count:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in strikes)
             return f"along random directions it is off by {off} times what could be explained"
@@ -279,23 +295,9 @@ class Projection:
             return f"{count} of {of} elements {'is' if count == 1 else 'are'} wrong"
         return f"{count} or more of {of} elements are wrong"
 
-    def _not_finite(self, count: int, index: int, value: float) -> Finding:
-        """A gradient that holds NaN or infinity: where, and what should be there."""
-        size = int(self.site.tensor.size)
-        silent = Given((np.broadcast_to(0.0, (size,)),))
-        want = one_element(replace(self.site, given=silent), index, Heading(0))
-        return Finding(
-            name=self.name,
-            verdict=Verdict.FAIL,
-            reason=f"{count} of {size} elements are not finite",
-            compared=size,
-            failed=count,
-            worst=(self._miss(replace(want, got=value)),),
-        )
-
     def _finding(self, strike: Strike) -> Finding:
         """The numbers of one direction."""
-        size = int(self.site.tensor.size)
+        size = self.site.size
         typical = strike.norm / np.sqrt(SQUARE * size)
         visible = min([s.visible for s in self.strikes if s.ok] or [strike.tolerance])
         least = float(visible / (LEAST * typical)) if typical else None
@@ -317,18 +319,19 @@ class Projection:
             worst=(miss,),
         )
 
-    def _miss(self, wrong: Wrong) -> Miss:
-        error, u = abs(wrong.got - wrong.want), self.site.given.u
-        with np.errstate(all="ignore"):
-            place = float(np.spacing(np.asarray(abs(wrong.want), self.site.tensor.dtype)))
-        shape = self.site.tensor.shape
-        return Miss(
-            index=tuple(int(i) for i in np.unravel_index(wrong.index, shape)),
-            got=wrong.got,
-            want=wrong.want,
-            error=error,
-            bound=KAPPA * wrong.bar + ALLOWED * u * abs(wrong.want),
-            error_bar=wrong.bar,
-            ulp=error / place if wrong.want and np.isfinite(place) else None,
-            cotangent="",
-        )
+
+def miss_of(site: Place, wrong: Wrong) -> Miss:
+    """A wrong element as a finding shows it."""
+    error, u = abs(wrong.got - wrong.want), site.u
+    with np.errstate(all="ignore"):
+        place = float(np.spacing(np.asarray(abs(wrong.want), site.dtype)))
+    return Miss(
+        index=tuple(int(i) for i in np.unravel_index(wrong.index, site.shape)),
+        got=wrong.got,
+        want=wrong.want,
+        error=error,
+        bound=KAPPA * wrong.bar + ALLOWED * u * abs(wrong.want),
+        error_bar=wrong.bar,
+        ulp=error / place if wrong.want and np.isfinite(place) else None,
+        cotangent="",
+    )

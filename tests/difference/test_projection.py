@@ -1,12 +1,22 @@
 """Directions that are never stored, and a tensor that is moved in place and put back."""
 
+import contextlib
+import itertools
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from gradcheck.difference import projection
-from gradcheck.difference.projection import Given, Heading, Ray, Scalar, direction, unit_of
+from gradcheck.difference.projection import (
+    Given,
+    Heading,
+    Ray,
+    Scalar,
+    Segment,
+    direction,
+    unit_of,
+)
 
 F64, F32 = np.dtype(np.float64), np.dtype(np.float32)
 
@@ -18,7 +28,8 @@ def whole(key, start, stop, dtype=F64):
 def ray(tensor, function=lambda: 0.0, gradient=None, uphill=False, **changes):
     given = Given.of(np.zeros_like(tensor) if gradient is None else gradient)
     options = {"unit": 1.0, "start": 0, "stop": tensor.size} | changes
-    return Ray(Scalar(function), tensor, given, Heading(options.pop("key", 7), uphill), **options)
+    heading = Heading(options.pop("key", 7), uphill)
+    return Ray(Scalar(function), Segment(tensor, given, heading, **options))
 
 
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 17, 33_000, 2 * projection.CHUNK - 1])
@@ -197,3 +208,31 @@ def test_a_pair_takes_one_copy_of_the_tensor_and_a_few_chunks():
     finally:
         tracemalloc.stop()
     assert peak <= x.nbytes + 2**21
+
+
+@pytest.mark.parametrize("uphill", [False, True])
+@pytest.mark.parametrize("dtype", [F64, F32])
+def test_the_shards_of_a_tensor_move_as_the_whole_does(dtype, uphill):
+    """However it is cut: each part knows only its own numbers, and sums add up."""
+    draw = np.random.default_rng(0)
+    x, g = (draw.normal(size=projection.CHUNK + 77).astype(dtype) for _ in range(2))
+    options = {"heading": Heading(7, uphill), "unit": 0.5}
+    whole_x = x.copy()
+    whole = Segment(whole_x, Given.of(g), start=5, stop=x.size - 3, **options)
+    cuts = [0, 1000, 1001, projection.CHUNK + 3, x.size]
+    parts = []
+    for start, stop in itertools.pairwise(cuts):
+        within = {"start": max(5 - start, 0), "stop": min(x.size - 3, stop) - start}
+        given = Given.of(g[start:stop])
+        parts.append(Segment(x[start:stop].copy(), given, offset=start, **within, **options))
+    with whole, contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part)
+            part.move(0.25)
+        whole.move(0.25)
+        assert np.array_equal(np.concatenate([p.tensor for p in parts]), whole_x)
+        assert np.isclose(sum(p.move_back(0.25) for p in parts), whole.move_back(0.25), rtol=1e-9)
+        assert np.array_equal(np.concatenate([p.tensor for p in parts]), whole_x)
+        np.testing.assert_allclose(np.sum([p.sums() for p in parts], axis=0), whole.sums(), 1e-9)
+        assert parts[2].width(9) == whole.width(1001 + 9)
+    assert np.array_equal(np.concatenate([p.tensor for p in parts]), x)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site
+from gradcheck.difference.rungs import Site, rungs_of
 
 KAPPA = 2.0
 
@@ -16,7 +16,7 @@ def site(function, x, gradient, unit=None):
 
 def climbed(where, target=0.0, key=0, thorough=False):
     with where.ray(Heading(key)) as ray:
-        rungs = where.rungs(ray)
+        rungs = rungs_of(where, ray)
         slope = rungs.exhaust() if thorough else rungs.settle(target)
         return rungs, slope, ray.products()[1]
 

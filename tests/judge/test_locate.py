@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
 from gradcheck.difference.residuals import Slope
-from gradcheck.difference.rungs import Site
+from gradcheck.difference.rungs import Site, rungs_of
 from gradcheck.judge.locate import Seen, locate, one_element
 
 N = 4096
@@ -34,7 +34,7 @@ def searched(site, count=2, **options):
     seen = []
     for key in range(count):
         with site.ray(Heading(key)) as ray:
-            seen.append(Seen(Heading(key), site.rungs(ray).exhaust()))
+            seen.append(Seen(Heading(key), rungs_of(site, ray).exhaust()))
     before = site.value.evaluations
     found = locate(site, seen, 0.0, **options)
     return found, site.value.evaluations - before
