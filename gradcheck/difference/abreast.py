@@ -110,10 +110,11 @@ class Abreast:
             except REFUSALS:  # a layout that the function refuses is no layout
                 continue
             if _proved(outputs, alone, k, row):
-                if len(outputs) == 1:
-                    return np.subtract(outputs[0].reshape(k, -1), self.base)
-                flat = np.concatenate([o.reshape(k, -1) for o in outputs], axis=1)
-                return np.subtract(flat, self.base)
+                flat = outputs[0].reshape(k, -1)
+                if len(outputs) > 1:
+                    flat = np.concatenate([o.reshape(k, -1) for o in outputs], axis=1)
+                change: Float = flat - self.base
+                return change
         return None
 
     def _layouts(self, moved: Sequence[Float | None], k: int) -> Iterator[list[Array]]:

@@ -132,6 +132,20 @@ class Residuals:
         bar = moved + SIGMAS * sigma / t[k]
         return Sides(min(ahead, behind), max(ahead, behind), float(bar))
 
+    def kinked(self) -> bool:
+        """Whether φ has a kink at the point itself, and not beside it.
+
+        Its even part falls 4 times per level down to where it is lost in rounding. One that is
+        lost from higher up at once had its kink between two steps.
+        """
+        even = np.abs(self._even(self._taken()[1]))
+        least = RESOLVED * max(self.modelled, self.line)
+        seen = np.flatnonzero(even > least)
+        if self.sides() is None or not seen.size:
+            return False
+        last = int(seen[-1])
+        return last == even.size - 1 or bool(even[last] <= 2 * RATIO * least)
+
     def _even(self, pairs: list[Pair]) -> Float:
         """φ(t) − 2φ(0) + φ(−t), [s]."""
         return np.array([p.above - 2 * self.base + p.below for p in pairs])

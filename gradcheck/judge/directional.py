@@ -37,17 +37,17 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-LONE: Final = 0.1
+LONE: Final = {"float64": 0.01, "float32": 0.1}
 """The error of one element that must show, as a part of it."""
-MARGIN: Final = 4.0
+MARGIN: Final = 2.0
 """How many times more than what is visible for certain it must be."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
 """Elements of g∘d below this part of the largest need not show: values alone say nothing of them
-(float64: `judge.function.UNSEEN`), or full checks tolerate them (float32: `Rules.negligible`)."""
+(float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
 KINK: Final = 8.0
 """An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
 CLEARED: Final = 0.5
-"""The errors that the ladders could overlook are at most this part of an alarm that they clear."""
+"""What a ladder could overlook is at most this part of an alarm that it clears."""
 U: Final = 2.0**-53
 PLAN: Final = PLANS["float64"]
 FIRST: Final = RATIO**-PLAN.first
@@ -100,7 +100,7 @@ class Screen:
     of φ = ⟨v, f⟩.
     """
 
-    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_points", "_sigma", "_v")
+    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_lone", "_points", "_sigma", "_v")
 
     def __init__(
         self,
@@ -115,6 +115,7 @@ class Screen:
         self._points, self._bundle, self._floating = points, bundle, floating
         self._v, self._sigma, self._dtype = v, sigma, dtype
         self._allowed = ALLOWED * RULES[dtype].u
+        self._lone = LONE[dtype] / MARGIN
 
     def findings(self, names: Sequence[str]) -> tuple[Finding, ...] | None:
         """One PASS per tensor, or None."""
@@ -126,22 +127,21 @@ class Screen:
         tolerance = self._allowed * norm + KAPPA * bar
         visible = abs(error) + tolerance
         settled = abs(error) <= tolerance and not kinked
-        alarm = abs(error) if abs(error) > tolerance else math.inf
-        used, overlooked = self._points.evaluations + 1, 0.0
+        # A ladder must see, as a part of its own ‖g∘d‖, less than what has raised an alarm here.
+        alarm = CLEARED * abs(error) / norm if abs(error) > tolerance else math.inf
+        used = self._points.evaluations + 1
         found = []
         for k, name in enumerate(names):
-            if settled and LONE * least[k] >= MARGIN * visible:
-                found.append(
-                    _finding(name, self._bundle.sizes[k], error, bar, tolerance, products[k],
-                             least[k], used)
-                )  # fmt: skip
-                continue
-            one = self._alone(k, name, by_row=alarm == math.inf)
+            one: Finding | None = None
+            if settled and self._lone * least[k] >= visible:
+                size = self._bundle.sizes[k]
+                one = _finding(name, size, error, bar, tolerance, products[k], least[k], used)
+            else:
+                one = self._alone(k, name, alarm)
             if one is None:
                 return None
             found.append(one)
-            overlooked += abs(one.error or 0.0) + (one.bound or 0.0)
-        return tuple(found) if overlooked <= CLEARED * alarm else None
+        return tuple(found)
 
     def _together(self) -> tuple[float, float, bool]:
         """(e, error bar, whether there is a kink) along one direction through all tensors."""
@@ -173,27 +173,35 @@ class Screen:
             moved[place] = np.ascontiguousarray(self._bundle.part(stack, k))
         return moved
 
-    def _alone(self, k: int, name: str, by_row: bool) -> Finding | None:
+    def _alone(self, k: int, name: str, alarm: float) -> Finding | None:
         """The whole ladder along a direction through one tensor; None if it does not pass.
 
-        With `by_row` each row of the tensor moves by its own size.
+        Each of its rows moves by its own size.
         """
         bundle = self._bundle
-        x, r, shape, unit = bundle.part(bundle.x, k), bundle.part(bundle.r, k), bundle.shapes[k], 1.0
-        if by_row and len(shape) > 1:
-            d = r * by_rows(x, shape)
-            unit = float(np.max(np.abs(d)))
-        else:
-            unit = bundle.units[k]
-            d = r * unit
-        only = Bundle.of(x, bundle.part(bundle.g, k), d)
+        x, g, r = (bundle.part(of, k) for of in (bundle.x, bundle.g, bundle.r))
+        shape = bundle.shapes[k]
+        only = Bundle.of(x, g, r * (by_rows(x, shape) if len(shape) > 1 else bundle.units[k]))
         (product,), (square,), (least,) = only.weigh(FAINT[self._dtype])
-        levels = range(top_of(unit), PLAN.bottom + 1)
+        residuals = self._ladder(k, only)
+        if residuals is None or residuals.kinked():
+            return None
+        slope, norm = residuals.slope(finest=True), math.sqrt(square)
+        error, tolerance = slope.value, self._allowed * norm + KAPPA * slope.bar
+        visible = abs(error) + tolerance
+        if not (abs(error) <= tolerance and visible <= min(alarm * norm, self._lone * least)):
+            return None
+        used = 2 * len(residuals.pairs) + noise.LINE.size
+        return _finding(name, x.size, error, slope.bar, tolerance, product, least, used)
+
+    def _ladder(self, k: int, only: Bundle) -> Residuals | None:
+        """All steps along a direction through tensor k; None if forward refuses one."""
+        levels = range(top_of(float(np.max(np.abs(only.d)))), PLAN.bottom + 1)
         steps = np.repeat(RATIO ** -np.array(levels, dtype=np.float64), 2)
         steps[1::2] *= -1.0
         line = noise.LINE / noise.LINE[-1] * LINE_UNITS * U
-        stack = np.concatenate([steps, line])[:, None] * d
-        stack += x
+        stack = np.concatenate([steps, line])[:, None] * only.d
+        stack += only.x
         given = ((stack[0 : steps.size : 2] - stack[1 : steps.size : 2]) @ only.g).tolist()
         change = self._points.changes(self._moved(stack, k))
         if change is None:
@@ -203,16 +211,7 @@ class Screen:
         values = phi.tolist()
         for j, level in enumerate(levels):
             residuals.pairs[level] = Pair(values[2 * j], values[2 * j + 1], given[j])
-        slope = residuals.slope(finest=True)
-        tolerance = self._allowed * math.sqrt(square) + KAPPA * slope.bar
-        visible = abs(slope.value) + tolerance
-        if not abs(slope.value) <= tolerance or not LONE * least >= MARGIN * visible:
-            return None
-        if residuals.sides() is not None:
-            return None
-        return _finding(
-            name, x.size, slope.value, slope.bar, tolerance, product, least, len(stack)
-        )
+        return residuals
 
 
 def _finding(

@@ -146,7 +146,9 @@ class OwnCase(Asked):
         double_vjp: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
     ) -> Result:
-        """Judge `vjp` against the derivative of `forward` here, as `gradcheck.check` does.
+        """Judge `vjp` against the derivative of `forward` here, element by element.
+
+        It is what `gradcheck.check(…, full=True)` does.
 
         Instead of two functions, `forward` may be one object that has both, or that PyTorch or
         JAX differentiates (`gradcheck.torch_op`, a `torch.autograd.Function`, a `jax.custom_vjp`).
@@ -167,6 +169,7 @@ class OwnCase(Asked):
             *self.primals,
             seed=self.seed,
             attrs=bound.attrs,
+            full=True,
             order=order,
             double_vjp=double_vjp,
             jvp=jvp,
