@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes.util
-import statistics
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.table import PAIRED, by_turns, head, line
 from gradcheck.binding.isolated import Isolated, Isolation
 from gradcheck.binding.load import load
 from gradcheck.foreign.native import Worker
@@ -27,6 +27,7 @@ from gradcheck.suite import load_suite
 
 LIBC = ctypes.util.find_library("c") or "libc.so.6"
 SMALL, LARGE = 64, 8_000_000
+HELD = ("KiB before", "after", "descriptors before", "after")
 
 
 def copying(nbytes: int) -> Script:
@@ -100,10 +101,8 @@ def row(
     """One line of the table: medians of both and of their ratios."""
     for call in calls:
         call()
-    pairs = [tuple(seconds(call, times) for call in calls) for _ in range(count)]
-    a, b = (1000 * statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(x / y for x, y in pairs)
-    print(f"| {names[0]} | {names[1]} | {a:.3g} | {b:.3g} | {ratio:.3g} | {goal} |")
+    a, b = (partial(seconds, call, times) for call in calls)
+    print(line(by_turns("", names, (a, b), count).cells(goal)), flush=True)
 
 
 def held(pid: int | str) -> tuple[int, int]:
@@ -127,7 +126,7 @@ def leaks(scripts: int) -> None:
     for who, (kib, fds), (kib_after, fds_after) in zip(
         ("worker", "parent"), before, after, strict=True
     ):
-        print(f"| {who} | {kib} | {kib_after} | {fds} | {fds_after} |")
+        print(line((who, kib, kib_after, fds, fds_after)))
 
 
 def main() -> None:
@@ -142,8 +141,7 @@ def main() -> None:
     def copy() -> None:
         target[:] = source
 
-    print("| A | B | A, median ms | B, median ms | A / B | target |")
-    print("|---|---|---:|---:|---:|---:|")
+    print(head(PAIRED))
     row(("start a worker, one call, end it", "`python -c pass`"), (start, bare), words.n, 3, "")
     row(("start a worker, one call, end it", "`import numpy`"), (start, numpy), words.n, 1,
         "A < 500 ms")  # fmt: skip
@@ -166,10 +164,7 @@ def main() -> None:
         ("`gradcheck run --impl` of one operator", "the same with `--no-isolate`"),
         (judge(), judge("--no-isolate")), words.n, 1, "",
     )  # fmt: skip
-    print(
-        f"\n| after {words.scripts:,} scripts | KiB before | after | descriptors before | after |"
-    )
-    print("|---|---:|---:|---:|---:|")
+    print(f"\n{head((f'<after {words.scripts:,} scripts', *HELD))}")
     leaks(words.scripts)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.table import table
 from gradcheck import check_model
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
 from gradcheck.difference.rungs import Site
@@ -128,15 +129,12 @@ def main() -> None:
         extra = (memory(function) - plain) / matrix.nbytes
         used = {"one": last.get("one"), "every": last.get("every")}.get(function.__name__)
         calls = 2 if used is None else 2 + sum(f.evaluations for f in used.findings)
-        rows.append((name, calls, taken, extra))
+        rows.append((name, calls, f"{taken:.1f}", f"{extra:.2f}"))
     print(
         f"{total:,} float32 parameters, batch {args.batch}, one forward {1000 * forward:.0f} ms\n"
     )
-    print("| what | forwards called | time, in forwards | memory, in matrices |")
-    print("|---|---:|---:|---:|")
-    for name, calls, taken, extra in rows:
-        print(f"| {name} | {calls} | {taken:.1f} | {extra:.2f} |")
-    print()
+    heads = ("<what", "forwards called", "time, in forwards", "memory, in matrices")
+    print(table(heads, rows), end="\n\n")
     print(last["every"])
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from gradcheck_cases import SUITE
 
+from benchmarks.table import head, line, number
 from gradcheck.arithmetic import F64
 from gradcheck.binding.load import load
 from gradcheck.difference.direction import Along, draw_direction
@@ -28,7 +29,7 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.model import ModelCase, Whole
 
 REFERENCE = load("reference", SUITE)
-HEADS = ("model", "parameters", "tensors", "forward, ms", "backward", "50 digits", "float64",
+HEADS = ("<model", "parameters", "tensors", "forward, ms", "backward", "50 digits", "float64",
          "float32", "curve")  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def row(case: ModelCase, count: int) -> list[str]:
     ratios = [backward, digits if truth.exact else None, known("float64"), known("float32"),
               seconds(curve, count)]  # fmt: skip
     size = sum(p.size for p in truth.params.values())
-    shown = ["" if r is None else f"{r / forward:,.3g}" for r in ratios]
+    shown = [number(None if r is None else r / forward) for r in ratios]
     return [case.name, f"{size:,}", str(tensors), f"{1000 * forward:.2f}", *shown]
 
 
@@ -87,10 +88,9 @@ def main() -> None:
     for flag in ("model", "size"):
         parser.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB")
     asked = parser.parse_args()
-    print("|", " | ".join(HEADS), "|")
-    print("|---|" + "---:|" * (len(HEADS) - 1))
+    print(head(HEADS))
     for case in SUITE.model_cases(asked.model, sizes=asked.size):
-        print("|", " | ".join(row(case, asked.n)), "|", flush=True)
+        print(line(row(case, asked.n)), flush=True)
 
 
 if __name__ == "__main__":

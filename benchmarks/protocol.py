@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.table import head, line
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol.message import Block, Form, Request
 from gradcheck.protocol.session import Session
@@ -111,10 +112,8 @@ def compare(n: int, count: int) -> None:
     times = milliseconds(calls, count)
     for name, column in zip(names, times, strict=True):
         ratios = [statistics.median(map(_ratio, column, times[i])) for i in (0, 1)]
-        print(
-            f"| {n:,} | {name} | {statistics.median(column):.2f} | {ratios[0]:.2f} "
-            f"| {ratios[1]:.2f} |"
-        )
+        median = statistics.median(column)
+        print(line((f"{n:,}", name, *(f"{value:.2f}" for value in (median, *ratios)))))
     for one in (*raws, *sessions):
         one.close()
 
@@ -125,8 +124,8 @@ def _ratio(x: float, y: float) -> float:
 
 def endurance(calls: int) -> None:
     """Memory and descriptors after a tenth of the calls, and after all."""
-    print("\n| level | calls | RSS, MB | descriptors | RSS of the program, MB |")
-    print("|---|---:|---:|---:|---:|")
+    heads = ("<level", "calls", "RSS, MB", "descriptors", "RSS of the program, MB")
+    print(f"\n{head(heads)}")
     for level in ("frames", "jsonl"):
         with_values = np.random.default_rng(0).standard_normal(1000)
         one = session(level)
@@ -136,8 +135,9 @@ def endurance(calls: int) -> None:
             if done in (calls // 10, calls):
                 child = one._child  # to weigh it
                 assert child is not None
-                row = (level, f"{done:,}", _rss("self"), len(os.listdir("/proc/self/fd")))  # noqa: PTH208
-                print("| {} | {} | {:.1f} | {} |".format(*row), f"{_rss(child.process.pid):.1f} |")
+                held = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+                sizes = [f"{_rss(who):.1f}" for who in ("self", child.process.pid)]
+                print(line((f"`{level}`", f"{done:,}", sizes[0], held, sizes[1])))
         one.close()
 
 
@@ -152,8 +152,8 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=30, help="round trips of each; default 30")
     parser.add_argument("--calls", type=int, default=10_000)
     arguments = parser.parse_args()
-    print("| doubles | there and back by | median ms | / raw | / raw, wide pipes |")
-    print("|---:|---|---:|---:|---:|")
+    heads = ("doubles", "<there and back by", "median ms", "/ raw", "/ raw, wide pipes")
+    print(head(heads))
     for n in (1_000_000, 8192, 16):
         compare(n, arguments.n * (1 if n > 100_000 else 20))
     endurance(arguments.calls)

@@ -13,13 +13,13 @@ import gc
 import itertools
 import os
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import PAIRED, head, line, paired
 from gradcheck.finding import Certificate, Diagnosis, Heat, Miss
 from gradcheck.record import Header, Record, Run
 from gradcheck.report import render
@@ -53,11 +53,22 @@ FRAME = """() => new Promise((done) => {
 
 def results(count: int) -> tuple[Record, ...]:
     """So many results; numbers that differ, so that they are as hard to compress as real ones."""
+    return tuple(one_by_one(count))
+
+
+def one_by_one(count: int) -> Iterator[Record]:
+    """The same, none of them kept."""
     each = len(OUTPUTS) * SAMPLES * len(DTYPES)
     names = itertools.product(range(-(-count // each)), OUTPUTS, range(SAMPLES), DTYPES)
     rows = SAMPLES * len(DTYPES)
-    return tuple(_result(i, *name, i // rows % 20 == 7)
-                 for i, name in enumerate(itertools.islice(names, count)))  # fmt: skip
+    for i, name in enumerate(itertools.islice(names, count)):
+        yield _result(i, *name, i // rows % 20 == 7)
+
+
+def header() -> Header:
+    """What was run."""
+    return Header(version="0", suite="synthetic", suite_version="0", seed=0, dtypes=DTYPES,
+                  implementations=("synthetic",))  # fmt: skip
 
 
 def _result(i: int, op: int, output: str, sample: int, dtype: str, fails: bool) -> Record:
@@ -109,9 +120,7 @@ def written(run: Run) -> int:
 
 def told(name: str, other: str, pairs: list[tuple[float, float]], target: str) -> None:
     """One line of the table: two times by turns, in milliseconds."""
-    a, b = (1000 * statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(x / y for x, y in pairs)
-    print(f"| {name} | {other} | {a:,.0f} | {b:,.0f} | {ratio:.2g} | {target} |")
+    print(line(paired("", (name, other), pairs).cells(target)), flush=True)
 
 
 def main() -> None:
@@ -120,9 +129,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=5, help="repetitions; default 5")
     parser.add_argument("--results", type=int, default=100_000)
     given = parser.parse_args()
-    header = Header(version="0", suite="synthetic", suite_version="0", seed=0, dtypes=DTYPES,
-                    implementations=("synthetic",))  # fmt: skip
-    run = Run(header=header, results=results(given.results))
+    run = Run(header=header(), results=results(given.results))
     with tempfile.TemporaryDirectory() as folder:
         page, empty = Path(folder, "report.html"), Path(folder, "empty.html")
         built = []
@@ -132,8 +139,7 @@ def main() -> None:
         page.write_text(text, "utf-8")
         empty.write_text(EMPTY, "utf-8")
         print(f"{given.results:,} results: {len(text.encode()) / 1e6:.2f} MB\n")
-        print("| A | B | A, median ms | B, median ms | A / B | target |")
-        print("|---|---|---:|---:|---:|---:|")
+        print(head(PAIRED))
         told("build the page (processor time)", "the same results as JSON lines", built, "A < 10 s")
         browse(page, empty, given.n)
 

@@ -5,9 +5,7 @@ The public names load on first use, so that `gradcheck --help` does not import N
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
     from gradcheck.binding.jax_op import jax_op
     from gradcheck.binding.torch_op import torch_op
@@ -98,6 +96,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name where it lives."""
     if name in _HOME:
+        from importlib import import_module
+
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'gradcheck' has no attribute {name!r}")
 

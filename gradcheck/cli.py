@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
 
 from gradcheck import console
-from gradcheck.commands import (
-    baseline,
-    completion,
-    demo,
-    diff,
-    examples,
-    export,
-    init,
-    listing,
-    merge,
-    power,
-    probe,
-    report,
-    repro,
-    run,
-    schema,
-)
+from gradcheck.commands import examples
 from gradcheck.commands.outcome import INTERNAL, INTERRUPTED, OK, USAGE
-from gradcheck.commands.parsing import Parser
+from gradcheck.commands.parsing import Parser, mention
 from gradcheck.errors import GradcheckError
 
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from typing import Final
+
 COMMANDS: Final = (
-    ("demo", demo.add, "three bundled kernels: right, wrong, crashing"),
-    ("run", run.add, "judge implementations"),
-    ("repro", repro.add, "one case in full, or as a script"),
-    ("list", listing.add_list, "operators, models and update rules"),
-    ("explain", listing.add_explain, "what one check consists of"),
-    ("init", init.add, "a first manifest for a C library or a program"),
-    ("report", report.add, "a run on file, rendered again"),
-    ("merge", merge.add, "shards of a run as one"),
-    ("baseline", baseline.add, "failures that are known, and no others"),
-    ("diff", diff.add, "what changed between two runs"),
-    ("power", power.add, "prove that every check can fail"),
-    ("export", export.add_export, "cases on file, for code that is not bound"),
-    ("judge", export.add_judge, "the answers to them"),
-    ("probe", probe.add, "lint a program that speaks the protocol"),
-    ("schema", schema.add, "what a JSON report holds"),
+    ("demo", "demo:add", "three bundled kernels: right, wrong, crashing"),
+    ("run", "run:add", "judge implementations"),
+    ("repro", "repro:add", "one case in full, or as a script"),
+    ("list", "listing:add_list", "operators, models and update rules"),
+    ("explain", "listing:add_explain", "what one check consists of"),
+    ("init", "init:add", "a first manifest for a C library or a program"),
+    ("report", "report:add", "a run on file, rendered again"),
+    ("merge", "merge:add", "shards of a run as one"),
+    ("baseline", "baseline:add", "failures that are known, and no others"),
+    ("diff", "diff:add", "what changed between two runs"),
+    ("power", "power:add", "prove that every check can fail"),
+    ("export", "export:add_export", "cases on file, for code that is not bound"),
+    ("judge", "export:add_judge", "the answers to them"),
+    ("probe", "probe:add", "lint a program that speaks the protocol"),
+    ("schema", "schema:add", "what a JSON report holds"),
+    ("completion", "completion:add", "a script for bash, zsh or fish"),
 )
+"""Name, the function in `gradcheck.commands` that adds its flags, and its line in the list."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,13 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(50_000, 20, 20)  # a short-lived process: collecting costs 5% of it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products: more are slower
     console.open_streams()
-    arguments, unknown = _parser().parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments, unknown = _parser(words).parse_known_args(words)
     if unknown:
         arguments.parser.refuse(unknown)
     try:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
-        with _asked_to_end():
-            code: int = arguments.command(arguments)
+        code = _ending_in_order(arguments)
     except GradcheckError as error:
         console.say(str(error))
         return error.exit_code
@@ -82,21 +69,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-@contextmanager
-def _asked_to_end() -> Iterator[None]:
-    """SIGTERM (a cancelled job) as Ctrl-C: report what is known, and leave nothing behind."""
+def _ending_in_order(arguments: argparse.Namespace) -> int:
+    """Run the command; SIGTERM (a cancelled job) is Ctrl-C: report what is known, leave nothing."""
+    import signal
+
+    command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     except ValueError:  # not the main thread: signals are somebody else's
-        yield
-        return
+        return command(arguments)
     try:
-        yield
+        return command(arguments)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _parser() -> Parser:
+def _parser(words: Sequence[str] | None = None) -> Parser:
+    """What reads a command line; of commands not among `words`, it knows the names alone."""
     first = examples.text("first steps", examples.FIRST)
     codes = examples.text("exit codes", examples.CODES)
     parser = Parser(
@@ -105,17 +94,26 @@ def _parser() -> Parser:
         epilog=f"{first}\n\n{codes}",
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.set_defaults(command=_no_command(parser))
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, add, what in COMMANDS:
-        add(commands.add_parser(name, help=what))
-    completion.add(
-        commands.add_parser("completion", help="a script for bash, zsh or fish"), _parser
-    )
+    parser.set_defaults(command=_no_command(parser), whole=_parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", prog="gradcheck")
+    for name, where, what in COMMANDS:
+        if words is None or name in words:
+            _adder(where)(commands.add_parser(name, help=what))
+        else:
+            mention(commands, name, what)
     return parser
 
 
-def _no_command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def _adder(where: str) -> Callable[[Parser], None]:
+    """The function that adds a command's flags; its module is imported now."""
+    from importlib import import_module
+
+    module, _, name = where.partition(":")
+    add: Callable[[Parser], None] = getattr(import_module(f"gradcheck.commands.{module}"), name)
+    return add
+
+
+def _no_command(parser: Parser) -> Callable[[argparse.Namespace], int]:
     def command(arguments: argparse.Namespace) -> int:
         if arguments.version:
             from gradcheck import __version__

@@ -27,10 +27,11 @@ SWITCH: Final = Kind(bool, "write true or false")
 KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("op", "model", "rule", "dialect", "sample", "suite"), WORDS),
     **dict.fromkeys(("impl", "dtype", "output"), WORDS),
-    **dict.fromkeys(("baseline", "convention", "format"), TEXT),
+    **dict.fromkeys(("baseline", "convention", "format", "scheduler"), TEXT),
     **dict.fromkeys(("contract", "train", "project", "taylor"), SWITCH),
     **dict.fromkeys(("no-build", "no-isolate", "quiet", "progress"), SWITCH),
     "color": Kind(Literal["auto", "always", "never"], 'write "auto", "always" or "never"'),
+    "executor": Kind(Literal["local", "dask"], 'write "local" or "dask"'),
     "seed": Kind(int, "write a whole number"),
     "jobs": Kind(
         Annotated[int, Meta(ge=1)] | Literal["auto"], 'write a number of processes, or "auto"'

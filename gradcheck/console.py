@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
-from typing import Final, TextIO
+
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    from typing import Final, TextIO
 
 FORCED: Final = ("FORCE_COLOR", "CLICOLOR_FORCE")
 """What asks for colour where there is no terminal; 0 asks for nothing."""
@@ -19,7 +21,7 @@ def open_streams() -> None:
     """A stream that the caller has closed (`>&-`) swallows what it is given."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
 
 
 def say(text: str) -> None:
@@ -78,12 +80,12 @@ def width(stream: TextIO) -> int:
     return min(columns(stream), WIDEST) if stream.isatty() else USUAL
 
 
-def columns(stream: TextIO) -> int:
-    """Columns of a terminal, or what COLUMNS says of it."""
+def columns(stream: TextIO | None, usual: int = USUAL) -> int:
+    """Columns of a terminal, or what COLUMNS says of it; `usual`: of what is none."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
         return int(said)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or USUAL
+        return (os.get_terminal_size(stream.fileno()).columns if stream else 0) or usual
     except (OSError, ValueError):  # no descriptor, or none of a terminal
-        return USUAL
+        return usual

@@ -54,6 +54,28 @@ class Cutoff:
         return kept
 
 
+class Ends:
+    """The same count where cases become known out of their order: of those before a place."""
+
+    def __init__(self) -> None:
+        """Nothing has ended yet."""
+        self._places: dict[tuple[str, str, Verdict], list[int]] = {}
+
+    def sees(self, place: int, results: Iterable[Record]) -> None:
+        """Note the results of the case at a place."""
+        for r in results:
+            if r.verdict in LIMITS:
+                self._places.setdefault((r.implementation, r.op, r.verdict), []).append(place)
+
+    def why(self, place: int, implementation: str, op: str) -> str:
+        """Why the case at a place is left out, whatever else is still to come; empty: it is not."""
+
+        def before(verdict: Verdict) -> int:
+            return sum(p < place for p in self._places.get((implementation, op, verdict), ()))
+
+        return too_often(op, before) or ""
+
+
 def left_out(result: Record, why: str) -> Record:
     """What stands for all results of a case and dtype, of which this is one."""
     words = shlex.split(result.repro)

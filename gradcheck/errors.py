@@ -13,7 +13,9 @@ The verdicts about the code that is judged are data, not exceptions; these are a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class GradcheckError(Exception):

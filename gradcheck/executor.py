@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
-from gradcheck import pool, remote
+from gradcheck import remote
+from gradcheck.assembly import Arrived, Assembly
 from gradcheck.plan import AnyCase, Plan
+from gradcheck.pool import Pool
 from gradcheck.record import Record
 
 
 class Working(Protocol):
-    """Cases that are being judged elsewhere, until the block ends; then none is waited for."""
+    """Cases that are being judged elsewhere, until the block ends; then none is waited for.
 
-    def result(self, place: int) -> list[Record]:
-        """What came of the case at `place`, once it is there.
+    An `assembly.Assembly` has these, whoever feeds it; `slots` is the number of workers.
+    """
+
+    slots: int
+
+    def until(self, place: int) -> Iterator[Arrived]:
+        """Wait until the case at a place is whole; meanwhile, every case as it becomes so.
 
         Raises:
-            pool.Died: it will not come.
+            feed.Died: it will not; or whatever a worker raised instead of an answer.
         """
 
+    def result(self, place: int) -> list[Record]:
+        """What came of the case at a place, which is whole."""
+
     def finished(self) -> dict[int, list[Record]]:
-        """What came of all cases that are done, in their order; waits for none."""
+        """What is known of all cases so far, in their order; of some, not all; waits for none."""
 
 
-def working(plan: Plan, cases: Sequence[AnyCase]) -> AbstractContextManager[Working]:
-    """Begin with all of them, on processes of this machine."""
-    names = [remote.names_of(case) for case in cases]
-    return pool.Work(remote.judge, names, plan.jobs, remote.begin, (remote.sent(plan),))
+@contextmanager
+def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Working]:
+    """Begin with all of them, on processes of this machine or on a cluster.
+
+    Raises:
+        UsageError: there is no such cluster, or it cannot judge this.
+    """
+    if plan.executor == "dask":
+        from gradcheck.cluster import work  # deferred: an extra
+
+        with work.working(plan, cases) as found:
+            yield found
+        return
+    assembly = Assembly(plan, cases, plan.jobs)
+    with Pool(assembly, remote.judge, plan.jobs, remote.begin, (remote.sent(plan),)):
+        yield assembly

@@ -6,12 +6,13 @@ a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from gradcheck.binding import Implementation
-from gradcheck.cutoff import CALL, Cutoff
+from gradcheck.cutoff import CALL
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.why import Why
@@ -37,6 +38,9 @@ from gradcheck.verdict import Verdict
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """What an implementation makes of one case in one dtype."""
+LeftOut = Callable[[str, str], str]
+"""Why an implementation's part of an operator is left out; empty: it is not."""
+_JUDGED: Final = count()
 ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
@@ -62,12 +66,16 @@ def judge_next(
     case: AnyCase,
     bindings: Sequence[Implementation],
     why: Why,
-    cutoff: Cutoff,
+    left_out: LeftOut,
+    asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[Record]:
-    """The records of the next case of a run, which may leave something of it out."""
-    budget.of_case(case.name)
+    """The records of a case of a run, of which something may be left out.
+
+    `asks` are the implementations and dtypes that are asked (None: all of them).
+    """
+    budget.of_case(f"{case.name} {next(_JUDGED)}")  # judged again, it has as much again
     try:
-        yield from _judge(plan, case, bindings, why, cutoff)
+        yield from _judge(plan, case, bindings, why, left_out, asks)
     finally:
         budget.of_case("")
 
@@ -77,7 +85,8 @@ def _judge(
     case: AnyCase,
     bindings: Sequence[Implementation],
     why: Why,
-    cutoff: Cutoff | None = None,
+    left_out: LeftOut = lambda implementation, op: "",
+    asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[Record]:
     fingerprint = ""
     ask: Ask
@@ -88,14 +97,31 @@ def _judge(
         ask = _invalid(error)
     dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
     for binding in bindings:
-        left_out = cutoff.why(binding.name, case.spec.name) if cutoff is not None else ""
+        reason = left_out(binding.name, case.spec.name)
         for dtype in dtypes:
+            if asks is not None and (binding.name, dtype) not in asks:
+                continue
             try:
-                findings = [_not_run(left_out)] if left_out else ask(binding, dtype)
+                findings = [_not_run(reason)] if reason else ask(binding, dtype)
             except FAULTS as error:
                 findings = _invalid(error)(binding, dtype)
             for finding in findings:
                 yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def given_up(plan: Plan, case: AnyCase, verdict: Verdict, why: str) -> list[Record]:
+    """What stands for the records of a case that ends whatever judges it: one per dtype."""
+    try:
+        fingerprint = case.fingerprint
+    except FAULTS:
+        fingerprint = ""
+    finding = Finding(name=CALL, verdict=verdict, reason=why)
+    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
+    return [
+        record_of(plan, case, fingerprint, word, dtype, finding)
+        for word in plan.implementations
+        for dtype in dtypes
+    ]
 
 
 def _not_run(why: str) -> Finding:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import Estimate, noise_lines, noise_stairs
+from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
@@ -174,7 +174,7 @@ def check(
 
     if ended:
         return result(explained(ended))
-    lines, stairs = noise_lines(point), noise_stairs(point)
+    around = Around(point, outputs if point.primals is arrays else None)
     asked = asking(vjp, cotangents, attrs)
     conditioning = Conditioning(asked, point, rules)
     findings: list[Finding] = []
@@ -183,7 +183,7 @@ def check(
         if isinstance(got, Finding):
             findings.append(got)
             continue
-        primal = BlackBox(point, i, names[i], cotangents, lines, stairs, conditioning)
+        primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
         findings.append(primal.judge(got))
         estimates[names[i]] = primal.estimate
     findings = explained(findings)

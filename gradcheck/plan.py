@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gradcheck import shards
 from gradcheck.binding.isolated import TIMEOUT
@@ -14,6 +15,7 @@ from gradcheck.spec import Sample
 from gradcheck.suite import Case, Suite
 
 AnyCase = Case | ModelCase | RuleCase
+Executor = Literal["local", "dask"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Plan:
     `timeout` seconds; it needs what several jobs need. `only` names the cases that are left of
     the selection (None: all), and `shard`, "I/N", every N-th of those, from the I-th on.
     `config` says that a project's defaults were in effect: repro lines are complete without them.
+    `executor` says on what the jobs run, and `scheduler` at which address the cluster is that does
+    (empty: on one that is started for this); neither makes a difference to a report.
     """
 
     suite: Suite
@@ -59,6 +63,8 @@ class Plan:
     only: Container[str] | None = None
     shard: str = ""
     config: bool = False
+    executor: Executor = "local"
+    scheduler: str = ""
 
     @property
     def everything(self) -> list[AnyCase]:

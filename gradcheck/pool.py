@@ -1,184 +1,231 @@
-"""Work on several processes: spawned, never forked, and results in the order of the work."""
+"""Slots: worker processes that stay, each with one task at a time, and what becomes of a task."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
-import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Generic, Self, TypeVar
 
-from gradcheck.inert import Inert
+from gradcheck.feed import Died, Feed
+from gradcheck.foreign.ending import in_words
+from gradcheck.nursery import importing, taken
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-CHUNK: Final = 4
-"""Tasks sent at once by `each`: fewer cost messages, more leave processes idle at the end."""
-
-
 PR_SET_PDEATHSIG: Final = 1
+LISTEN: Final = "gradcheck.pool:listen"
+"""What a worker does."""
+TRIES: Final = 2
+"""How often a worker may end before it is ready, until its slot is given up."""
+HOPE: Final = 60
+"""Workers that may end one after the other without an answer from any."""
+POLITE: Final = 5.0
+"""Seconds that workers get to leave off."""
 
 
-class Died(RuntimeError):  # noqa: N818  a process did
-    """A worker process ended without an answer."""
+@dataclass(slots=True)
+class _Slot(Generic[Task]):
+    """A worker: its channel, its process id, and what it was sent and has not answered."""
+
+    number: int
+    channel: Connection
+    pid: int = 0
+    sent: deque[Task] = field(default_factory=deque)
+    ready: bool = False
+    silent: bool = False
+    starts: int = 1
 
 
-class Work(Generic[Result]):
-    """Tasks under way in processes of their own, until the block ends; then none is waited for.
+class Pool(Generic[Task, Result]):
+    """Work that goes on until the block ends; then none of it is waited for.
 
-    `setup(*arguments)` runs once in every process; both functions must stand at the top of a
-    module. Processes are spawned: libraries loaded here (Go's runtime, OpenMP) do not survive a
-    fork.
+    `setup(*arguments)` runs once in every worker; it and `function` stand at the top of a module.
+    A worker that ends is replaced.
     """
 
     def __init__(
         self,
+        feed: Feed[Task, Result],
         function: Callable[[Task], Result],
-        tasks: Sequence[Task],
         jobs: int,
         setup: Callable[..., None],
-        arguments: tuple[Any, ...],
-        *,
-        chunk: int = 1,
+        arguments: tuple[Any, ...] = (),
     ) -> None:
-        """Begin; tasks are sent `chunk` at once, and come back so."""
-        import multiprocessing
-        from concurrent.futures import ProcessPoolExecutor
-
-        self._total, self._chunk, self._taken = len(tasks), chunk, 0
-        self._others = {*multiprocessing.active_children()}
-        self._pool = ProcessPoolExecutor(
-            min(jobs, max(len(tasks), 1)),
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_begin,
-            initargs=(setup, arguments),
-        )
-        try:
-            self._sent = [
-                self._pool.submit(_unless_stopped, function, tasks[first : first + chunk])
-                for first in range(0, len(tasks), chunk)
-            ]
-        except BaseException:  # Ctrl-C: there is no block yet to be left
-            self.__exit__()
-            raise
-
-    def result(self, place: int) -> Result:
-        """What came of the task at `place`, once it is there.
-
-        Raises:
-            Died: a worker process ended without an answer.
-        """
-        from concurrent.futures.process import BrokenProcessPool
-
-        try:
-            found = self._sent[place // self._chunk].result()[place % self._chunk]
-        except BrokenProcessPool as error:
-            raise Died("a worker process died") from error
-        self._taken += 1
-        return found
-
-    def finished(self) -> dict[int, Result]:
-        """What came of all tasks that are done, in their order; waits for none."""
-        return {
-            number * self._chunk + at: result
-            for number, sent in enumerate(self._sent)
-            if sent.done() and not sent.cancelled() and sent.exception() is None
-            for at, result in enumerate(sent.result())
-        }
+        """Say what is to be done, by how many."""
+        self._feed, self._jobs = feed, min(jobs, max(feed.left, 1))
+        self._begin = (function, setup, arguments)
+        self._nursery = taken(LISTEN, [importing(function.__module__)])
+        self._slots: list[_Slot[Task]] = []
+        self._unborn: deque[_Slot[Task]] = deque()
+        self._over, self._losses, self._trouble = False, 0, ""
+        self._wake, self._alarm = socket.socketpair()
+        self._thread = threading.Thread(target=self._carry_on, name="slots")
 
     def __enter__(self) -> Self:
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        import multiprocessing
+        """Tell the workers to leave off; the end of this process waits for them, for a moment."""
+        self._over = True
+        self._alarm.close()
 
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._taken < self._total:  # else the end of this process waits until they are done
-            for process in {*multiprocessing.active_children()} - self._others:
-                process.terminate()
+    # ── in a thread of its own ───────────────────────────────────────────────────────────────
+
+    def _carry_on(self) -> None:
+        try:
+            for number in range(self._jobs):
+                self._bear(number)
+            while self._feed.left and not self._over:
+                self._send()
+                self._hear()
+        except BaseException as error:  # noqa: BLE001  whoever waits must hear of it
+            self._feed.broken(error)
+        finally:
+            self._leave_off()
+
+    def _bear(self, number: int, starts: int = 1) -> None:
+        slot: _Slot[Task] = _Slot(number, self._nursery.bear(), starts=starts)
+        with suppress(OSError):
+            slot.channel.send(self._begin)
+        self._slots.append(slot)
+        self._unborn.append(slot)
+
+    def _send(self) -> None:
+        """Give every slot something to do, and, where that is short, something to do next."""
+        for ahead in (False, True):
+            for slot in self._slots:
+                if len(slot.sent) != ahead:
+                    continue
+                task = self._feed.next(slot.number, ahead=ahead)
+                if task is not None:
+                    slot.sent.append(task)
+                    with suppress(OSError):  # it is gone, as will be heard
+                        slot.channel.send(task)
+
+    def _hear(self, timeout: float | None = None) -> None:
+        """Wait for something, and take it in."""
+        channels = {slot.channel: slot for slot in self._slots if not slot.silent}
+        bell = [] if self._over else [self._wake]
+        for source in wait([*channels, self._nursery.control, *bell], timeout):
+            if isinstance(source, Connection):
+                self._take(channels[source])
+            elif source is self._nursery.control:
+                self._hear_nursery()
+
+    def _take(self, slot: _Slot[Task]) -> None:
+        """Take in what a worker says."""
+        try:
+            kind, said = slot.channel.recv()
+        except (EOFError, OSError):
+            slot.silent = True  # how it ended comes from the nursery
+            return
+        if kind == "ready":
+            slot.ready = True
+        elif kind == "unfit":
+            self._trouble, slot.starts = said, TRIES
+        elif kind == "came":
+            self._losses = 0
+            self._feed.came(slot.sent.popleft(), said)
+        else:
+            raise said
+
+    def _hear_nursery(self) -> None:
+        try:
+            for pid, code in self._nursery.heard():
+                if code is None:
+                    self._unborn.popleft().pid = pid
+                else:
+                    self._ended(next(s for s in self._slots if s.pid == pid), code)
+        except EOFError:
+            raise Died("the process that worker processes come from ended") from None
+
+    def _ended(self, slot: _Slot[Task], code: int) -> None:
+        """A worker is gone: another one takes its place, unless there is no hope in that."""
+        while not slot.silent and slot.channel.poll():  # what it had said before
+            self._take(slot)
+        slot.channel.close()
+        self._slots.remove(slot)
+        if self._over:
+            return
+        how = in_words(code)
+        self._losses += 1
+        at_work = slot.ready and bool(slot.sent)
+        for task in [*slot.sent][: 0 if at_work else None : -1]:
+            self._feed.back(task)
+        if at_work:
+            self._feed.lost(slot.sent[0], how)
+        if slot.ready or slot.starts < TRIES:
+            self._bear(slot.number, 1 if slot.ready else slot.starts + 1)
+        self._trouble = self._trouble or f"one ended while it began ({how})" * (not slot.ready)
+        if not self._slots or self._losses > HOPE:
+            raise Died(f"no worker process can go on: {self._trouble or how}")
+
+    def _leave_off(self) -> None:
+        """End all workers, at first politely."""
+        early, self._over = bool(self._feed.left), True
+        deadline, asked = time.monotonic() + POLITE, set[int]()
+        with suppress(Exception):
+            for slot in self._slots:
+                if not early:  # they have nothing to do, and end by themselves
+                    slot.silent = True
+                    slot.channel.close()
+            while self._slots and (left := deadline - time.monotonic()) > 0:
+                for pid in {slot.pid for slot in self._slots if early and slot.pid} - asked:
+                    os.kill(pid, signal.SIGTERM)
+                    asked.add(pid)
+                self._hear(left)
+        for slot in self._slots:
+            slot.channel.close()
+            if slot.pid:
+                with suppress(ProcessLookupError):
+                    os.kill(slot.pid, signal.SIGKILL)
+        self._nursery.close()
+        self._wake.close()
 
 
-def each(
-    function: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    jobs: int,
-    setup: Callable[..., None],
-    arguments: tuple[Any, ...],
-) -> Generator[Result]:
-    """Yield `function(task)` for each task, in order; in this process, if `jobs` is 1.
-
-    Raises:
-        Died: a worker process ended without an answer; the results before it have been yielded.
-    """
-    if jobs == 1:
-        setup(*arguments)
-        yield from map(function, tasks)
-        return
-    with Work(function, tasks, jobs, setup, arguments, chunk=CHUNK) as work:
-        yield from map(work.result, range(len(tasks)))
-
-
-@dataclass(slots=True)
-class Collected(Generic[Result]):
-    """What came of some work: results so far, whether they are all, and what went wrong."""
-
-    results: list[Result]
-    complete: bool = True
-    troubles: tuple[str, ...] = ()
-
-
-def collect(
-    found: Generator[Result], names: Sequence[str], progress: Callable[[int, int, str], None] | None
-) -> Collected[Result]:
-    """One result per name; cut short by Ctrl-C or by a process that died, those that are known."""
-    out: Collected[Result] = Collected([])
-    try:
-        with closing(found):
-            for done, name in enumerate(names):
-                if progress is not None:
-                    progress(done, len(names), name)
-                out.results.append(next(found))
-    except KeyboardInterrupt:
-        out.complete = False
-    except Died as error:
-        out.complete = False
-        out.troubles = (f"{error}; run again with -j 1 to see where",)
-    return out
+# ── in a worker ──────────────────────────────────────────────────────────────────────────────────
 
 
 class _Stop:
-    """In a process of the pool: whether it is at work, and has been told to leave off."""
+    """In a worker: whether it has been told to leave off."""
 
-    working = asked = False
+    asked = False
 
 
-def _unless_stopped(function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-    if _Stop.asked:
-        raise KeyboardInterrupt
-    _Stop.working = True
+def listen(channel: Connection) -> None:
+    """Do what comes, one task after the other, until the channel ends."""
+    signal.signal(signal.SIGTERM, _stop)  # ends a task, and with it what the task has started
+    with suppress(AttributeError):  # Linux alone: nobody who is killed leaves this behind
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        try:
+            function, setup, arguments = channel.recv()
+            setup(*arguments)
+        except Exception as error:  # noqa: BLE001  whatever it is, the others may go on
+            channel.send(("unfit", f"{type(error).__name__}: {error}"))
+            return
+        channel.send(("ready", None))
+        while not _Stop.asked:
+            channel.send(_done(function, channel.recv()))
+
+
+def _done(function: Callable[[Any], Any], task: Any) -> tuple[str, Any]:
     try:
-        return [*map(function, tasks)]
-    finally:
-        _Stop.working = False
+        return "came", function(task)
+    except Exception as error:  # noqa: BLE001  it is raised where the result is awaited
+        return "raised", error
 
 
 def _stop(*_: object) -> None:
     _Stop.asked = True
-    if _Stop.working:
-        raise KeyboardInterrupt
-
-
-def _begin(setup: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and ends the pool
-    signal.signal(signal.SIGTERM, _stop)  # ends a task, and with it what the task has started
-    with suppress(AttributeError):  # Linux alone: no parent that is killed leaves this behind
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    sys.stdout.flush()
-    os.dup2(2, 1)  # what the code judged prints is no part of a report
-    sys.stdout = sys.stderr = Inert(sys.stderr)
-    setup(*arguments)
+    raise KeyboardInterrupt

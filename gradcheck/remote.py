@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from gradcheck.assembly import Answer
 from gradcheck.binding import Implementation
-from gradcheck.cutoff import Cutoff
+from gradcheck.errors import LoadError
 from gradcheck.explain.why import Why
 from gradcheck.judging import judge_next, why_of
 from gradcheck.model import ModelCase
-from gradcheck.plan import AnyCase, Plan, point_of
+from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import load_all
-from gradcheck.record import Record
 from gradcheck.rule import RuleCase
 from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.unit import Unit
 
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""
 
-Names = tuple[str, str, str, int]
-"""What a case is called: its operator, model or rule; dialect; sample; seed."""
-
 _PLAN: Plan
-_CUTOFF: Cutoff
 _BINDINGS: Sequence[Implementation]
 _WHY: Why
 
@@ -34,22 +32,28 @@ def sent(plan: Plan) -> Plan:
     return replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
 
 
-def names_of(case: AnyCase) -> Names:
-    """By what another process finds a case in the suite that it has loaded."""
-    return case.spec.name, case.dialect.name, point_of(case).name, case.seed
-
-
 def begin(plan: Plan) -> None:
-    """Load what was sent of a plan; this process keeps it."""
-    global _PLAN, _BINDINGS, _WHY, _CUTOFF  # noqa: PLW0603  what a worker process keeps
+    """Load what was sent of a plan; this process keeps it.
+
+    Raises:
+        LoadError: something of it cannot be loaded here.
+    """
+    global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
     _PLAN = replace(plan, suite=load_suite(plan.suites))
-    _WHY, _CUTOFF = why_of(_PLAN), Cutoff()
-    _BINDINGS, _ = load_all(_PLAN)
+    _WHY = why_of(_PLAN)
+    _BINDINGS, troubles = load_all(_PLAN)
+    if troubles:
+        raise LoadError("; ".join(troubles))
 
 
-def judge(names: Names) -> list[Record]:
-    """One case; what this process alone has seen is enough to leave out the same, or less."""
-    return [*_CUTOFF.after(judge_next(_PLAN, _case(*names), _BINDINGS, _WHY, _CUTOFF))]
+def judge(unit: Unit) -> Answer:
+    """What is asked about one case."""
+    start, left_out = time.perf_counter(), dict(unit.left_out)
+    case = _case(*unit.names)
+    found = judge_next(
+        _PLAN, case, _BINDINGS, _WHY, lambda word, _: left_out.get(word, ""), unit.asks
+    )
+    return Answer(records=(*found,), seconds=time.perf_counter() - start)
 
 
 def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 import gradcheck
-from gradcheck import executor, pool
+from gradcheck import executor
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import Cutoff
+from gradcheck.explain.why import Why
+from gradcheck.feed import Died
 from gradcheck.judging import judge_next, why_of
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import Ready, loaded
 from gradcheck.record import Header, Record, Run, digest_of
 
-Progress = Callable[[int, int, str], None]
-Judging = tuple[Callable[[int], Iterable[Record]], Callable[[], dict[int, list[Record]]]]
-"""Judges the case at a place; says what is judged already, of all places."""
+
+class Progress(Protocol):
+    """Is told how far a run is, of how many cases."""
+
+    def __call__(self, done: int, total: int, name: str, took: float | None = None, /) -> None:
+        """So many are done, and that of this name begins; or, it `took` so long elsewhere.
+
+        The unit is seconds in which nothing else was done: those of a worker by their number.
+        """
 
 
 class Witness(Protocol):
@@ -57,28 +65,26 @@ def executed(ready: Ready, progress: Progress | None = None, witness: Witness | 
     if witness is not None:
         witness.begins(header)
     try:
-        with _judging(plan, ready.bindings, cases, cutoff) as (judged, finished):
+        with _judging(ready, cases, cutoff, progress or _silent) as judging:
             try:
-                for place, case in enumerate(cases):
-                    if progress is not None:
-                        progress(place, len(cases), case.name)
+                for place in range(len(cases)):
                     records = found[place] = []
                     try:
-                        records.extend(cutoff.applied(judged(place)))
+                        records.extend(cutoff.applied(judging.judged(place)))
                     finally:  # Ctrl-C within a case: what is known of it is kept
                         stopped = witness.sees(records) if witness is not None else ""
                     cutoff.sees(records)
                     if stopped:
                         break
-            except (KeyboardInterrupt, pool.Died):
-                for place, results in finished().items():
+            except (KeyboardInterrupt, Died):
+                for place, results in judging.finished().items():
                     found[place] = found.get(place) or [*cutoff.after(results)]
                 raise
     except KeyboardInterrupt:
         stopped = "interrupted"
-    except pool.Died as error:
+    except Died as error:
         stopped = str(error)
-        troubles.append(f"{error}; run again with -j 1 to see where")
+        troubles.append(f"{error}; {error.advice}")
     else:
         stopped = stopped if len(found) < len(cases) else ""
     results = [record for place in sorted(found) for record in found[place]]
@@ -121,18 +127,65 @@ def _dtypes(plan: Plan) -> list[str]:
     return list(dict.fromkeys([*(plan.model_dtypes if plan.models else ()), *some]))
 
 
+def _silent(*_: object) -> None:
+    """Nobody wants to know how far it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """Cases that are judged in this process, record by record: Ctrl-C leaves what is known."""
+
+    plan: Plan
+    bindings: Sequence[Implementation]
+    cases: Sequence[AnyCase]
+    cutoff: Cutoff
+    progress: Progress
+    why: Why
+
+    def judged(self, place: int) -> Iterable[Record]:
+        """Judge the case at a place."""
+        case = self.cases[place]
+        self.progress(place, len(self.cases), case.name)
+        return judge_next(self.plan, case, self.bindings, self.why, self.cutoff.why)
+
+    def finished(self) -> dict[int, list[Record]]:
+        """What is judged already and was not asked for: nothing."""
+        return {}
+
+
+@dataclass(slots=True)
+class _Elsewhere:
+    """Cases that are judged in other processes, all of them under way at once."""
+
+    work: executor.Working
+    cases: Sequence[AnyCase]
+    progress: Progress
+    done: int = 0
+
+    def judged(self, place: int) -> Iterable[Record]:
+        """Wait for the case at a place."""
+        if not place:
+            self.progress(0, len(self.cases), self.cases[0].name)
+        for arrived in self.work.until(place):
+            self.done += 1
+            name = self.cases[arrived.place].name
+            self.progress(self.done, len(self.cases), name, arrived.seconds / self.work.slots)
+        return self.work.result(place)
+
+    def finished(self) -> dict[int, list[Record]]:
+        """What is judged already, of all places."""
+        return self.work.finished()
+
+
 @contextmanager
 def _judging(
-    plan: Plan, bindings: Sequence[Implementation], cases: Sequence[AnyCase], cutoff: Cutoff
-) -> Iterator[Judging]:
-    """What judges the case at a place, here or in another process, and what is judged already.
-
-    Here it is judged record by record, so that Ctrl-C leaves what is known; there all are under
-    way at once.
-    """
-    if plan.jobs == 1:
-        why = why_of(plan)
-        yield lambda place: judge_next(plan, cases[place], bindings, why, cutoff), dict
+    ready: Ready, cases: Sequence[AnyCase], cutoff: Cutoff, progress: Progress
+) -> Iterator[_Here | _Elsewhere]:
+    """What judges the case at a place, here or in other processes."""
+    plan = ready.plan
+    if plan.jobs == 1 and plan.executor == "local":
+        yield _Here(plan, ready.bindings, cases, cutoff, progress, why_of(plan))
         return
-    with executor.working(plan, cases) as work:
-        yield work.result, work.finished
+    able = replace(plan, implementations=[binding.name for binding in ready.bindings])
+    with executor.working(able, cases) as work:
+        yield _Elsewhere(work, cases, progress)

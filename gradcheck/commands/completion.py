@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gradcheck import console
@@ -15,19 +15,19 @@ ENDINGS: Final = ("FILE", ".json", ".jsonl", ".toml", ".so", ".h")
 """How the names of files begin or end, where a command asks for one."""
 
 
-def add(parser: argparse.ArgumentParser, whole: Callable[[], argparse.ArgumentParser]) -> None:
-    """Its flags; `whole` makes the parser of all commands."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
     parser.description = (
         "Print a script that completes commands, flags, files, and the names of operators, models, "
         "update rules, dialects and samples, as they are now."
     )
     parser.add_argument("shell", choices=SHELLS, help="whose script")
     add_suite(parser)
-    parser.set_defaults(command=completion, whole=whole)
+    parser.set_defaults(command=completion)
 
 
 def completion(arguments: argparse.Namespace) -> int:
-    """Print the script; returns the exit code."""
+    """Print the script; returns the exit code. `arguments.whole` makes the parser of all."""
     import shtab
 
     parser = arguments.whole()

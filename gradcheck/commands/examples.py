@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Final
 
-Rows = Sequence[tuple[str, str]]
+    Rows = Sequence[tuple[str, str]]
 
 FIRST: Final[Rows] = (
     ("gradcheck demo", "see a pass, a failure and a crash"),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from gradcheck.errors import UsageError
 from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.choice import Choice
     from gradcheck.suite import Suite
+
+EXECUTORS: Final = ("local", "dask")
+"""What jobs can run on, as `gradcheck.plan` has it."""
 
 
 def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
@@ -71,6 +75,36 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
         "-j", "--jobs", type=jobs_of, default=1, metavar="N",
         help="processes to use; auto: one per core; default 1",
     )  # fmt: skip
+
+
+def add_executor(parser: argparse.ArgumentParser) -> None:
+    """On which machines."""
+    parser.add_argument(
+        "--executor", choices=EXECUTORS, default="local",
+        help="what the jobs run on: local (default), processes of this machine; dask, a Dask "
+        "cluster, of N local workers unless --scheduler names one (needs gradcheck[dask])",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scheduler", default="", metavar="ADDRESS",
+        help="with --executor dask: the cluster of this scheduler (tcp://HOST:8786)",
+    )  # fmt: skip
+
+
+def executor_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the flags of `add_executor` say.
+
+    Raises:
+        UsageError: they contradict each other, or Dask is not installed.
+    """
+    if arguments.executor == "dask":
+        from gradcheck.cluster.connect import check_installed
+
+        check_installed()
+    elif arguments.scheduler:
+        raise UsageError(
+            f"--scheduler {arguments.scheduler}: nothing would run there; add --executor dask"
+        )
+    return {"executor": arguments.executor, "scheduler": arguments.scheduler}
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Final
 
 from gradcheck import console
 from gradcheck.errors import UsageError
+
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any, Final
+
+    Target = tuple[Path, str]
+    """Where a report goes, and its format."""
 
 OK: Final = 0
 GATE: Final = 1
@@ -17,9 +23,6 @@ LOAD: Final = 3
 NOTHING: Final = 4
 INTERNAL: Final = 5
 INTERRUPTED: Final = 130
-
-Target = tuple[Path, str]
-"""Where a report goes, and its format."""
 
 
 def targets_of(outputs: Sequence[str]) -> list[Target]:
@@ -61,7 +64,7 @@ def _check_aside(path: Path, flag: str) -> None:
     """A report is written aside, then renamed: what links lead to is in a folder of its own."""
     from gradcheck.disk import is_special
 
-    folder = Path(os.path.realpath(path)).parent
+    folder = type(path)(os.path.realpath(path)).parent
     if is_special(path):
         return
     if not folder.is_dir():

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+import sys
 
 from gradcheck import console
 from gradcheck.commands import examples
 from gradcheck.commands.outcome import USAGE
 from gradcheck.errors import UnknownNameError, nearest
 
+TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final, NoReturn
+
 WIDEST: Final = 100
 """Columns beyond which lines are hard to read."""
+NARROW: Final = 80
+"""Columns of help that goes into no terminal."""
 FEW: Final = 5
 """Flags that the first line of a help has room for."""
 INVALID: Final = re.compile(r"argument (?:COMMAND|ACTION): invalid choice: '(.*?)' \(", re.DOTALL)
@@ -25,8 +30,8 @@ class Help(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         """Fit the terminal, but no wider than is easy to read."""
-        super().__init__(prog, max_help_position=28)
-        self._width = min(self._width, WIDEST - 2)
+        width = min(console.columns(sys.__stdout__, NARROW), WIDEST)
+        super().__init__(prog, max_help_position=28, width=width - 2)
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
         """Flags are explained below: where there are many, the first line does not list them."""
@@ -44,6 +49,8 @@ class Help(argparse.HelpFormatter):
 
 def _laid_out(lines: list[str], width: int) -> str:
     """A title and rows of two columns; the second below the first where they do not fit."""
+    import textwrap
+
     title, *rows = lines
     cells = [row.partition("\t")[::2] for row in rows]
     column = 4 + max(len(left) for left, _ in cells)
@@ -100,3 +107,9 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction)
             for name in action.choices
         ]
+
+
+def mention(commands: argparse._SubParsersAction[Parser], name: str, what: str) -> None:
+    """List a command whose parser nobody asks for: making all of them is half of a start."""
+    commands._choices_actions.append(commands._ChoicesPseudoAction(name, [], what))
+    commands._name_parser_map[name] = None  # type: ignore[assignment]  # it is a choice

@@ -66,10 +66,17 @@ class Progress:
         self._witness = witness
         return self
 
-    def __call__(self, done: int, total: int, name: str) -> None:
-        """A case begins: say how far the run is, unless that was said a moment ago."""
+    def __call__(self, done: int, total: int, name: str, took: float | None = None, /) -> None:
+        """A case begins, or is over and `took` so many seconds: say how far the run is.
+
+        What was said a moment ago is not said again.
+        """
         now = time.monotonic()
-        self._account(now, name)
+        if took is None:
+            self._account(now, name)
+        else:
+            self._over(name, took)
+            self._now = ""
         if not done:
             self._first = now  # what loading took says nothing of what is left
         pause = OFTEN if self._rewrites else SELDOM
@@ -98,11 +105,14 @@ class Progress:
     def _account(self, now: float, name: str) -> None:
         """The case before this one is over."""
         if self._now:
-            took = self._took[_of(self._now)]
-            took[0] += now - self._begun
-            took[1] += 1
-            self._left[_of(self._now)] -= 1
+            self._over(self._now, now - self._begun)
         self._now, self._begun = name, now
+
+    def _over(self, name: str, seconds: float) -> None:
+        took = self._took[_of(name)]
+        took[0] += seconds
+        took[1] += 1
+        self._left[_of(name)] -= 1
 
     def _left_at(self, now: float, done: int, total: int) -> float:
         """Seconds, this case included; calmly: a surprise shows within seconds, not at once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 from gradcheck import console
 from gradcheck.commands.flags import (
     add_color,
+    add_executor,
     add_implementation,
     add_jobs,
     add_selection,
     choice,
+    executor_of,
     suite_of,
 )
-from gradcheck.commands.outcome import Target, exit_code, save, targets_of
+from gradcheck.commands.outcome import exit_code, save, targets_of
 from gradcheck.commands.progress import Progress, add_progress
 from gradcheck.commands.project import open_to_defaults, settle
 from gradcheck.errors import UnknownNameError, UsageError
@@ -28,6 +30,7 @@ from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.baseline.entry import Baseline
+    from gradcheck.commands.outcome import Target
     from gradcheck.commands.watch import Watch
     from gradcheck.plan import Plan
     from gradcheck.record import Header, Record, Run
@@ -58,6 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--shard", type=_shard, metavar="I/N",
         help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
     )  # fmt: skip
+    add_executor(parser)
     add_output(parser)
     parser.set_defaults(command=run)
     open_to_defaults(parser)
@@ -135,11 +139,23 @@ def run(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
-    plan = plan_of(arguments)
-    if arguments.failed:
-        plan = _failed(plan)
-    plan = replace(plan, shard=arguments.shard or "")
-    return carry_out(plan, arguments, targets, baseline, remember=True)
+    with _workers(arguments):
+        plan = replace(plan_of(arguments), **executor_of(arguments))
+        if arguments.failed:
+            plan = _failed(plan)
+        plan = replace(plan, shard=arguments.shard or "")
+        return carry_out(plan, arguments, targets, baseline, remember=True)
+
+
+def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
+    """Let workers load what they need while this process does."""
+    if arguments.jobs == 1 or arguments.executor != "local":
+        return nullcontext()
+    from gradcheck.nursery import foreseen, importing
+    from gradcheck.pool import LISTEN
+
+    suites = ("gradcheck.suite", "load_suite", (arguments.suite,))
+    return foreseen(LISTEN, [importing("gradcheck.remote"), suites])
 
 
 def _failed(plan: Plan) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -48,15 +49,23 @@ class Evaluator:
     stacked copies and the same two one by one, and stacks only where every bit agrees.
     """
 
-    def __init__(self, point: Point, index: int) -> None:
-        """Find a layout for primal `index` of `point`."""
+    def __init__(
+        self, point: Point, index: int, outputs: Sequence[Array] | None = None
+    ) -> None:
+        """Find a layout for primal `index` of `point`.
+
+        Where `outputs` of forward at the point are given, they are believed, and the layout is
+        found at the first copies that `first_values` is asked for.
+        """
         self.point = point
         self.index = index
         self.x: Array = point.primals[index]
-        outputs = self._call(self.x)
-        self.shapes = tuple(np.shape(o) for o in outputs)
-        self.base = flatten(outputs)
-        self.layout = self._find_layout()
+        self.layout: Layout | None = None
+        known = self._call(self.x) if outputs is None else outputs
+        self.shapes = tuple(np.shape(o) for o in known)
+        self.base = flatten(known)
+        if outputs is None:
+            self.layout = self._find_layout()
 
     @property
     def stacked(self) -> bool:
@@ -79,11 +88,62 @@ class Evaluator:
             fill(rows, copies)
             yield rows, self.values(copies)
 
-    def values(self, copies: Array) -> NDArray[np.float64]:
-        """Outputs [k, m] at `copies[k, *shape]`; NaN where forward refuses a point."""
+    def first_values(self, copies: Array) -> NDArray[np.float64]:
+        """`values`, and the layout of all that follow: the first that gets these copies right.
+
+        Right is what comes out as the first and the last copy do alone, bit by bit.
+        """
+        ends = [self._try(copies[k]) for k in (0, -1)]
+        if ends[0] is not None and ends[1] is not None:
+            expected = np.stack([flatten(end) for end in ends if end is not None])
+            for layout in self._layouts():
+                try:
+                    values = self._stacked(copies, layout)
+                except REFUSALS:  # a layout that the function refuses is no layout
+                    continue
+                if np.array_equal(values[[0, -1]], expected, equal_nan=True):
+                    self.layout = layout
+                    return values
+        return self.values(copies)
+
+    def pairs(
+        self, cells: NDArray[np.int64], above: Array, below: Array
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Yield f(above) − f(below), [k, m], for chunks of the rows of `cells` [c, blocks].
+
+        A row's elements (flat indices) move together, to `above` and `below`, [c, blocks] too.
+        What is yielded is only good until the next chunk. One buffer serves all chunks: of a
+        primal that two copies fill, writing the copies costs more than evaluating them.
+        """
+        n, count = self.x.size, len(cells)
+        width = 2 * self.x.itemsize * max(n, self.base.size, 1)
+        step = min(max(1, CHUNK_BYTES // width), count)
+        buffer = np.empty((2, step, n), dtype=self.x.dtype)
+        buffer[:] = self.x.reshape(-1)
+        shown = buffer.view()
+        shown.flags.writeable = False  # forward must not write where the next chunk reads
+        alone = cells.shape[1] == 1 and count == n and bool(np.all(np.diff(cells[:, 0]) == 1))
+        for start in range(0, count, step):
+            rows = slice(start, min(start + step, count))
+            size = rows.stop - rows.start
+            at = _diagonal(rows, n) if alone else (np.arange(size)[:, None], cells[rows])
+            parts = [side[:size].reshape(-1) if alone else side for side in buffer]
+            moved = (rows, 0) if alone else rows
+            parts[0][at], parts[1][at] = above[moved], below[moved]
+            some = shown if size == step else shown[:, :size]
+            values = self.values(some.reshape(2 * size, *self.x.shape), owned=False)
+            yield rows, values[:size] - values[size:]
+            still = self.x.reshape(-1)[rows if alone else cells[rows]]
+            parts[0][at], parts[1][at] = still, still
+
+    def values(self, copies: Array, *, owned: bool = True) -> NDArray[np.float64]:
+        """Outputs [k, m] at `copies[k, *shape]`; NaN where forward refuses a point.
+
+        Unless they are to be `owned`, they may lie in memory that forward uses again.
+        """
         if self.layout is not None:
             try:
-                return self._stacked(copies, self.layout)
+                return self._stacked(copies, self.layout, owned=owned)
             except REFUSALS:  # one of the copies provokes it: look one by one
                 pass
         rows = np.empty((len(copies), self.base.size))
@@ -102,16 +162,21 @@ class Evaluator:
         with np.errstate(all="ignore"):
             return self.point.forward(*primals)
 
-    def _stacked(self, copies: Array, layout: Layout) -> NDArray[np.float64]:
+    def _stacked(
+        self, copies: Array, layout: Layout, *, owned: bool = True
+    ) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
             outputs = self.point.forward(*layout(self.point, self.index, copies))
-        if tuple(np.shape(o) for o in outputs) != tuple((len(copies), *s) for s in self.shapes):
-            outputs = tuple(np.broadcast_to(o, (len(copies), *np.shape(o)[1:])) for o in outputs)
+        count = len(copies)
+        if tuple(np.shape(o) for o in outputs) != tuple((count, *s) for s in self.shapes):
+            outputs = tuple(np.broadcast_to(o, (count, *np.shape(o)[1:])) for o in outputs)
         flat = [
-            np.asarray(o, dtype=np.float64).reshape(len(copies), size)
-            for o, size in zip(outputs, (int(np.prod(s)) for s in self.shapes), strict=True)
+            np.asarray(o, dtype=np.float64).reshape(count, math.prod(shape))
+            for o, shape in zip(outputs, self.shapes, strict=True)
         ]
-        return np.concatenate(flat, axis=1) if flat else np.zeros((len(copies), 0))
+        if len(flat) == 1 and not owned:
+            return flat[0]
+        return np.concatenate(flat, axis=1) if flat else np.zeros((count, 0))
 
     def _find_layout(self) -> Layout | None:
         if self.x.size == 0:
@@ -123,10 +188,7 @@ class Evaluator:
         if any(single is None for single in singles):
             return None
         expected = np.stack([flatten(single) for single in singles if single is not None])
-        layouts = [_lone, _padded, _all]
-        if self.point.core_ranks is not None:
-            layouts.insert(0, _gufunc)
-        for layout in layouts:
+        for layout in self._layouts():
             try:
                 if np.array_equal(self._stacked(copies, layout), expected, equal_nan=True):
                     return layout
@@ -134,12 +196,21 @@ class Evaluator:
                 continue
         return None
 
+    def _layouts(self) -> tuple[Layout, ...]:
+        known = () if self.point.core_ranks is None else (_gufunc,)
+        return (*known, _lone, _padded, _all)
+
     def _try(self, x: Array) -> tuple[Array, ...] | None:
         try:
             outputs = self._call(x)
         except REFUSALS:
             return None
         return outputs if tuple(np.shape(o) for o in outputs) == self.shapes else None
+
+
+def _diagonal(rows: slice, n: int) -> slice:
+    """Of copies [k, n], flattened, the element of each that carries its own number."""
+    return slice(rows.start, (rows.stop - rows.start) * n + rows.start, n + 1)
 
 
 def along(point: Point, moved: Sequence[Array]) -> NDArray[np.float64] | None:

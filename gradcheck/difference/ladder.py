@@ -119,26 +119,33 @@ def bars(
 
 
 def triple(
-    evaluator: Evaluator, structure: Structure, cts: Float, noise: Float, u: float
+    evaluator: Evaluator,
+    structure: Structure,
+    cts: Float,
+    noise: Float,
+    u: float,
+    every: NDArray[np.int64],
 ) -> tuple[Float, Float, Float]:
-    """Values, error bars and scales [q, c, blocks] at the step that the pilot chooses.
+    """Values, error bars and scales [q, c, blocks] of the colours `every` [c].
+
+    They are taken at the step that the pilot chooses; `noise` is [q, c, blocks].
 
     The pilot looks at a few colours only, and at the triple whose largest bar is least; where
     these are all the colours there are, its differences are the triple's.
     """
     h = steps(evaluator.x, PILOT_LEVELS)
-    count = min(PILOT_COLOURS, structure.colours)
-    colours = np.linspace(0, structure.colours - 1, count).astype(np.int64)
-    slopes, scale = central(evaluator, structure, cts, colours, h)
-    values, bar = bars(slopes, scale, noise[:, colours], h, u)
+    count = min(PILOT_COLOURS, every.size)
+    some = np.linspace(0, every.size - 1, count).astype(np.int64)
+    slopes, scale = central(evaluator, structure, cts, every[some], h)
+    values, bar = bars(slopes, scale, noise[:, some], h, u)
     finite = np.isfinite(bar)
     worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
     lost = (~finite).reshape(len(bar), -1).sum(axis=1)
     best = int(np.lexsort((worst, lost))[0])  # fewest elements without a bar first
-    if count == structure.colours:
+    if count == every.size:
         return values[best], bar[best], scale[best + 1]
     h = h[best : best + TRIPLE]
-    slopes, scale = central(evaluator, structure, cts, np.arange(structure.colours), h)
+    slopes, scale = central(evaluator, structure, cts, every, h)
     values, bar = bars(slopes, scale, noise, h, u)
     return values[0], bar[0], scale[1]
 

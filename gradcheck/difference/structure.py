@@ -9,6 +9,7 @@ of t rows of d features costs d evaluations, not t·d. (Curtis, Powell & Reid 19
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,11 @@ class Structure:
     def blocks(self) -> int:
         """Number of elements perturbed together."""
         return int(self.grid.shape[1])
+
+    @property
+    def ordered(self) -> bool:
+        """Whether elements by colour and block are in the order of the primal."""
+        return self.blocks == 1 or self.colours == 1 or bool(np.all(np.diff(self.grid) == 1))
 
     def by_block(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum `values[…, m]` over the outputs of each block: `[…, blocks]`."""
@@ -85,6 +91,58 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
         if owner is not None:
             owners[axis] = owner
     return _arrange(x, owners, base.size)
+
+
+def near(
+    evaluator: Evaluator, above: Array, below: Array
+) -> tuple[Structure, NDArray[np.float64]]:
+    """Structure as steps to `above` [n] show it, and f(above) − f(below), [m].
+
+    Cheaper than `find`: where all slices step, and then those whose bit is set, an output that one
+    slice moves has either its old value or, bit by bit, the one that the whole step gave it. So
+    an axis costs log2(n) copies. What this step does not move beyond rounding counts as
+    independent. Give elements signs at random: what `near` overlooks then shows in differences,
+    of which no gradient is right.
+    """
+    x, base = evaluator.x, evaluator.base
+    size = x.size
+    bits = {axis: (n - 1).bit_length() for axis, n in enumerate(x.shape) if n > 1}
+    copies = np.empty((2 + sum(bits.values()), *x.shape), dtype=x.dtype)
+    copies[:] = x
+    copies.reshape(-1, size)[0], copies.reshape(-1, size)[1] = above, below
+    place = 2
+    for axis, count in bits.items():
+        inner = (slice(None),) * axis
+        for bit in range(count):
+            chosen = (*inner, _set(x.shape[axis], bit))
+            copies[place][chosen] = copies[0][chosen]
+            place += 1
+    values = evaluator.first_values(copies)
+    new, owners, place = values[0], {}, 2
+    for axis, count in bits.items():
+        some = values[place : place + count]
+        place += count
+        old = some == base
+        if not np.all(old | (some == new)):
+            continue
+        weights = 1 << np.arange(count)
+        owner = np.asarray(weights @ ~old)
+        owner[new == base] = -1
+        if owner.max(initial=-1) < x.shape[axis]:
+            owners[axis] = owner
+    return _arrange(x, owners, base.size), new - values[1]
+
+
+@cache
+def _set(n: int, bit: int) -> NDArray[np.int64]:
+    """The numbers below `n` that have a bit set."""
+    numbers = np.arange(n)
+    return numbers[(numbers >> bit) & 1 == 1]
+
+
+def whole(x: Array, outputs: int) -> Structure:
+    """No structure: every element is a colour of its own, and all outputs are one block."""
+    return _arrange(x, {}, outputs)
 
 
 def _masks(x: Array, axis: int, bits: int) -> list[NDArray[np.bool_]]:

@@ -1,20 +1,25 @@
 """The true gradient of one primal, as an estimate that can be made better where that matters.
 
-Three tiers, each with its own error bar: the triple (every element, cheap), the ladder (elements
-on which the triple does not settle the matter), and whatever certain source the caller has (the
-50-digit oracle, through `settle`).
+Tiers, each with its own error bar: where a primal is large and somebody waits, the screen (every
+element, one pair); the triple (every element, cheap, or those that the screen leaves), the ladder
+(elements on which the triple does not settle the matter), and whatever certain source the caller
+has (the 50-digit oracle, through `settle`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import ladder, noise, structure
-from gradcheck.difference.evaluate import Evaluator, Point, flatten
+from gradcheck.difference.evaluate import Array, Evaluator, Point, flatten
+from gradcheck.difference.screen import SMALLEST, screen
+from gradcheck.difference.structure import Structure
 from gradcheck.draw import key_of
 
 Float = NDArray[np.float64]
@@ -27,7 +32,8 @@ class Estimate:
 
     Shapes: all [q, n]; `terms` is [n]. Units: the gradient's. `bar` is the error bar of `value`
     (infinite: unknown), `scale` is Σ |ct·J|, what absolute errors are measured against, and
-    `terms` counts the outputs that the element can move.
+    `terms` counts the outputs that the element can move. `screened` [n] are the elements of which
+    one pair of steps is all that was looked at.
     """
 
     value: Float
@@ -35,6 +41,7 @@ class Estimate:
     scale: Float
     terms: NDArray[np.int64]
     settled: Mask
+    screened: Mask = field(default_factory=lambda: np.zeros(1, dtype=bool))
 
     @property
     def size(self) -> int:
@@ -54,6 +61,32 @@ def certain(value: Float, bar: Float | None = None) -> Estimate:
         terms=np.ones(value.shape[1], dtype=np.int64),
         settled=np.ones(value.shape, dtype=bool),
     )
+
+
+class Around:
+    """Forward's values at a point, and what those near it show of rounding; once somebody asks."""
+
+    def __init__(self, point: Point, outputs: Sequence[Array] | None = None) -> None:
+        """Ask nothing yet; `outputs` at the point may be known."""
+        self._point = point
+        if outputs is not None:
+            self.outputs = outputs
+
+    @cached_property
+    def outputs(self) -> Sequence[Array]:
+        """At the point itself."""
+        with np.errstate(all="ignore"):
+            return self._point.forward(*(p.copy() for p in self._point.primals))
+
+    @cached_property
+    def lines(self) -> Float:
+        """See `noise_lines`."""
+        return noise_lines(self._point)
+
+    @cached_property
+    def stairs(self) -> Float:
+        """See `noise_stairs`."""
+        return noise_stairs(self._point)
 
 
 def noise_lines(point: Point) -> Float:
@@ -79,22 +112,69 @@ class Differences:
     """
 
     def __init__(
-        self, point: Point, index: int, cts: Float, lines: Float, rounding: Float | None = None
+        self,
+        point: Point,
+        index: int,
+        cts: Float,
+        lines: Float | Around,
+        rounding: Float | None = None,
     ) -> None:
         """Probe the structure, choose a step, and run the triple.
 
         `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
-        error that forward's values have collected, in units of u.
+        error that forward's values have collected, in units of u. Where `Around` stands for both,
+        a large primal is screened instead, and nothing is asked about noise before that leaves
+        something open.
         """
-        self._rng = np.random.Generator(np.random.Philox(key=key_of("difference", index)))
-        self.evaluator = Evaluator(point, index)
-        self.structure = structure.find(self.evaluator, self._rng)
+        self._index = index
+        x = point.primals[index]
+        outputs = None
+        if isinstance(lines, Around) and x.size >= SMALLEST and x.dtype == np.float64:
+            outputs = lines.outputs
+        self.evaluator = Evaluator(point, index, outputs)
         self.cts = cts
-        self._u = float(np.finfo(self.evaluator.x.dtype).eps) / 2
-        self._noise, self._terms = self._measure_noise(lines, rounding)
-        self._laddered = np.zeros(self.evaluator.x.size, dtype=bool)
-        self.reach = np.zeros((len(cts), self.evaluator.x.size))
-        self.estimate = self._triple()
+        self._lines, self._rounding = lines, rounding
+        self._u = float(np.finfo(x.dtype).eps) / 2
+        self._laddered = np.zeros(x.size, dtype=bool)
+        self.reach = np.zeros((len(cts), x.size))
+        if outputs is not None:
+            found = screen(self.evaluator, cts)
+            settled, every = np.zeros(found.value.shape, bool), np.ones(x.size, bool)
+            self.estimate = Estimate(
+                found.value, found.bar, found.scale, found.terms, settled, every
+            )
+        else:
+            self.estimate = self._triple()
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Which outputs move with which elements, as every kind of probe shows it."""
+        rng = np.random.Generator(np.random.Philox(key=key_of("difference", self._index)))
+        return structure.find(self.evaluator, rng)
+
+    def sharpen(self, elements: NDArray[np.int64]) -> bool:
+        """Run the triple for `elements` that were only screened; says whether there were any."""
+        estimate = self.estimate
+        asked = np.zeros(estimate.size, dtype=bool)
+        asked[elements] = True
+        asked &= estimate.screened
+        if not asked.any():
+            return False
+        shape = self.structure
+        colours = np.flatnonzero(asked[shape.grid].any(axis=1))
+        cells = shape.grid[colours].reshape(-1)
+        noise, terms = self._noise_of(colours)
+        value, bar, scale = (
+            found.reshape(len(self.cts), -1)
+            for found in ladder.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
+        )
+        better = asked[cells] | (bar < estimate.bar[:, cells])
+        estimate.value[:, cells] = np.where(better, value, estimate.value[:, cells])
+        estimate.bar[:, cells] = np.where(better, bar, estimate.bar[:, cells])
+        estimate.scale[:, cells] = np.where(better, scale, estimate.scale[:, cells])
+        estimate.terms[cells] = terms.reshape(-1)
+        estimate.screened[asked] = False
+        return True
 
     def refine(self, elements: NDArray[np.int64]) -> bool:
         """Run the ladder for `elements`; says whether there was anything new to learn."""
@@ -105,7 +185,8 @@ class Differences:
         colours = np.flatnonzero(np.isin(grid, fresh).any(axis=1))
         h = ladder.steps(self.evaluator.x, ladder.LADDER_LEVELS)
         slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        value, bar = ladder.climb(slopes, scales, self._noise[:, colours], h, self._u)
+        noise, _ = self._noise_of(colours)
+        value, bar = ladder.climb(slopes, scales, noise, h, self._u)
         cells = grid[colours].reshape(-1)
         new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
         old = self.estimate
@@ -129,7 +210,7 @@ class Differences:
         at = (slice(None), row, 0, place[1])
         slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
         with np.errstate(all="ignore"):
-            floor = ladder.floor_of(self._noise[:, colours], scales, h, self._u)
+            floor = ladder.floor_of(self._noise_of(colours)[0], scales, h, self._u)
         return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
 
     def settle(self, values: Float, which: Mask) -> None:
@@ -145,40 +226,60 @@ class Differences:
     def _triple(self) -> Estimate:
         size, count = self.evaluator.x.size, len(self.cts)
         shape = (count, size)
+        every = np.arange(self.structure.colours)
+        noise, terms = self._noise_of(every)
         estimate = Estimate(
             np.zeros(shape),
             np.zeros(shape),
             np.zeros(shape),
-            self._to_elements(self._terms),
+            self._to_elements(terms),
             np.zeros(shape, dtype=bool),
+            np.zeros(size, dtype=bool),
         )
         if size == 0:
             return estimate
         value, bar, scale = ladder.triple(
-            self.evaluator, self.structure, self.cts, self._noise, self._u
+            self.evaluator, self.structure, self.cts, noise, self._u, every
         )
         estimate.value = self._to_elements(value)
         estimate.bar = self._to_elements(bar)
         estimate.scale = self._to_elements(scale)
         return estimate
 
-    def _measure_noise(
-        self, lines: Float, rounding: Float | None
-    ) -> tuple[Float, NDArray[np.int64]]:
-        """Noise [q, c, blocks] and number of outputs that can move [c, blocks]."""
+    def _noise_of(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+        """Noise [q, c, blocks] of `colours` and number of outputs that can move [c, blocks]."""
+        out, terms, known = self._noise
+        fresh = colours[~known[colours]]
+        if fresh.size:
+            out[:, fresh], terms[fresh] = self._measure_noise(fresh)
+            known[fresh] = True
+        return out[:, colours], terms[colours]
+
+    @cached_property
+    def _noise(self) -> tuple[Float, NDArray[np.int64], Mask]:
+        """Room for what `_noise_of` finds out, and for which colours it is known."""
         shape = self.structure
-        measured = noise.measured(lines, shape, self.cts)
-        squares = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
         out = np.empty((len(self.cts), shape.colours, shape.blocks))
         terms = np.empty((shape.colours, shape.blocks), dtype=np.int64)
+        return out, terms, np.zeros(shape.colours, dtype=bool)
+
+    def _measure_noise(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+        shape = self.structure
+        lines, rounding = self._lines, self._rounding
+        if isinstance(lines, Around):
+            lines, rounding = lines.lines, lines.stairs
+        measured = noise.measured(lines, shape, self.cts)
+        squares = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
+        out = np.empty((len(self.cts), colours.size, shape.blocks))
+        terms = np.empty((colours.size, shape.blocks), dtype=np.int64)
 
         def poison(rows: slice, copies: NDArray[Any]) -> None:
             flat = copies.reshape(len(copies), -1)
-            for k, colour in enumerate(range(rows.start, rows.stop)):
+            for k, colour in enumerate(colours[rows]):
                 flat[k, shape.grid[colour]] = np.nan
 
         finite = np.isfinite(self.evaluator.base)
-        for rows, values in self.evaluator.sweep(shape.colours, poison):
+        for rows, values in self.evaluator.sweep(colours.size, poison):
             # NaN finds the outputs that an element can move, saturated ones included. Where
             # forward swallows NaN (a comparison, a refusal) every output is assumed to move.
             moves = np.isnan(values) & finite

@@ -36,6 +36,10 @@ ROUNDINGS: Final = 4.0
 CANCELLED: Final = 16.0
 """An element that cancels is judged so many times more strictly, but against Σ|ct·J|."""
 WORST: Final = 20
+AGREES: Final = 2.0**-13
+"""An element of which one pair of steps is known to so many parts of it needs no second pair."""
+ZERO: Final = 2.0**-14
+"""A gradient so many times smaller than the error bar of that pair is zero but for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,37 @@ class Comparison:
     @property
     def pending(self) -> Mask:
         """Elements that a better truth, or a better bound, could still decide."""
-        return ~self.certified & np.isfinite(self.got) & ~self.kinked
+        return ~self.certified & np.isfinite(self.got) & ~self.kinked & ~self.estimate.screened
+
+    @property
+    def blurred(self) -> Mask:
+        """Elements that were only screened, and need to be looked at again.
+
+        They fail, or what one pair of steps leaves open could hide an error that would be seen
+        otherwise.
+        """
+        with np.errstate(invalid="ignore"):
+            zero = np.abs(self.got) <= ZERO * self.uncertainty
+            enough = self.uncertainty <= self.rules.negligible * largest_scale(self.estimate)
+        accepted = self.agreed | (self.open & zero & enough)
+        return self.estimate.screened & ~(self.certified | accepted) & np.isfinite(self.got)
+
+    @property
+    def agreed(self) -> Mask:
+        """Elements that were only screened, and agree within an error bar narrow enough.
+
+        Narrow for the element itself, and for the tensor.
+        """
+        with np.errstate(invalid="ignore"):
+            sharp = self.uncertainty <= np.minimum(
+                AGREES * np.abs(self.got), self.rules.negligible * largest_scale(self.estimate)
+            )
+        return self.estimate.screened & self.open & sharp
+
+    @property
+    def unresolved(self) -> Mask:
+        """Open, and not known to be right within an error bar of its own either."""
+        return self.open & ~self.agreed
 
     @property
     def _blind(self) -> tuple[Mask, Mask]:
@@ -139,7 +173,7 @@ class Comparison:
 
     def finding(self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]) -> Finding:
         """The verdict on the whole tensor of `shape`, for the cotangents named."""
-        failed, unresolved = self.failed, self.open
+        failed, unresolved = self.failed, self.unresolved
         verdict, reason = self._verdict(failed, unresolved)
         worst = self._worst(shape, cotangents, WORST if failed.any() else 1)
         told = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
@@ -164,7 +198,7 @@ class Comparison:
         row = cotangents.index(cotangent)
         with np.errstate(all="ignore"):
             times = self.error[row] / self.bound[row]
-        return heat_of(times, self.failed[row], self.open[row], shape, cotangent)
+        return heat_of(times, self.failed[row], self.unresolved[row], shape, cotangent)
 
     def _verdict(self, failed: Mask, unresolved: Mask) -> tuple[Verdict, str]:
         count, of = int(failed.sum()), self.got.size

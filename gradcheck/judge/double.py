@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.difference.evaluate import flatten
 from gradcheck.difference.ladder import top_step
-from gradcheck.difference.truth import noise_lines, noise_stairs
+from gradcheck.difference.truth import Around
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import Rules
@@ -82,7 +82,7 @@ def judge_double(
     except Broken as error:
         return [error.finding]
     point = promoted(gradients.point, values)
-    lines, stairs = noise_lines(point), noise_stairs(point)
+    around = Around(point)
     conditioning = Conditioning(asking(vjp, cotangents, attrs, ROLE), point, rules)
     findings = []
     for i in point.differentiable:
@@ -93,7 +93,7 @@ def judge_double(
         least = _least_scale(point.primals[i], values, cotangents)
         subject = (names[i], "vjp")
         black_box = BlackBox(
-            point, i, rows[i], cotangents, lines, stairs, conditioning, least, subject
+            point, i, rows[i], cotangents, around, conditioning, least, subject
         )
         findings.append(black_box.judge(got))
     return findings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.difference import kinks
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
 from gradcheck.difference.noise import per_output
-from gradcheck.difference.truth import Differences, Estimate
+from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
 from gradcheck.judge.conditioning import Conditioning
@@ -47,26 +48,24 @@ class BlackBox:
         index: int,
         name: str,
         cotangents: Cotangents,
-        lines: Float,
-        stairs: Float,
+        around: Around,
         conditioning: Conditioning,
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),
     ) -> None:
         """Difference `point` with respect to its primal `index`.
 
-        `lines` and `stairs` show forward's noise (see `difference.truth`). `least_scale` [q, 1]
-        is what Σ|ct·J| counts for at least, where a derivative that is zero everywhere is no
+        `around` shows forward's values and noise. `least_scale` [q, 1] is what Σ|ct·J| counts for at least, where a derivative that is zero everywhere is no
         surprise. `subject` is what notes call the primal (empty: `name`) and the function.
         """
         self._subject = (subject[0] or name, subject[1])
         self._rules = conditioning.rules
         self._cts = cotangents.flat
-        self._differences = Differences(point, index, self._cts, lines, stairs)
+        self._differences = Differences(point, index, self._cts, around)
         if least_scale is not None:
             estimate = self._differences.estimate
             estimate.scale = np.fmax(estimate.scale, least_scale)
-        self._noise = per_output(lines, self._differences.evaluator.base)
+        self._around = around
         self._truth = Truth(
             name=name,
             shape=point.primals[index].shape,
@@ -82,6 +81,11 @@ class BlackBox:
     def estimate(self) -> Estimate:
         """What is known of the gradient by now."""
         return self._differences.estimate
+
+    @cached_property
+    def _noise(self) -> Float:
+        """Noise of each output, [m]."""
+        return per_output(self._around.lines, self._differences.evaluator.base)
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import gradcheck
-from gradcheck import pool
 from gradcheck.binding.reference import Reference
+from gradcheck.collect import collect
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.pattern import WHERE_ALONE
@@ -139,7 +139,7 @@ def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
     """
     suite = load_suite(plan.suites)
     faults_of(suite)  # mistakes are told here, before any process starts
-    found = pool.collect(_scores(plan), plan.models, progress)
+    found = collect(_score, plan.models, plan.jobs, _prepare, (plan,), progress=progress)
     return Harvest(
         version=gradcheck.__version__,
         suite=suite.name,
@@ -150,10 +150,6 @@ def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
         complete=found.complete,
         troubles=found.troubles,
     )
-
-
-def _scores(plan: Sowing) -> Generator[ModelScore]:
-    return pool.each(_score, plan.models, plan.jobs, _prepare, (plan,))
 
 
 def _prepare(plan: Sowing) -> None:

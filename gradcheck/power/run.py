@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import gradcheck
-from gradcheck import pool
+from gradcheck.collect import collect
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part, Score, Trial, score
@@ -87,7 +87,7 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
     """
     suite = load_suite(plan.suites)
     mutants_of(suite)  # mistakes are told here, before any process starts
-    found = pool.collect(_scores(plan), plan.ops, progress)
+    found = collect(_score, plan.ops, plan.jobs, _prepare, (plan,), progress=progress)
     return Power(
         version=gradcheck.__version__,
         suite=suite.name,
@@ -99,10 +99,6 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
         complete=found.complete,
         troubles=found.troubles,
     )
-
-
-def _scores(plan: Attack) -> Generator[Score]:
-    return pool.each(_score, plan.ops, plan.jobs, _prepare, (plan,))
 
 
 def _prepare(plan: Attack) -> None:

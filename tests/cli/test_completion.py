@@ -15,6 +15,7 @@ FREE = {
     "timeout",
     "jobs",
     "shard",
+    "scheduler",
     "part",
     "factor",
     "fail_on",

@@ -1,0 +1,1 @@
+"""A sharded model in many processes, and its check: seeds go out, scalars come back."""

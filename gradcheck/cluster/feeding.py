@@ -1,0 +1,161 @@
+"""A cluster kept busy: tasks go out as slots become free, and results come home at once."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import Any, Final, Generic, Self, TypeVar
+
+from gradcheck.cluster import slot
+from gradcheck.feed import Died, Feed
+
+Task = TypeVar("Task")
+BATCH: Final = 0.2
+"""Seconds of work that are sent together: a message costs milliseconds."""
+LARGEST: Final = 32
+"""Tasks in a batch at most: what is lost with a machine is done again."""
+BLINK: Final = 0.01
+"""Seconds between looks at what has come."""
+LOOK: Final = 2.0
+"""Seconds between looks at how many slots there are."""
+PATIENCE: Final = 60.0
+"""Seconds without any worker after which none is expected."""
+
+
+class Gone(Died):
+    """There is no cluster any more, or it cannot do what is asked."""
+
+    advice = "what was finished is kept"
+
+
+class Feeding(Generic[Task]):
+    """Keeps every slot of a client's cluster busy, from a thread of its own.
+
+    `where` names the cluster in messages. A task may say what it takes, by an attribute `seconds`.
+    """
+
+    def __init__(self, client: Any, order: slot.Order, feed: Feed[Task, Any], where: str) -> None:
+        """Say what is to be done."""
+        from distributed import KilledWorker, as_completed
+
+        self._client, self._order, self._feed, self._where = client, order, feed, where
+        self._killed = KilledWorker
+        self._coming = as_completed(loop=client.loop, with_results=True, raise_errors=False)
+        self._under_way: dict[Any, tuple[Any, int, list[Task]]] = {}
+        self._load: Counter[int] = Counter()
+        self._sent, self._slots, self._over = 0, 0, False
+        self._seen = self._looked = time.monotonic()
+        self._thread = threading.Thread(target=self._carry_on, name="cluster", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for nothing more; what was not begun is not begun."""
+        self._over = True
+        self._thread.join(LOOK)
+        if self._client.status == "running":
+            futures = [future for future, *_ in [*self._under_way.values()]]
+            with suppress(OSError, TimeoutError):  # the cluster is going
+                self._client.cancel(futures, force=True)
+
+    # ── in a thread of its own ───────────────────────────────────────────────────────────────
+
+    def _carry_on(self) -> None:
+        try:
+            self._look()
+            while self._feed.left and not self._over:
+                self._send()
+                for future, result in self._come():
+                    self._take(future, result)
+        except BaseException as error:  # noqa: BLE001  whoever waits must hear of it
+            self._feed.broken(error)
+
+    def _send(self) -> None:
+        """Give every slot something to do, and, where that is short, something to do next."""
+        for ahead in (False, True):
+            for number in range(self._slots):
+                if self._load[number] == ahead:
+                    batch = self._batch(number, ahead=ahead)
+                    if batch:
+                        self._submit(number, batch)
+
+    def _batch(self, number: int, *, ahead: bool) -> list[Task]:
+        batch: list[Task] = []
+        seconds = 0.0
+        while len(batch) < LARGEST and seconds < BATCH:
+            task = self._feed.next(number, ahead=ahead or bool(batch))
+            if task is None:
+                break
+            batch.append(task)
+            seconds += getattr(task, "seconds", BATCH)
+        return batch
+
+    def _submit(self, number: int, batch: list[Task]) -> None:
+        self._sent += 1
+        future = self._client.submit(
+            slot.judge,
+            self._order,
+            [*map(pickle.dumps, batch)],
+            key=(f"gradcheck-{self._order['run']}", self._sent),
+            pure=False,
+        )
+        self._load[number] += 1
+        self._under_way[future.key] = (future, number, batch)
+        self._coming.add(future)
+
+    def _come(self) -> list[tuple[Any, Any]]:
+        """What has come, once there is something; nothing where there are more slots now."""
+        slots = self._slots
+        while not self._coming.has_ready():
+            if self._over or self._slots > slots:
+                return []
+            time.sleep(BLINK)
+            if time.monotonic() > self._looked + LOOK:
+                self._look()
+        found: list[tuple[Any, Any]] = self._coming.next_batch(block=False)
+        return found
+
+    def _look(self) -> None:
+        """How many slots there are now.
+
+        Raises:
+            Gone: there have been none for long.
+        """
+        with suppress(OSError, TimeoutError):  # a scheduler that is gone cancels what is under way
+            self._slots = sum(self._client.nthreads().values())
+        self._looked = time.monotonic()
+        if self._slots:
+            self._seen = self._looked
+        elif self._looked > self._seen + PATIENCE:
+            raise Gone(f"{self._where} has had no workers for {PATIENCE:g} s")
+
+    def _take(self, future: Any, result: Any) -> None:
+        """Take home what came of a batch.
+
+        Raises:
+            Gone: there is no scheduler any more, or a worker that joined cannot judge.
+            Exception: what a worker raised instead of an answer: a defect of ours.
+        """
+        _, number, batch = self._under_way.pop(future.key)
+        self._load[number] -= 1
+        if future.status == "finished":
+            for task, answer in zip(batch, result, strict=True):
+                if isinstance(answer, bytes):
+                    self._feed.came(task, pickle.loads(answer))
+                else:
+                    self._feed.lost(task, answer)
+        elif future.status == "error":
+            error: BaseException = result[1]
+            if isinstance(error, slot.Unfit):
+                raise Gone(f"a worker of {self._where} cannot judge this: {error}")
+            if not isinstance(error, self._killed):
+                raise error
+            for task in batch:
+                self._feed.lost(task, "one worker after the other was lost with it")
+        elif not self._over:
+            raise Gone(f"the connection to {self._where} was lost")

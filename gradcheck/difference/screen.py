@@ -1,0 +1,287 @@
+"""One central pair per colour: a first estimate of a large gradient, at a third of the cost.
+
+A *pilot* of a few colours shows, block by block, how fast the error of a central difference falls
+with its step, and how much rounding is in it; from both follow the step at which one pair per
+colour knows most, and its bar. What the pair does not decide, the triple and the ladder do.
+
+Elements that step together do so up or down by a pattern without a rule. If a block answers for
+an element of another one after all (the structure is only as good as its probe), no gradient at
+all, right or wrong, agrees with such differences: they are measured again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference import structure
+from gradcheck.difference.evaluate import Array, Evaluator
+from gradcheck.difference.noise import RELATIVE
+from gradcheck.difference.structure import Structure
+
+Float = NDArray[np.float64]
+
+SMALLEST: Final = 48
+"""Elements of a primal below which the triple costs no more than the pilot."""
+TOP: Final = 2.0**-10
+"""The pilot's first step, as a part of the primal's largest element."""
+FALL: Final = 16.0
+"""How many times smaller each step of the pilot is than the one before."""
+LEVELS: Final = 3
+FINER: Final = 4
+"""Levels that may follow where these are too coarse: rms_norm at 1e-4 has a scale of its own."""
+COLOURS: Final = 4
+"""Colours that the pilot looks at; where few blocks tell of each, more."""
+PER_COLOUR: Final = 256
+"""Of so many colours it looks at one, up to 8 times as many."""
+SMALL: Final = 2.0**-5
+"""The error of a step that is short enough for the law of h², as a part of the slope."""
+FALLS: Final = FALL**2 / 4
+"""How far it must fall from there to the next step; or to what is as good as nothing."""
+TINY: Final = 2.0**-12
+LUCK: Final = 8.0
+"""How many times better than most a block may look by luck."""
+LEAST: Final = 2.0**-3
+"""What an element's Σ|ct·J| counts for at least, as a part of its block's mean."""
+SAFETY: Final = 6.0
+"""What the third derivative of an element may be, in those that the pilot saw."""
+SIGMAS: Final = 3.0
+CANCELS: Final = 4.0
+ARENA: Final = 31 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """The gradient of Σ ct·f as one pair per colour shows it: arrays [q, n], in its units.
+
+    `bar` is infinite where the pilot found no step. `terms` [n] counts the outputs that an element
+    may move, at most.
+    """
+
+    value: Float
+    bar: Float
+    scale: Float
+    terms: NDArray[np.int64]
+
+
+class Contraction:
+    """Σ ct·Δf over the outputs of each block, for all cotangents at once."""
+
+    def __init__(self, shape: Structure, cts: Float) -> None:
+        """Arrange `cts` [q, m] by block, where all blocks have the same number of outputs."""
+        self._shape, self._cts = shape, cts
+        self.outputs = np.bincount(shape.owner[shape.order], minlength=shape.blocks)
+        each = int(self.outputs[0])
+        self.single = bool(each == 1 and np.all(self.outputs == 1)) or cts.shape[1] == 1
+        self._order = shape.order
+        self._weights: Float | None = None
+        if each and np.all(self.outputs == each):
+            ordered = cts[:, shape.order].reshape(len(cts), shape.blocks, each)
+            self._weights = np.ascontiguousarray(ordered.transpose(1, 2, 0))
+            self._sizes = np.abs(self._weights)
+        self._sorted = bool(np.all(np.diff(shape.order) == 1)) and len(shape.order) == cts.shape[1]
+
+    def __call__(self, moved: Float) -> tuple[Float, Float]:
+        """Sums, and sums of absolute values, [q, k, blocks], of `moved` [k, m]."""
+        if self._weights is None:
+            weighted = self._cts[:, None, :] * moved
+            return self._shape.by_block(weighted), self._shape.by_block(np.abs(weighted))
+        if not self._sorted:
+            moved = np.take(moved, self._order, axis=1)
+        if self._weights.shape[1] == 1:
+            sums = self._weights[:, 0].T[:, None, :] * moved
+            return sums, np.abs(sums)
+        blocks = moved.reshape(len(moved), *self._weights.shape[:2]).transpose(1, 0, 2)
+        sums = np.matmul(blocks, self._weights).transpose(2, 1, 0)
+        return sums, np.matmul(np.abs(blocks), self._sizes).transpose(2, 1, 0)
+
+
+def screen(evaluator: Evaluator, cts: Float) -> Screened:
+    """One pair per colour for the cotangents `cts` [q, m], at the steps that a pilot chooses."""
+    x = evaluator.x.reshape(-1)
+    _raise_thresholds()
+    with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
+        signs = _signs(x.size)
+        top = TOP * (float(np.max(np.abs(x))) or 1.0)
+        above, below = x + top * signs, x - top * signs
+        moved = None
+        if evaluator.base.size == 1:
+            shape = structure.whole(evaluator.x, 1)
+            evaluator.first_values(np.stack([above, below]).reshape(2, *evaluator.x.shape))
+        else:
+            shape, moved = structure.near(evaluator, above, below)
+        sums = Contraction(shape, cts)
+        pilot = _Pilot(evaluator, shape, sums, signs, _model(shape, evaluator, cts))
+        pilot.look(top / FALL ** np.arange(LEVELS), moved if shape.colours == 1 else None)
+        pilot.settle()
+        value, bar, scale = pilot.extrapolated() if pilot.whole else pilot.sweep()
+    terms = np.empty(shape.grid.shape, dtype=np.int64)
+    terms[:] = sums.outputs
+    return Screened(*(_to_elements(shape, a) for a in (value, bar, scale, terms)))
+
+
+class _Pilot:
+    """Differences of a few colours at several steps: arrays [level, q, colours, blocks]."""
+
+    def __init__(
+        self, evaluator: Evaluator, shape: Structure, sums: Contraction, signs: Float, noise: Float
+    ) -> None:
+        """Choose the colours; `noise` [q, blocks] is a model of one standard deviation."""
+        self._evaluator, self._shape, self._sums = evaluator, shape, sums
+        self._signs, self._noise = signs, noise
+        count = COLOURS if shape.blocks >= COLOURS else 2 * COLOURS
+        count = min(max(count, shape.colours // PER_COLOUR), 8 * COLOURS, shape.colours)
+        self.whole = count == shape.colours
+        self._colours = np.linspace(0, shape.colours - 1, count).astype(np.int64)
+        self._h = np.zeros(0)
+        self._slopes = self._scales = np.zeros((0, len(noise), count, shape.blocks))
+
+    def look(self, h: Float, first: Float | None = None) -> None:
+        """Difference the colours at further steps `h`; of the first, `first` may be known."""
+        cells = self._shape.grid[self._colours]
+        above, below = self._ends(cells, h[:, None, None])
+        skipped = 0 if first is None else len(cells)
+        rows = [] if first is None else [first[None]]
+        flat = (len(h) * len(cells), cells.shape[1])
+        every = np.broadcast_to(cells, above.shape).reshape(flat)
+        ends = (above.reshape(flat), below.reshape(flat))
+        rows += [
+            d.copy()
+            for _, d in self._evaluator.pairs(every[skipped:], *(e[skipped:] for e in ends))
+        ]
+        gaps = (ends[0] - ends[1])[None]
+        sums, sizes = self._sums(np.concatenate(rows))
+        shape = (len(sums), len(h), *cells.shape)
+        slopes = (sums / gaps).reshape(shape).swapaxes(0, 1)
+        scales = (sizes / np.abs(gaps)).reshape(shape).swapaxes(0, 1)
+        self._h = np.concatenate([self._h, h])
+        self._slopes = np.concatenate([self._slopes, slopes])
+        self._scales = np.concatenate([self._scales, scales])
+
+    def _ends(self, cells: NDArray[np.int64], h: Float) -> tuple[Array, Array]:
+        """The elements of `cells` after a step up and a step down."""
+        x = self._evaluator.x.reshape(-1)[cells]
+        step = h * self._signs[cells]
+        return x + step, x - step
+
+    def settle(self) -> None:
+        """How error and noise of each block depend on the step; more steps where none says."""
+        self._read()
+        for _ in range(FINER):
+            if np.isfinite(self._growth).all():
+                return
+            self.look(self._h[-1:] / FALL)
+            self._read()
+
+    def _read(self) -> None:
+        h, slopes, scales = self._h, self._slopes, self._scales
+        least = LEAST * scales.mean(axis=2)  # [level, q, blocks]
+        change = slopes[:-1] - slopes[1:]
+        part = np.abs(change) / (scales[1:] + least[1:, :, None])
+        part[change == 0] = 0.0
+        worst = part.reshape(len(part), -1, part.shape[-1]).max(axis=1)  # [level − 1, blocks]
+        ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
+        settled, first = ok.any(axis=0), np.argmax(ok, axis=0)
+        growth = worst[first, np.arange(ok.shape[1])] / h[first] ** 2
+        self._reach = np.where(settled, h[first], h[-1])
+        # Few colours may make a block look better than it is: it is no outlier without a reason.
+        usual = np.median(growth[settled]) if settled.any() else 0.0
+        growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
+        self._growth = np.where(settled, growth, np.inf)
+        self._least = least[-2]
+        # What is left of the finest change when its h² is taken away is rounding.
+        seen = (change[-1] - change[-2] / FALL**2) * (h[-1] * np.sqrt(2))
+        squares = np.where(settled & np.isfinite(seen), seen, 0.0) ** 2
+        model = self._noise
+        share = squares.mean() / np.mean(np.where(settled, model, 0.0) ** 2)
+        ratio = np.sqrt(share) if share > 1 else 1.0  # nan: nothing moves
+        self._level = np.maximum(ratio * model, np.sqrt(squares.mean(axis=1)))
+
+    def extrapolated(self) -> tuple[Float, Float, Float]:
+        """Value, bar and scale [q, colours, blocks] from all steps, where no colour is left out."""
+        factor = FALL**2
+        values = (factor * self._slopes[1:] - self._slopes[:-1]) / (factor - 1)
+        h = self._h[1:-1].reshape(-1, 1, 1, 1)
+        floor = SIGMAS * (self._level[:, None] / h + RELATIVE * self._u * self._scales[1:-1])
+        bar = 2 * np.abs(np.diff(values, axis=0)) + floor  # the next one has noise of its own
+        change = np.abs(np.diff(self._slopes, axis=0))
+        settling = change[1:] <= change[:-1] / 2 + FALL * floor
+        bar = np.where(settling & np.isfinite(bar), bar, np.inf)
+        if len(bar) == 1:
+            return values[0], bar[0], self._scales[1]
+        best = np.argmin(bar, axis=0)[None]
+        return tuple(
+            np.take_along_axis(a, best, 0)[0] for a in (values[:-1], bar, self._scales[1:-1])
+        )
+
+    def sweep(self) -> tuple[Float, Float, Float]:
+        """Value, bar and scale [q, colours, blocks]: one pair per colour."""
+        grid = self._shape.grid
+        typical = self._least / LEAST
+        rounding = np.max(self._level / typical, axis=0)
+        ideal = np.cbrt(SIGMAS * rounding / (2 * SAFETY * self._growth))
+        h = np.where(np.isfinite(ideal), np.clip(ideal, self._h[-1], self._reach), self._h[1])
+        above, below = self._ends(grid, h)
+        gaps = above - below
+        value = np.empty((len(self._noise), *grid.shape))
+        scale = np.empty_like(value)
+        for rows, moved in self._evaluator.pairs(grid, above, below):
+            value[:, rows], scale[:, rows] = self._sums(moved)
+        value /= gaps
+        scale /= np.abs(gaps)
+        bar = scale + self._least[:, None]
+        bar *= SAFETY * self._growth * h**2 + SIGMAS * RELATIVE * self._u
+        bar += (SIGMAS * self._level / h)[:, None]
+        bar[~np.isfinite(bar)] = np.inf
+        return value, bar, scale
+
+    @property
+    def _u(self) -> float:
+        return float(np.finfo(self._evaluator.x.dtype).eps) / 2
+
+
+def _model(shape: Structure, evaluator: Evaluator, cts: Float) -> Float:
+    """Noise of each block if every output is rounded once, [q, blocks].
+
+    What is small by cancelling inside forward has the noise of what cancelled: a block counts for
+    a part of the others at least, the more, the fewer outputs it has.
+    """
+    u = float(np.finfo(evaluator.x.dtype).eps) / 2
+    squares = shape.by_block((u * cts * evaluator.base) ** 2)
+    each = max(1.0, evaluator.base.size / shape.blocks)
+    least = squares.mean(axis=1, keepdims=True) / (CANCELS**2 * each)
+    return np.asarray(np.sqrt(np.maximum(squares, least)))
+
+
+def _to_elements(shape: Structure, values: NDArray[Any]) -> NDArray[Any]:
+    """[…, colours, blocks] as […, n]."""
+    flat = values.reshape(*values.shape[:-2], -1)
+    if shape.ordered:
+        return flat
+    out = np.empty_like(flat)
+    out[..., shape.grid.reshape(-1)] = flat
+    return out
+
+
+@cache
+def _signs(n: int) -> Float:
+    """±1 for each element, by a hash of its number: the same everywhere."""
+    z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.where(z >> np.uint64(63), 1.0, -1.0)
+
+
+@cache
+def _raise_thresholds() -> None:
+    """Let glibc keep what forward's temporaries free, for the next ones.
+
+    It serves what is larger than 128 KiB by fresh pages, which the kernel must clear each time (a
+    third of a large sweep). Freeing one block of 31 MiB, even unused, raises both thresholds to
+    that size for good. Elsewhere it does nothing.
+    """
+    np.empty(ARENA, dtype=np.uint8)

@@ -1,0 +1,91 @@
+"""Units of work: what of a run is judged at once, sent by names, and in which order.
+
+A unit is a case with some of its implementations and dtypes: mostly all of them, for they share
+what is true of the case. Only what is long enough to keep the other slots waiting is divided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gradcheck import cost
+from gradcheck.model import ModelCase
+from gradcheck.plan import AnyCase, Plan, point_of
+
+Names = tuple[str, str, str, int]
+"""What a case is called: its operator, model or rule; dialect; sample; seed."""
+Ask = tuple[str, str]
+"""An implementation, by its `--impl` word, and a dtype."""
+LONG: Final = 0.01
+"""The share of a slot's work from which on a unit is long: by so much may slots end apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Some of what is asked about one case.
+
+    `place` is the case's in the run, `asks` are in the order of a run, `seconds` is what the unit
+    is expected to take on some machine, `first` says whether it is begun before all that are not.
+    `left_out` says why nothing of an implementation is run, where that is known already.
+    """
+
+    place: int
+    names: Names
+    asks: tuple[Ask, ...]
+    seconds: float = 0.0
+    first: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """The operator, model or rule, and the dialect: diagnoses are made once for them."""
+        return self.names[0], self.names[1]
+
+
+def names_of(case: AnyCase) -> Names:
+    """By what another process finds a case in the suite that it has loaded."""
+    return case.spec.name, case.dialect.name, point_of(case).name, case.seed
+
+
+def asks_of(plan: Plan, case: AnyCase) -> tuple[Ask, ...]:
+    """All that is asked about a case, in the order of a run."""
+    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
+    return tuple((word, dtype) for word in plan.implementations for dtype in dtypes)
+
+
+def units_of(plan: Plan, cases: Sequence[AnyCase], slots: int) -> list[Unit]:
+    """What a run consists of, in its order, for so many workers."""
+    return [
+        Unit(
+            place=place,
+            names=names_of(case),
+            asks=asks_of(plan, case),
+            seconds=cost.seconds(plan, case),
+        )
+        for place, case in enumerate(cases)
+    ]
+
+
+def divided(units: Sequence[Unit]) -> dict[int, set[str]]:
+    """By the place of a case, the implementations that are asked about it in several units."""
+    asked = Counter((unit.place, word) for unit in units for word in {w for w, _ in unit.asks})
+    found: dict[int, set[str]] = {}
+    for (place, word), count in asked.items():
+        if count > 1:
+            found.setdefault(place, set()).add(word)
+    return found
+
+
+def begun(units: Sequence[Unit], slots: int) -> list[Unit]:
+    """The order in which units are begun: long ones first, the longest before all others.
+
+    All others keep the order of the run, so that a log that is written in that order hardly waits;
+    they are short enough for the slots to end together.
+    """
+    bound = LONG * sum(unit.seconds for unit in units) / slots
+    long = sorted((u for u in units if u.seconds > bound), key=lambda u: -u.seconds)
+    others = [unit for unit in units if unit.seconds <= bound]
+    return [*(replace(unit, first=True) for unit in long), *others]

@@ -1,0 +1,191 @@
+"""A real scheduler and real workers, as processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed")
+
+MODULE = '''
+import os, time
+from pathlib import Path
+from gradcheck import OpSpec, Sample, Suite
+
+HERE = Path(__file__).parent
+
+
+def stops(draw):
+    """Say who judges this, and go on once nobody holds it."""
+    if (HERE / "hold").exists():
+        (HERE / "judging.new").write_text(f"{os.getpid()} {os.getppid()}")
+        (HERE / "judging.new").rename(HERE / "judging")
+    while (HERE / "hold").exists():
+        time.sleep(0.01)
+    return (draw.normal(3),)
+
+
+def op(name, *more):
+    return OpSpec(
+        name=name,
+        signature="()->()",
+        forward=lambda xp, x: x * x,
+        vjp=lambda xp, ct, x: 2 * x * ct,
+        formula="y = x^2",
+        source="a test",
+        samples=(Sample(name="typical", primals=lambda draw: (draw.normal(4),), hunts="anything"),
+                 Sample(name="small", primals=lambda draw: (draw.normal(1),), hunts="sizes"), *more),
+    )
+
+
+OPS = [op(f"square{i}") for i in range(5)]
+STOPS = Sample(name="stops", primals=stops, hunts="a worker that is lost")
+SUITE = Suite("dozen", "1", [*OPS[:2], op("held", STOPS), *OPS[2:]])
+'''
+
+
+class Folder:
+    """Where a client is at work."""
+
+    def __init__(self, path):
+        self.path = path
+        (path / "dozen.py").write_text(MODULE)
+
+    def begin(self, *words, **env):
+        return subprocess.Popen(
+            [sys.executable, "-m", "gradcheck", "run", "--suite", "dozen:SUITE", *words],
+            cwd=self.path,
+            env={**environment(), **env},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *words, **env):
+        """What a run prints, says and returns."""
+        with self.begin(*words, **env) as process:
+            out, err = process.communicate(timeout=60)
+        return out, err, process.returncode
+
+    def judging(self):
+        """Wait until a case is held: the process that judges it, and the worker behind that."""
+        deadline = time.monotonic() + 30
+        while not (self.path / "judging").exists():
+            assert time.monotonic() < deadline, "nothing is judged"
+            time.sleep(0.01)
+        return [int(pid) for pid in (self.path / "judging").read_text().split()]
+
+    def release(self):
+        (self.path / "hold").unlink()
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory):
+    """The report of a run without a cluster."""
+    folder = Folder(tmp_path_factory.mktemp("alone"))
+    out, err, code = folder.run("-o", "alone.json")
+    assert (err, code) == ("", 0), out
+    return (folder.path / "alone.json").read_text()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+
+
+class Cluster:
+    """A scheduler and workers, each a process."""
+
+    def __init__(self, path):
+        self.path, self.processes = path, []
+        self.file = path / "scheduler.json"
+        self.scheduler = self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+            "--scheduler-file", str(self.file),
+        )  # fmt: skip
+        self.address = self._address()
+
+    @property
+    def workers(self):
+        """The processes of workers, some of which may have ended."""
+        return self.processes[1:]
+
+    def add(self, *words, **env):
+        """One more worker."""
+        return self._start(
+            "worker", "--scheduler-file", str(self.file), "--no-dashboard", "--no-nanny",
+            "--local-directory", str(self.path), *words, **env,
+        )  # fmt: skip
+
+    def close(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait(30)
+
+    def log(self):
+        return (self.path / "log").read_text()
+
+    def _start(self, *words, **env):
+        with (self.path / "log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words],
+                cwd=self.path, env={**environment(), **env}, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def _address(self):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                return json.loads(self.file.read_text())["address"]
+            except (OSError, ValueError):
+                time.sleep(0.05)
+        raise AssertionError("no scheduler: " + self.log())
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster(shared):
+    """A scheduler, and two workers that live when a test begins; it may end one of them."""
+    while len([w for w in shared.workers if w.poll() is None]) < 2:
+        shared.add("--nthreads", str(1 + len(shared.workers) % 2))
+    return shared
+
+
+@pytest.fixture
+def own(tmp_path_factory):
+    """A scheduler without workers, for a test that ends it, or adds strange ones."""
+    made = Cluster(tmp_path_factory.mktemp("own"))
+    yield made
+    made.close()
+
+
+def there(pid):
+    """Whether a process is at work."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(pid, seconds=10):
+    deadline = time.monotonic() + seconds
+    while there(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not there(pid)

@@ -1,0 +1,165 @@
+"""What a worker does, without a cluster: processes that judge, die, are refused, and end."""
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gradcheck.cluster import slot
+from gradcheck.cluster.identity import identity
+from tests.cluster.conftest import gone
+
+MODULE = """
+import os, signal, sys, time
+from gradcheck.errors import LoadError
+
+def load(word):
+    if word == "missing":
+        raise LoadError("--impl missing: there is no such file")
+    if word == "dies":
+        os._exit(3)
+    global WORD
+    WORD = word
+
+def judge(task):
+    if task == "die":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if task == "print":
+        print("::error::printed", flush=True)
+    if task == "defect":
+        raise RuntimeError("of ours")
+    if task == "wait":
+        open("waits", "w").close()
+        time.sleep(1000)
+    return WORD, task, os.getpid(), os.getcwd(), sys.argv, os.environ["OMP_NUM_THREADS"]
+"""
+
+
+class Toy:
+    """Orders for a module of the test's, each for a run of its own."""
+
+    def __init__(self, path):
+        self.path, self.runs = path, []
+        (path / "toy.py").write_text(MODULE)
+
+    def order(self, word="word", **begin):
+        import toy
+
+        self.runs.append(f"run {len(self.runs)} {self.path}")
+        usual = {
+            "identity": identity([]), "suites": [], "folder": str(self.path),
+            "argv": ["gradcheck", "run"], "path": [str(self.path)],
+        }  # fmt: skip
+        load = pickle.dumps((toy.judge, toy.load, (word,)))
+        env = {"OMP_NUM_THREADS": "7"}
+        return {"run": self.runs[-1], "begin": {**usual, **begin}, "load": load, "env": env}
+
+    def judged(self, order, *tasks):
+        answers = slot.judge(order, [pickle.dumps(task) for task in tasks])
+        return [pickle.loads(a) if isinstance(a, bytes) else a for a in answers]
+
+    def end(self, order):
+        asyncio.run(slot.end(order["run"]))
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+    made = Toy(tmp_path)
+    yield made
+    for run in made.runs:
+        asyncio.run(slot.end(run))
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+
+
+def test_a_process_is_as_the_client_is_and_stays_for_the_next_task(toy):
+    order = toy.order()
+    asyncio.run(slot.prepare(order))
+    (first, second), (third,) = toy.judged(order, "a", "b"), toy.judged(order, "c")
+    word, task, pid, folder, argv, threads = first
+    assert (word, task, threads) == ("word", "a", "7")
+    assert (folder, argv) == (str(toy.path), ["gradcheck", "run"])
+    assert [second[1:3], third[1:3]] == [("b", pid), ("c", pid)]
+    assert pid != os.getpid()
+    toy.end(order)
+    assert gone(pid)
+
+
+def test_a_folder_that_is_not_here_is_no_hindrance(toy):
+    order = toy.order(folder="/no/such/folder", path=["/no/such", str(toy.path)])
+    (found,) = toy.judged(order, "a")
+    assert found[3] == str(Path.cwd())
+
+
+def test_a_process_that_dies_costs_its_own_task_alone(toy):
+    before, how, after = toy.judged(toy.order(), "a", "die", "b")
+    assert (before[1], how, after[1]) == ("a", "SIGSEGV", "b")
+    assert before[2] != after[2]
+
+
+def test_a_process_that_went_away_unasked_is_replaced(toy):
+    order = toy.order()
+    ((_, _, pid, *_),) = toy.judged(order, "a")
+    os.kill(pid, signal.SIGKILL)
+    assert gone(pid)
+    assert toy.judged(order, "b")[0][1] == "b"
+
+
+def test_what_is_printed_is_inert_and_in_the_log(toy, capsys):
+    assert toy.judged(toy.order(), "print")[0][1] == "print"
+    assert capsys.readouterr() == ("", "| ::error::printed\n")
+
+
+def test_a_defect_is_no_answer(toy):
+    with pytest.raises(RuntimeError, match="of ours"):
+        toy.judged(toy.order(), "defect")
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ({"word": "missing"}, "--impl missing: there is no such file"),
+        ({"word": "dies"}, "exited with status 3 before it answered while it loaded the run"),
+        ({"identity": {**identity([]), "NumPy": "1.0"}}, r"NumPy [\d.]+, not 1.0 as here"),
+        ({"identity": {"suite a:B": "of files 1"}, "suites": ["a:B"]}, "of files missing, not of"),
+    ],
+)
+def test_a_worker_that_cannot_judge_says_why(toy, order, why):
+    wanted = toy.order(**order)
+    with pytest.raises(slot.Unfit, match=f"on .*: .*{why}"):
+        asyncio.run(slot.prepare(wanted))
+    with pytest.raises(slot.Unfit, match=why):
+        toy.judged(wanted, "a")
+
+
+def test_a_run_that_has_ended_starts_nothing_more(toy):
+    order = toy.order()
+    toy.end(order)
+    with pytest.raises(slot.Left):
+        toy.judged(order, "a")
+
+
+def test_the_end_of_a_run_ends_what_is_at_work(toy):
+    order, heard = toy.order(), []
+
+    def wait():
+        try:
+            toy.judged(order, "wait")
+        except slot.Left as error:
+            heard.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not (toy.path / "waits").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    toy.end(order)
+    thread.join(30)
+    assert len(heard) == 1
