@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.bundle import Bundle
 from gradcheck.difference.evaluate import CHUNK_BYTES, REFUSALS
 
 Array = NDArray[Any]
@@ -20,89 +21,105 @@ Float = NDArray[np.float64]
 Forward = Callable[..., tuple[Array, ...]]
 
 FEW: Final = 8
-"""Copies that are stacked although they exceed a chunk: two calls cost more."""
+"""So few copies are stacked only if all of them fit in a chunk: in two calls they gain nothing."""
 
 
 class Abreast:
     """A forward at many points around its primals (float64; integer ones stay).
 
-    `forward(*primals)` returns a tuple of arrays; `base` are its values at the primals themselves.
-    Callers ignore floating-point warnings.
+    `forward(*primals)` returns a tuple of arrays; `base` [m] are its values at the primals
+    themselves, all outputs end to end. `evaluations` counts points, `forward` at the primals not
+    among them. Callers ignore floating-point warnings.
     """
 
-    __slots__ = ("_forward", "_primals", "_shapes", "base", "evaluations")
+    __slots__ = ("_forward", "_primals", "_shapes", "_width", "base", "evaluations")
 
     def __init__(self, forward: Forward, primals: Sequence[Array], base: Sequence[Array]) -> None:
         """Evaluate nothing yet."""
         self._forward = forward
-        self._primals = [_wide(p) for p in primals]
+        self._primals = [p.astype(np.float64) if p.dtype == np.float32 else p for p in primals]
         self._shapes = [o.shape for o in base]
         self.base = _flat(base)
+        self._width = 8 * (self.base.size + sum([p.size for p in primals]))
         self.evaluations = 0
 
-    @property
-    def count(self) -> int:
-        """Number of primals."""
-        return len(self._primals)
+    def along(
+        self, bundle: Bundle, places: Sequence[int], t: Float, pairs: int
+    ) -> tuple[Float, list[float]] | None:
+        """f(x + t·d) − f(x) for each t, and what the bundle's gradient says of it.
 
-    def changes(self, moved: Sequence[Float | None]) -> Float | None:
-        """f(copy) − f(x) for each of the k copies, [k, m]; None if forward refuses any.
+        Tensor k of the bundle is primal `places[k]`. The steps `t` [s, 1] begin with `pairs` of
+        t and −t. None if forward refuses any point.
 
-        `moved` holds copies [k, n] per primal, contiguous; None for one that stays.
+        Returns:
+            Changes [s, m], and ⟨g, x₊ − x₋⟩ per pair, as the machine rounded the points.
         """
-        k, width = 0, 8 * self.base.size
-        for m in moved:
-            if m is not None:
-                k = len(m)
-                width += m.nbytes // k
-                m.setflags(write=False)  # a forward that writes must not move the next point
-        step = CHUNK_BYTES // width
-        if step >= k or (k <= FEW and step * 4 >= k):
-            step = k
-        if step < 2:
-            return self._singly(moved, k)
-        if step >= k:
-            values = self._stacked(moved, k)
-            return self._singly(moved, k) if values is None else values
-        out = np.empty((k, self.base.size))
-        for start in range(0, k, step):
-            part = [m if m is None else m[start : start + step] for m in moved]
-            size = min(step, k - start)
-            values = self._stacked(part, size)
-            if values is None:
-                return self._singly(moved, k)
-            out[start : start + size] = values
-        return out
+        count = len(t)
+        step = CHUNK_BYTES // self._width & -2
+        if step >= count:
+            stack = t * bundle.d
+            stack += bundle.x
+            given = (stack[0 : 2 * pairs : 2] - stack[1 : 2 * pairs : 2]) @ bundle.g
+            change = self._stacked(bundle, places, stack)
+            if change is None:
+                change = self._singly(bundle, places, stack)
+            return None if change is None else (change, given.tolist())
+        if count <= FEW:
+            step = 0
+        changes, products = np.empty((count, self.base.size)), []
+        for start in range(0, count, step or 2):
+            stack = t[start : start + (step or 2)] * bundle.d
+            stack += bundle.x
+            own = min(len(stack), 2 * pairs - start)
+            if own > 0:
+                products += ((stack[0:own:2] - stack[1:own:2]) @ bundle.g).tolist()
+            change = self._stacked(bundle, places, stack) if step else None
+            if change is None:
+                step = 0
+                change = self._singly(bundle, places, stack)
+            if change is None:
+                return None
+            changes[start : start + len(stack)] = change
+        return changes, products
 
-    def _single(self, moved: Sequence[Float | None], row: int) -> tuple[Array, ...] | None:
-        """Outputs at one copy; None where forward refuses it."""
-        point = [
-            p.copy() if m is None else m[row].reshape(p.shape).copy()
-            for p, m in zip(self._primals, moved, strict=True)
-        ]
+    def _single(
+        self, bundle: Bundle, places: Sequence[int], point: Float
+    ) -> tuple[Array, ...] | None:
+        """Outputs at one point [N]; None where forward refuses it."""
+        primals = [*self._primals]
+        for k, place in enumerate(places):
+            primals[place] = bundle.part(point, k).reshape(bundle.shapes[k]).copy()
+        for k, primal in enumerate(primals):
+            if primal is self._primals[k]:
+                primals[k] = primal.copy()
         self.evaluations += 1
         try:
-            outputs = self._forward(*point)
+            outputs = self._forward(*primals)
         except REFUSALS:
             return None
         return outputs if [o.shape for o in outputs] == self._shapes else None
 
-    def _singly(self, moved: Sequence[Float | None], k: int) -> Float | None:
-        out = np.empty((k, self.base.size))
-        for row in range(k):
-            outputs = self._single(moved, row)
+    def _singly(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+        out = np.empty((len(stack), self.base.size))
+        for row, point in enumerate(stack):
+            outputs = self._single(bundle, places, point)
             if outputs is None:
                 return None
             np.subtract(_flat(outputs), self.base, out=out[row])
         return out
 
-    def _stacked(self, moved: Sequence[Float | None], k: int) -> Float | None:
-        """All copies in one call; None if no layout gives one of them what it gives alone."""
+    def _stacked(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+        """All points in one call; None if no layout gives one of them what it gives alone."""
+        k = len(stack)
         row = k // 2  # in the middle, where sums along the copies show from either end
-        outputs = self._single(moved, row)
+        outputs = self._single(bundle, places, stack[row])
         if outputs is None:
             return None
         alone = [(o.shape, o.dtype, o.tobytes()) for o in outputs]  # its buffer may be used again
+        moved: list[Float | None] = [None] * len(self._primals)
+        for tensor, place in enumerate(places):
+            moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
+            one.setflags(write=False)  # a forward that writes must not move the next layout
         for layout in self._layouts(moved, k):
             self.evaluations += k
             try:
@@ -152,8 +169,3 @@ def _flat(outputs: Sequence[Array]) -> Float:
     if len(outputs) == 1:
         return np.asarray(outputs[0], dtype=np.float64).reshape(-1)
     return np.concatenate([np.asarray(o, dtype=np.float64).reshape(-1) for o in outputs])
-
-
-def _wide(primal: Array) -> Array:
-    """A floating primal in float64."""
-    return primal.astype(np.float64) if primal.dtype == np.float32 else primal

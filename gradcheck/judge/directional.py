@@ -37,10 +37,11 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-LONE: Final = {"float64": 0.01, "float32": 0.1}
-"""The error of one element that must show, as a part of it."""
-MARGIN: Final = 2.0
-"""How many times more than what is visible for certain it must be."""
+SHARP: Final = {"float64": 0.005, "float32": 0.05}
+"""What must be visible along one direction through all tensors, as a part of each one's least
+element: half of an error of a hundredth (float32: a tenth). Otherwise a tensor moves alone."""
+LONE: Final = {"float64": 0.025, "float32": 0.05}
+"""The same where it moves alone: an error of a tenth shows, several times over."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
 """Elements of g∘d below this part of the largest need not show: values alone say nothing of them
 (float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
@@ -50,7 +51,9 @@ CLEARED: Final = 0.5
 """What a ladder could overlook is at most this part of an alarm that it clears."""
 U: Final = 2.0**-53
 PLAN: Final = PLANS["float64"]
-FIRST: Final = RATIO**-PLAN.first
+FIRST: Final = RATIO**-5
+"""The longest of three steps: truncation and noise are about as large where thirty tensors move,
+and where one does, both are far below what must show."""
 STEPS: Final = np.array([[s * FIRST / RATIO**k] for k in range(3) for s in (1.0, -1.0)])
 UNKNOWN: Final = (0.0, math.inf, False)
 
@@ -100,7 +103,7 @@ class Screen:
     of φ = ⟨v, f⟩.
     """
 
-    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_lone", "_points", "_sigma", "_v")
+    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_points", "_sigma", "_v")
 
     def __init__(
         self,
@@ -115,7 +118,6 @@ class Screen:
         self._points, self._bundle, self._floating = points, bundle, floating
         self._v, self._sigma, self._dtype = v, sigma, dtype
         self._allowed = ALLOWED * RULES[dtype].u
-        self._lone = LONE[dtype] / MARGIN
 
     def findings(self, names: Sequence[str]) -> tuple[Finding, ...] | None:
         """One PASS per tensor, or None."""
@@ -123,17 +125,18 @@ class Screen:
         norm = math.sqrt(sum(squares))
         if not norm < math.inf:  # some element is not finite
             return None
-        error, bar, kinked = self._together()
+        error, bar, kinked = self._three(self._bundle)
         tolerance = self._allowed * norm + KAPPA * bar
         visible = abs(error) + tolerance
         settled = abs(error) <= tolerance and not kinked
         # A ladder must see, as a part of its own ‖g∘d‖, less than what has raised an alarm here.
         alarm = CLEARED * abs(error) / norm if abs(error) > tolerance else math.inf
         used = self._points.evaluations + 1
+        sharp = SHARP[self._dtype]
         found = []
         for k, name in enumerate(names):
             one: Finding | None = None
-            if settled and self._lone * least[k] >= visible:
+            if settled and visible <= sharp * least[k]:
                 size = self._bundle.sizes[k]
                 one = _finding(name, size, error, bar, tolerance, products[k], least[k], used)
             else:
@@ -143,16 +146,16 @@ class Screen:
             found.append(one)
         return tuple(found)
 
-    def _together(self) -> tuple[float, float, bool]:
-        """(e, error bar, whether there is a kink) along one direction through all tensors."""
-        bundle = self._bundle
-        stack = STEPS * bundle.d
-        stack += bundle.x
-        given = ((stack[0::2] - stack[1::2]) @ bundle.g).tolist()
-        change = self._points.changes(self._moved(stack))
-        if change is None:
+    def _three(self, bundle: Bundle, only: int | None = None) -> tuple[float, float, bool]:
+        """(e, error bar, whether there is a kink) from three steps along `bundle`'s direction.
+
+        It holds all tensors, or tensor `only`.
+        """
+        places = self._floating if only is None else [self._floating[only]]
+        found = self._points.along(bundle, places, STEPS, 3)
+        if found is None:
             return UNKNOWN
-        phi = (change @ self._v).tolist()
+        phi, given = (found[0] @ self._v).tolist(), found[1]
         odd = [phi[0] - phi[1], phi[2] - phi[3], phi[4] - phi[5]]
         even = [phi[0] + phi[1], phi[2] + phi[3], phi[4] + phi[5]]
         error, bar, _ = three(odd, given, even, FIRST, U, self._sigma)
@@ -163,18 +166,8 @@ class Screen:
         )
         return error, bar, kinked
 
-    def _moved(self, stack: Float, only: int | None = None) -> list[Float | None]:
-        """Copies [k, n] per primal: of all tensors in `stack` [k, N], or of tensor `only` [k, n]."""
-        moved: list[Float | None] = [None] * self._points.count
-        if only is not None:
-            moved[self._floating[only]] = stack
-            return moved
-        for k, place in enumerate(self._floating):
-            moved[place] = np.ascontiguousarray(self._bundle.part(stack, k))
-        return moved
-
     def _alone(self, k: int, name: str, alarm: float) -> Finding | None:
-        """The whole ladder along a direction through one tensor; None if it does not pass.
+        """Three steps, or a whole ladder, through one tensor; None if it does not pass.
 
         Each of its rows moves by its own size.
         """
@@ -183,35 +176,35 @@ class Screen:
         shape = bundle.shapes[k]
         only = Bundle.of(x, g, r * (by_rows(x, shape) if len(shape) > 1 else bundle.units[k]))
         (product,), (square,), (least,) = only.weigh(FAINT[self._dtype])
-        residuals = self._ladder(k, only)
-        if residuals is None or residuals.kinked():
-            return None
-        slope, norm = residuals.slope(finest=True), math.sqrt(square)
-        error, tolerance = slope.value, self._allowed * norm + KAPPA * slope.bar
-        visible = abs(error) + tolerance
-        if not (abs(error) <= tolerance and visible <= min(alarm * norm, self._lone * least)):
-            return None
-        used = 2 * len(residuals.pairs) + noise.LINE.size
-        return _finding(name, x.size, error, slope.bar, tolerance, product, least, used)
+        norm = math.sqrt(square)
+        limit = min(alarm * norm, LONE[self._dtype] * least)
+        for ladder in (False, True):
+            before = self._points.evaluations
+            look = self._ladder if ladder else self._three
+            error, bar, kinked = look(only, k)
+            tolerance = self._allowed * norm + KAPPA * bar
+            if not kinked and abs(error) <= tolerance and abs(error) + tolerance <= limit:
+                used = self._points.evaluations - before
+                return _finding(name, x.size, error, bar, tolerance, product, least, used)
+        return None
 
-    def _ladder(self, k: int, only: Bundle) -> Residuals | None:
-        """All steps along a direction through tensor k; None if forward refuses one."""
-        levels = range(top_of(float(np.max(np.abs(only.d)))), PLAN.bottom + 1)
+    def _ladder(self, bundle: Bundle, only: int) -> tuple[float, float, bool]:
+        """The same from all steps, and the noise on a line of its own."""
+        levels = range(top_of(float(np.max(np.abs(bundle.d)))), PLAN.bottom + 1)
         steps = np.repeat(RATIO ** -np.array(levels, dtype=np.float64), 2)
         steps[1::2] *= -1.0
         line = noise.LINE / noise.LINE[-1] * LINE_UNITS * U
-        stack = np.concatenate([steps, line])[:, None] * only.d
-        stack += only.x
-        given = ((stack[0 : steps.size : 2] - stack[1 : steps.size : 2]) @ only.g).tolist()
-        change = self._points.changes(self._moved(stack, k))
-        if change is None:
-            return None
-        phi = change @ self._v
+        t = np.concatenate([steps, line])[:, None]
+        found = self._points.along(bundle, [self._floating[only]], t, len(levels))
+        if found is None:
+            return UNKNOWN
+        phi, given = found[0] @ self._v, found[1]
         residuals = Residuals(0.0, U, self._sigma, noise.scatter(phi[steps.size :]))
         values = phi.tolist()
         for j, level in enumerate(levels):
             residuals.pairs[level] = Pair(values[2 * j], values[2 * j + 1], given[j])
-        return residuals
+        slope = residuals.slope(finest=True)
+        return slope.value, slope.bar, residuals.kinked()
 
 
 def _finding(
