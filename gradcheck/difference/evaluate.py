@@ -61,6 +61,7 @@ class Evaluator:
         self.index = index
         self.x: Array = point.primals[index]
         self.layout: Layout | None = None
+        self._sure = outputs is None
         known = self._call(self.x) if outputs is None else outputs
         self.shapes = tuple(np.shape(o) for o in known)
         self.base = flatten(known)
@@ -89,22 +90,28 @@ class Evaluator:
             yield rows, self.values(copies)
 
     def first_values(self, copies: Array) -> NDArray[np.float64]:
-        """`values`, and the layout of all that follow: the first that gets these copies right.
+        """`values`, and a layout for all that follow: the first that gets the first copy right.
 
-        Right is what comes out as the first and the last copy do alone, bit by bit.
+        Right is what comes out bit by bit as that copy does alone. Before anything is blamed on
+        what it shows, `be_sure`.
         """
-        ends = [self._try(copies[k]) for k in (0, -1)]
-        if ends[0] is not None and ends[1] is not None:
-            expected = np.stack([flatten(end) for end in ends if end is not None])
+        alone = self._try(copies[0])
+        if alone is not None:
+            expected = flatten(alone)
             for layout in self._layouts():
                 try:
                     values = self._stacked(copies, layout)
                 except REFUSALS:  # a layout that the function refuses is no layout
                     continue
-                if np.array_equal(values[[0, -1]], expected, equal_nan=True):
-                    self.layout = layout
+                if np.array_equal(values[0], expected, equal_nan=True):
+                    self.layout, self._sure = layout, False
                     return values
         return self.values(copies)
+
+    def be_sure(self) -> None:
+        """Find the layout anew, as it is found where no first copies showed one."""
+        if not self._sure:
+            self.layout, self._sure = self._find_layout(), True
 
     def pairs(
         self, cells: NDArray[np.int64], above: Array, below: Array

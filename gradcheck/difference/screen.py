@@ -11,9 +11,10 @@ all, right or wrong, agrees with such differences: they are measured again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ SAFETY: Final = 6.0
 """What the third derivative of an element may be, in those that the pilot saw."""
 SIGMAS: Final = 3.0
 CANCELS: Final = 4.0
+GATHERED: Final = 1 << 13
+"""Differences that are contracted at once, if a chunk has fewer."""
 ARENA: Final = 31 << 20
 
 
@@ -74,9 +77,9 @@ class Contraction:
     def __init__(self, shape: Structure, cts: Float) -> None:
         """Arrange `cts` [q, m] by block, where all blocks have the same number of outputs."""
         self._shape, self._cts = shape, cts
-        self.outputs = np.bincount(shape.owner[shape.order], minlength=shape.blocks)
+        self.outputs = np.zeros(shape.blocks, dtype=np.int64)
+        self.outputs[shape.present] = np.diff(shape.starts, append=len(shape.order))
         each = int(self.outputs[0])
-        self.single = bool(each == 1 and np.all(self.outputs == 1)) or cts.shape[1] == 1
         self._order = shape.order
         self._weights: Float | None = None
         if each and np.all(self.outputs == each):
@@ -84,6 +87,13 @@ class Contraction:
             self._weights = np.ascontiguousarray(ordered.transpose(1, 2, 0))
             self._sizes = np.abs(self._weights)
         self._sorted = bool(np.all(np.diff(shape.order) == 1)) and len(shape.order) == cts.shape[1]
+
+    def by_block(self, values: Float) -> Float:
+        """Sums of `values` [q, m] over the outputs of each block, [q, blocks]."""
+        if self._weights is None:
+            return self._shape.by_block(values)
+        ordered = values if self._sorted else values[:, self._order]
+        return np.asarray(ordered.reshape(len(values), *self._weights.shape[:2]).sum(axis=2))
 
     def __call__(self, moved: Float) -> tuple[Float, Float]:
         """Sums, and sums of absolute values, [q, k, blocks], of `moved` [k, m]."""
@@ -115,13 +125,16 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
         else:
             shape, moved = structure.near(evaluator, above, below)
         sums = Contraction(shape, cts)
-        pilot = _Pilot(evaluator, shape, sums, signs, _model(shape, evaluator, cts))
+        pilot = _Pilot(evaluator, shape, sums, signs, _model(sums, evaluator, cts))
         pilot.look(top / FALL ** np.arange(LEVELS), moved if shape.colours == 1 else None)
         pilot.settle()
         value, bar, scale = pilot.extrapolated() if pilot.whole else pilot.sweep()
-    terms = np.empty(shape.grid.shape, dtype=np.int64)
-    terms[:] = sums.outputs
-    return Screened(*(_to_elements(shape, a) for a in (value, bar, scale, terms)))
+    found = (value, bar, scale, np.broadcast_to(sums.outputs, shape.grid.shape))
+    flat = [a.reshape(*a.shape[:-2], -1) for a in found]
+    if not shape.ordered:
+        places = np.argsort(shape.grid, axis=None)
+        flat = [a[..., places] for a in flat]
+    return Screened(*flat)
 
 
 class _Pilot:
@@ -189,7 +202,7 @@ class _Pilot:
         growth = worst[first, np.arange(ok.shape[1])] / h[first] ** 2
         self._reach = np.where(settled, h[first], h[-1])
         # Few colours may make a block look better than it is: it is no outlier without a reason.
-        usual = np.median(growth[settled]) if settled.any() else 0.0
+        usual = _middle(growth[settled])
         growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
         self._growth = np.where(settled, growth, np.inf)
         self._least = least[-2]
@@ -207,8 +220,13 @@ class _Pilot:
         values = (factor * self._slopes[1:] - self._slopes[:-1]) / (factor - 1)
         h = self._h[1:-1].reshape(-1, 1, 1, 1)
         floor = SIGMAS * (self._level[:, None] / h + RELATIVE * self._u * self._scales[1:-1])
-        bar = 2 * np.abs(np.diff(values, axis=0)) + floor  # the next one has noise of its own
         change = np.abs(np.diff(self._slopes, axis=0))
+        # The next value has more noise, by which the two may agree: what h⁴ leaves is about the
+        # square of what h² is, as a part of the slope; or, where that happens to vanish, of others.
+        part = change[:-1] / self._scales[1:-1]
+        usual = _middle(part[np.isfinite(part)])
+        fourth = np.fmax(part, usual) ** 2 * self._scales[1:-1] / factor
+        bar = 3 * np.abs(np.diff(values, axis=0)) + 2 * fourth + floor
         settling = change[1:] <= change[:-1] / 2 + FALL * floor
         bar = np.where(settling & np.isfinite(bar), bar, np.inf)
         if len(bar) == 1:
@@ -229,8 +247,11 @@ class _Pilot:
         gaps = above - below
         value = np.empty((len(self._noise), *grid.shape))
         scale = np.empty_like(value)
-        for rows, moved in self._evaluator.pairs(grid, above, below):
+        start = 0
+        for moved in _gathered(self._evaluator.pairs(grid, above, below)):
+            rows = slice(start, start + len(moved))
             value[:, rows], scale[:, rows] = self._sums(moved)
+            start = rows.stop
         value /= gaps
         scale /= np.abs(gaps)
         bar = scale + self._least[:, None]
@@ -244,27 +265,34 @@ class _Pilot:
         return float(np.finfo(self._evaluator.x.dtype).eps) / 2
 
 
-def _model(shape: Structure, evaluator: Evaluator, cts: Float) -> Float:
+def _gathered(chunks: Iterator[tuple[slice, Float]]) -> Iterator[Float]:
+    """The differences of `chunks`, several at once where they are short."""
+    some: list[Float] = []
+    for _, moved in chunks:
+        some.append(moved)
+        if len(some) * moved.size >= GATHERED:
+            yield np.concatenate(some) if len(some) > 1 else moved
+            some = []
+    if some:
+        yield np.concatenate(some) if len(some) > 1 else some[0]
+
+
+def _middle(values: Float) -> float:
+    """The upper median; 0 of nothing."""
+    return float(np.sort(values, axis=None)[values.size // 2]) if values.size else 0.0
+
+
+def _model(sums: Contraction, evaluator: Evaluator, cts: Float) -> Float:
     """Noise of each block if every output is rounded once, [q, blocks].
 
     What is small by cancelling inside forward has the noise of what cancelled: a block counts for
     a part of the others at least, the more, the fewer outputs it has.
     """
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
-    squares = shape.by_block((u * cts * evaluator.base) ** 2)
-    each = max(1.0, evaluator.base.size / shape.blocks)
+    squares = sums.by_block((u * cts * evaluator.base) ** 2)
+    each = max(1.0, evaluator.base.size / squares.shape[1])
     least = squares.mean(axis=1, keepdims=True) / (CANCELS**2 * each)
     return np.asarray(np.sqrt(np.maximum(squares, least)))
-
-
-def _to_elements(shape: Structure, values: NDArray[Any]) -> NDArray[Any]:
-    """[…, colours, blocks] as […, n]."""
-    flat = values.reshape(*values.shape[:-2], -1)
-    if shape.ordered:
-        return flat
-    out = np.empty_like(flat)
-    out[..., shape.grid.reshape(-1)] = flat
-    return out
 
 
 @cache

@@ -8,8 +8,9 @@ of t rows of d features costs d evaluations, not t·d. (Curtis, Powell & Reid 19
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -49,7 +50,8 @@ class Structure:
     @property
     def ordered(self) -> bool:
         """Whether elements by colour and block are in the order of the primal."""
-        return self.blocks == 1 or self.colours == 1 or bool(np.all(np.diff(self.grid) == 1))
+        flat = self.grid.reshape(-1)
+        return bool(np.all(flat[1:] > flat[:-1]))
 
     def by_block(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum `values[…, m]` over the outputs of each block: `[…, blocks]`."""
@@ -105,39 +107,35 @@ def near(
     of which no gradient is right.
     """
     x, base = evaluator.x, evaluator.base
-    size = x.size
-    bits = {axis: (n - 1).bit_length() for axis, n in enumerate(x.shape) if n > 1}
-    copies = np.empty((2 + sum(bits.values()), *x.shape), dtype=x.dtype)
-    copies[:] = x
-    copies.reshape(-1, size)[0], copies.reshape(-1, size)[1] = above, below
-    place = 2
-    for axis, count in bits.items():
-        inner = (slice(None),) * axis
-        for bit in range(count):
-            chosen = (*inner, _set(x.shape[axis], bit))
-            copies[place][chosen] = copies[0][chosen]
-            place += 1
-    values = evaluator.first_values(copies)
-    new, owners, place = values[0], {}, 2
-    for axis, count in bits.items():
-        some = values[place : place + count]
+    axes = tuple((axis, (n - 1).bit_length()) for axis, n in enumerate(x.shape) if n > 1)
+    copies = np.where(_codes(x.shape), above, x.reshape(-1))
+    copies[1] = below
+    values = evaluator.first_values(copies.reshape(-1, *x.shape))
+    new, some = values[0], values[2:]
+    moved = some != base
+    steps = np.all(~moved | (some == new), axis=1)
+    owners, place = {}, 0
+    for axis, count in axes:
+        bits = slice(place, place + count)
         place += count
-        old = some == base
-        if not np.all(old | (some == new)):
+        if not steps[bits].all():
             continue
-        weights = 1 << np.arange(count)
-        owner = np.asarray(weights @ ~old)
+        owner = (1 << np.arange(count)) @ moved[bits]
         owner[new == base] = -1
         if owner.max(initial=-1) < x.shape[axis]:
             owners[axis] = owner
     return _arrange(x, owners, base.size), new - values[1]
 
 
-@cache
-def _set(n: int, bit: int) -> NDArray[np.int64]:
-    """The numbers below `n` that have a bit set."""
-    numbers = np.arange(n)
-    return numbers[(numbers >> bit) & 1 == 1]
+@lru_cache(maxsize=8)
+def _codes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Elements [k, n] that step: two times all, then per axis those with each bit set."""
+    numbers = np.indices(shape).reshape(len(shape), math.prod(shape))
+    rows = [np.ones((2, numbers.shape[1]), dtype=bool)]
+    for axis, n in enumerate(shape):
+        count = (n - 1).bit_length()
+        rows.append((numbers[axis] >> np.arange(count)[:, None]) & 1 == 1)
+    return np.concatenate(rows)
 
 
 def whole(x: Array, outputs: int) -> Structure:
@@ -186,6 +184,7 @@ def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> St
         never |= owners[axis] < 0
     owner[never] = -1
     order = np.argsort(owner, kind="stable")
-    order = order[owner[order] >= 0]
-    present, starts = np.unique(owner[order], return_index=True)
-    return Structure(grid, owner, order, starts.astype(np.int64), present)
+    counts = np.bincount(owner + 1, minlength=blocks + 1)
+    present = np.flatnonzero(counts[1:])
+    starts = np.cumsum(counts)[present] - counts[0]
+    return Structure(grid, owner, order[counts[0] :], starts, present)

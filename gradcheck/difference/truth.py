@@ -149,6 +149,7 @@ class Differences:
     @cached_property
     def structure(self) -> Structure:
         """Which outputs move with which elements, as every kind of probe shows it."""
+        self.evaluator.be_sure()
         rng = np.random.Generator(np.random.Philox(key=key_of("difference", self._index)))
         return structure.find(self.evaluator, rng)
 
@@ -168,11 +169,11 @@ class Differences:
             found.reshape(len(self.cts), -1)
             for found in ladder.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
         )
-        better = asked[cells] | (bar < estimate.bar[:, cells])
-        estimate.value[:, cells] = np.where(better, value, estimate.value[:, cells])
-        estimate.bar[:, cells] = np.where(better, bar, estimate.bar[:, cells])
-        estimate.scale[:, cells] = np.where(better, scale, estimate.scale[:, cells])
-        estimate.terms[cells] = terms.reshape(-1)
+        mine = asked[cells]  # what the screen settled stays as it was judged
+        cells = cells[mine]
+        estimate.value[:, cells], estimate.bar[:, cells] = value[:, mine], bar[:, mine]
+        estimate.scale[:, cells] = scale[:, mine]
+        estimate.terms[cells] = terms.reshape(-1)[mine]
         estimate.screened[asked] = False
         return True
 
@@ -190,12 +191,14 @@ class Differences:
         cells = grid[colours].reshape(-1)
         new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
         old = self.estimate
-        better = np.isfinite(new_bar) & ~old.settled[:, cells]  # all steps know more than three
+        screened = (np.zeros(old.size, dtype=bool) | old.screened)[cells]
+        # All steps know more than three. (What the screen settled stays as it was judged.)
+        better = np.isfinite(new_bar) & ~old.settled[:, cells] & ~screened
         old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
         old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
         known = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
         self.reach[:, cells] = known.reshape(len(self.cts), -1)
-        lost = ~np.isfinite(old.scale[:, cells])
+        lost = ~np.isfinite(old.scale[:, cells]) & ~screened
         old.scale[:, cells] = np.where(lost, self.reach[:, cells], old.scale[:, cells])
         self._laddered[cells] = True
         return True

@@ -116,6 +116,7 @@ class Comparison:
     bound: Float
     certified: Mask
     failed: Mask
+    largest: Float
 
     @property
     def open(self) -> Mask:
@@ -134,22 +135,24 @@ class Comparison:
         They fail, or what one pair of steps leaves open could hide an error that would be seen
         otherwise.
         """
+        todo = self.estimate.screened & ~self.certified
+        if not todo.any():
+            return todo
         with np.errstate(invalid="ignore"):
-            zero = np.abs(self.got) <= ZERO * self.uncertainty
-            enough = self.uncertainty <= self.rules.negligible * largest_scale(self.estimate)
-        accepted = self.agreed | (self.open & zero & enough)
-        return self.estimate.screened & ~(self.certified | accepted) & np.isfinite(self.got)
+            size, bar = np.abs(self.got), self.uncertainty
+            sharp = (bar <= AGREES * size) | (size <= ZERO * bar)
+            enough = bar <= self.rules.negligible * self.largest
+        return todo & ~(self.open & sharp & enough) & np.isfinite(self.got)
 
     @property
     def agreed(self) -> Mask:
-        """Elements that were only screened, and agree within an error bar narrow enough.
+        """Elements that were only screened, and agree within an error bar that is narrow.
 
-        Narrow for the element itself, and for the tensor.
+        Narrow for the element itself, or what cancels in it, and for the tensor.
         """
         with np.errstate(invalid="ignore"):
-            sharp = self.uncertainty <= np.minimum(
-                AGREES * np.abs(self.got), self.rules.negligible * largest_scale(self.estimate)
-            )
+            size = AGREES * np.maximum(np.abs(self.got), self.estimate.scale)
+            sharp = self.uncertainty <= np.minimum(size, self.rules.negligible * self.largest)
         return self.estimate.screened & self.open & sharp
 
     @property
@@ -163,7 +166,7 @@ class Comparison:
 
         A blunt bound is harmless where the whole gradient is zero but for rounding.
         """
-        largest, negligible = largest_scale(self.estimate), self.rules.negligible
+        largest, negligible = self.largest, self.rules.negligible
         with np.errstate(invalid="ignore"):
             unknown = ~(self.uncertainty <= negligible * largest)
             want = np.where(np.isfinite(self.want), np.abs(self.want), 0.0)
@@ -201,7 +204,7 @@ class Comparison:
         return heat_of(times, self.failed[row], self.unresolved[row], shape, cotangent)
 
     def _verdict(self, failed: Mask, unresolved: Mask) -> tuple[Verdict, str]:
-        count, of = int(failed.sum()), self.got.size
+        count, of = int(np.count_nonzero(failed)), self.got.size
         if not of:
             return Verdict.INVALID, "nothing was compared: the primal has no elements"
         if count:
@@ -209,6 +212,8 @@ class Comparison:
             if strange:
                 return Verdict.FAIL, f"{strange} of {of} elements are not finite"
             return Verdict.FAIL, f"{count} of {of} elements are outside their bound"
+        if not unresolved.any():
+            return Verdict.PASS, ""
         unknown, blunt = self._blind
         blind = int((unresolved & (unknown | blunt)).sum())
         if blind:
@@ -238,7 +243,10 @@ class Comparison:
         if self.failed.any():  # an element whose truth is unknown must not hide one that failed
             ratio = np.where(self.failed, ratio, -1.0)
             limit = min(limit, int(self.failed.sum()))
-        order = np.argsort(-ratio, axis=None, kind="stable")[:limit]
+        if limit == 1:
+            order = np.array([np.argmax(ratio)] if ratio.size else [], dtype=np.intp)
+        else:
+            order = np.argsort(-ratio, axis=None, kind="stable")[:limit]
         return tuple(
             self._miss(int(flat), shape, cotangents, (error, bound, bar / KAPPA)) for flat in order
         )
@@ -285,7 +293,8 @@ def compare(
         kinked, want = _allowed(got, estimate, kinks)
         known = np.isfinite(estimate.value) & ~np.isnan(estimate.bar)
         bar = np.where(known, estimate.bar, np.inf)
-        blur = np.maximum(KAPPA * bar, resolution * largest_scale(estimate))
+        largest = largest_scale(estimate)
+        blur = np.maximum(KAPPA * bar, resolution * largest)
         uncertainty = np.where(kinked, 0.0, blur)
         error = np.where(got == want, 0.0, np.abs(got - want))  # an infinite slope on a kink
         size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
@@ -300,7 +309,7 @@ def compare(
         bound = rules.rtol * size + part * scale + rules.underflow
         if extra is not None:
             bound = bound + extra
-        sharp = (bound <= _blunt(rules, largest_scale(estimate))) | kinked | (error == 0)
+        sharp = (bound <= _blunt(rules, largest)) | kinked | (error == 0)
         certified = sharp & (error + uncertainty <= bound)
         # Never `error > bound`: a NaN would pass.
         explained = error <= bound + uncertainty
@@ -316,6 +325,7 @@ def compare(
         bound,
         certified & ~failed,
         failed,
+        largest,
     )
 
 

@@ -103,12 +103,13 @@ class Truth:
     def _refined(self, got: Float, rules: Rules, kinks: list[Interval]) -> Comparison:
         """The ladder: for every open element, and for failing ones until one is confirmed."""
         tried = np.zeros(got.shape[1], dtype=bool) | self.differences.estimate.screened
-        blurred = self._compare(got, rules, kinks).blurred
+        found = self._compare(got, rules, kinks)
+        blurred = found.blurred
         while blurred.any() and self.differences.sharpen(np.flatnonzero(blurred.any(axis=0))):
-            blurred = self._compare(got, rules, kinks).blurred
+            found = self._compare(got, rules, kinks)
+            blurred = found.blurred
         tried &= self.differences.estimate.screened  # these agree
         while True:
-            found = self._compare(got, rules, kinks)
             failed = np.any(found.failed & np.isfinite(got), axis=0)
             confirmed = np.any(failed & tried & ~self.differences.estimate.screened)
             todo = np.any(found.open, axis=0) | (failed & ~confirmed)
@@ -117,6 +118,7 @@ class Truth:
                 return found
             worst = np.flatnonzero(todo)[:BATCH]
             self.differences.refine(worst)
+            found = self._compare(got, rules, kinks)
             tried[worst] = True
 
 
