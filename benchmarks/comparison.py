@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from benchmarks.table import number, table
 from benchmarks.targets import Outcome
 from benchmarks.workloads import HARD, WORKLOADS
 
-TIMES = ("<workload", "<tool", "check, ms", "by the clock, ms", "checks", "first, ms",
+TIMES = ("<workload", "<tool", "check, ms", "slowest", "by the clock", "checks", "first, ms",
          "import and first, ms", "/ torch fast", "/ torch slow", "10% off: found",
          "1% off: found", "false alarms", "<remark")  # fmt: skip
 
@@ -48,9 +48,10 @@ def times(measured: Measured) -> str:
     rows = []
     for (workload, _), cell in measured.cells.items():
         fast, slow = (measured.cell(workload, key) for key in ("torch-fast", "torch-slow"))
+        spent = map(_ms, (cell.cpu, cell.slowest, cell.wall))
+        cold = map(_ms, (cell.first, _sum(cell.imported, cell.first)))
         rows.append(
-            (workload, cell.peer.name, _ms(cell.cpu), _ms(cell.wall), cell.checks or "",
-             _ms(cell.first), _ms(_sum(cell.imported, cell.first)), _over(cell, fast),
+            (workload, cell.peer.name, *spent, cell.checks or "", *cold, _over(cell, fast),
              _over(cell, slow), cell.detected.get(0.1, ""), cell.detected.get(0.01, ""),
              cell.alarms.get(workload, ""), _remark(cell))
         )  # fmt: skip
@@ -82,8 +83,9 @@ def _remark(cell: Cell) -> str:
 
 def hard(measured: Measured) -> str:
     """Rows are inputs, columns are tools."""
-    keys = [k for k in measured.effort.counted if _any(measured, lambda c, k=k: c.peer.key == k)]
-    keys = [k for k in keys if PEERS[k].takes("rms_norm")]
+    there = {cell.peer.key for cell in measured.cells.values()}
+    counted = [key for key in measured.effort.counted if key in there]
+    keys = [key for key in counted if not PEERS[key].only]
     rows = []
     for name in HARD:
         found = {
@@ -93,10 +95,6 @@ def hard(measured: Measured) -> str:
         }
         rows.append((name, *(found.get(key, "") for key in keys)))
     return table(("<input", *(PEERS[key].name for key in keys)), rows)
-
-
-def _any(measured: Measured, holds: Callable[[Cell], bool]) -> bool:
-    return any(holds(cell) for cell in measured.cells.values())
 
 
 def accepted(measured: Measured) -> str:

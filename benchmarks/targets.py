@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.measure import Cell, Measured, each, pooled
+from benchmarks.measure import Cell, Count, Measured, each, pooled
 from benchmarks.table import Row, number
 
 MARGIN = 1.3
@@ -154,7 +154,8 @@ def _floor(cell: Cell) -> Figure | None:
 def _counted(peer: str, cells: Sequence[Cell]) -> list[Figure]:
     """Shares over all workloads: what was missed at 10%, and what was rejected though right."""
     seen = pooled([c.detected[0.1] for c in cells if 0.1 in c.detected])
-    alarms = pooled([count for c in cells for count in c.alarms.values()])
+    timed = [Count(c.rejected, c.checks + (c.first is not None)) for c in cells]
+    alarms = pooled([*timed, *(count for c in cells for count in c.alarms.values())])
     out = []
     if seen.made:
         missed = seen.made - seen.rejected

@@ -1,6 +1,6 @@
 """The process of one peer: `python -m benchmarks.peers.serve KEY`, a JSON line per request.
 
-Requests: `import`; `check` (one timed check); `count` (rejections among many inputs); `floor` (what
+Requests: `import`; `check` (timed); `count` (rejections among many inputs); `floor` (what
 a sweep over all elements costs at least). What goes wrong in a check is an answer, `{"error": …}`.
 Standard output belongs to the protocol; what libraries print goes to standard error.
 """
@@ -51,13 +51,17 @@ class Server:
         versions = {package: version(package) for package in ("numpy", *peer.needs)}
         return {"wall": wall, "cpu": cpu, "versions": versions}
 
-    def do_check(self, workload: str, seed: int) -> Answer:
-        """One check of the right gradient, timed; inputs are made before the clock starts."""
-        check = self.adapter.prepare(_workload(workload), seed, None)
-        start = time.perf_counter(), time.process_time()
-        accepted = check()
-        wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
-        return {"accepted": bool(accepted), "wall": wall, "cpu": cpu}
+    def do_check(self, workload: str, seed: int, times: int = 1) -> Answer:
+        """Checks of the right gradient in a row, each timed; inputs are made before that."""
+        given = _workload(workload)
+        checks = [self.adapter.prepare(given, seed + k, None) for k in range(times)]
+        wall, cpu, accepted = [], [], 0
+        for check in checks:
+            start = time.perf_counter(), time.process_time()
+            accepted += bool(check())
+            cpu.append(time.process_time() - start[1])
+            wall.append(time.perf_counter() - start[0])
+        return {"rejected": times - accepted, "wall": wall, "cpu": cpu}
 
     def do_count(
         self, workload: str, seed: int, trials: int, budget: float, size: float = 0.0
