@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +70,8 @@ def project_of(folder: Path) -> Project | None:
 
 def _table(content: bytes) -> Any:
     """What stands under `tool.gradcheck`; None: nothing; the error, where the file is no TOML."""
+    import tomllib  # deferred: few folders have a file that names us
+
     try:
         tool = tomllib.loads(content.decode("utf-8")).get("tool")
     except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML

@@ -272,6 +272,11 @@ class Finding:
     heat: Heat | None = None
 
     @property
+    def guilty(self) -> bool:
+        """Whether the code judged is wrong, in a way of which there can be a diagnosis."""
+        return self.verdict.wrong and self.part in (Part.GRADIENT, Part.CONTRACT)
+
+    @property
     def top(self) -> Miss | None:
         """The worst element."""
         return self.worst[0] if self.worst else None

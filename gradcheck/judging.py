@@ -9,32 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import CALL
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.why import Why
 from gradcheck.finding import Finding
 from gradcheck.foreign import budget
-from gradcheck.judge.contract import judge_contract
 from gradcheck.judge.evidence import with_curves
-from gradcheck.judge.model import judge_model
-from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
-from gradcheck.judge.rule import certified_rule, judge_rule
-from gradcheck.judge.steps import RuleTruth
-from gradcheck.judge.training import judge_training
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan
-from gradcheck.power.registry import mutants_of
 from gradcheck.record import Record
 from gradcheck.recorded import record_of
 from gradcheck.rule import RuleCase
 from gradcheck.selection import DTYPES, LOW
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.judge.model_truth import ModelTruth
+    from gradcheck.power.mutant import Mutant
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """What an implementation makes of one case in one dtype."""
@@ -58,7 +54,13 @@ def judge(
 
 def why_of(plan: Plan) -> Why:
     """What explains failures, and makes each diagnosis once."""
-    return Why(plan.suite.operators, lambda: mutants_of(plan.suite))
+    return Why(plan.suite.operators, lambda: _mutants(plan))
+
+
+def _mutants(plan: Plan) -> dict[str, list[Mutant]]:
+    from gradcheck.power.registry import mutants_of
+
+    return mutants_of(plan.suite)
 
 
 def judge_next(
@@ -140,8 +142,12 @@ def _invalid(error: BaseException) -> Ask:
 
 
 def _model(plan: Plan, case: ModelCase) -> Ask:
+    from gradcheck.explain.guilt import Guilt  # deferred, as all that not every run needs
+    from gradcheck.judge.model import judge_model
+    from gradcheck.judge.model_truth import ModelTruth
+
     truth = ModelTruth(case)
-    guilt = Guilt(truth, lambda: mutants_of(plan.suite))
+    guilt = Guilt(truth, lambda: _mutants(plan))
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
         judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
@@ -157,6 +163,8 @@ def _trained(
     smallest = truth.case.size == truth.case.spec.sizes[0]
     if not (plan.train and smallest and dtype in DTYPES):
         return
+    from gradcheck.judge.training import judge_training
+
     for rule in plan.suite.rules.values():
         if rule.training is not None:
             for finding in judge_training(truth.case, binding, dtype, rule):
@@ -164,6 +172,9 @@ def _trained(
 
 
 def _rule(case: RuleCase) -> Ask:
+    from gradcheck.judge.rule import certified_rule, judge_rule
+    from gradcheck.judge.steps import RuleTruth
+
     truth = RuleTruth(case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
@@ -184,6 +195,8 @@ def _operator(plan: Plan, case: Case, why: Why) -> Ask:
         found = why.explained(case, binding, dtype, found)
         ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
         if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
+            from gradcheck.judge.contract import judge_contract
+
             source = next((f.source for f in found if f.source), "")
             owed = [replace(f, source=source) for f in judge_contract(truth, binding, dtype)]
             found += why.explained(case, binding, dtype, owed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gradcheck import shards
-from gradcheck.binding.isolated import TIMEOUT
+from gradcheck.foreign import TIMEOUT
 from gradcheck.model import ModelCase, Size
 from gradcheck.record import Kind
 from gradcheck.rule import RuleCase, Steps

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gradcheck.binding import Closing, Implementation, LaidOut
-from gradcheck.binding.isolated import Isolation
 from gradcheck.binding.load import load
 from gradcheck.errors import LoadError, ManifestError
-from gradcheck.judge.contract import contract_cases
 from gradcheck.plan import Plan
 from gradcheck.suite import installed_suites
 
@@ -33,6 +31,8 @@ def loaded(plan: Plan) -> Iterator[Ready]:
     """
     bindings, troubles = load_all(plan)
     if any(plan.owes_contract(binding.name) for binding in bindings):
+        from gradcheck.judge.contract import contract_cases  # deferred: the reference owes none
+
         plan = replace(plan, contract_at=contract_cases(plan.cases))
     try:
         _smoke(plan, bindings)
@@ -52,7 +52,11 @@ def load_all(plan: Plan) -> tuple[list[Implementation], list[str]]:
     first: LoadError | None = None
     own = plan.isolate and any(word != "reference" for word in plan.implementations)
     suites = (plan.suites or installed_suites()) if own else ()
-    isolation = Isolation(suites=suites, timeout=plan.timeout) if own else None
+    isolation = None
+    if own:
+        from gradcheck.binding.isolated import Isolation
+
+        isolation = Isolation(suites=suites, timeout=plan.timeout)
     for word in plan.implementations:
         try:
             bindings.append(load(word, plan.suite, build=plan.build, isolation=isolation))

@@ -6,8 +6,8 @@ import re
 import shlex
 from typing import Final
 
-from gradcheck.binding.isolated import TIMEOUT
 from gradcheck.finding import Finding, Part
+from gradcheck.foreign import TIMEOUT
 from gradcheck.plan import AnyCase, Plan, kind_of, point_of
 from gradcheck.record import Kind, Record
 from gradcheck.suite import Case

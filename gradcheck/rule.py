@@ -119,7 +119,7 @@ class RuleSpec:
                         f"{me}, sample {sample.name!r}: no dialect {name!r}; known: {known}"
                     )
 
-    @property
+    @cached_property
     def _parameters(self) -> list[inspect.Parameter]:
         return list(inspect.signature(self.update).parameters.values())
 

@@ -48,6 +48,8 @@ def check_unique(owner: str, kind: str, names: Sequence[str]) -> None:
     Raises:
         SpecError: one does.
     """
+    if len(set(names)) == len(names):
+        return
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"{owner}: two {kind}s are called {name!r}; rename one")
@@ -277,7 +279,7 @@ class OpSpec:
             )
 
     def _check_functions(self, me: str) -> None:
-        forward = list(inspect.signature(self.forward).parameters.values())
+        forward = self._parameters
         if not forward or forward[0].name != "xp":
             raise SpecError(f"{me}: the first argument of forward must be `xp`")
         for p in forward:
@@ -308,22 +310,24 @@ class OpSpec:
             )
 
     @cached_property
+    def _parameters(self) -> list[inspect.Parameter]:
+        return list(inspect.signature(self.forward).parameters.values())
+
+    @cached_property
     def primals(self) -> tuple[str, ...]:
         """Names of the primals, in order."""
-        parameters = list(inspect.signature(self.forward).parameters.values())[1:]
-        return tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        return tuple(p.name for p in self._parameters[1:] if p.kind is not p.KEYWORD_ONLY)
 
     @cached_property
     def optional(self) -> tuple[str, ...]:
         """Names of the primals that a dialect may lack."""
-        parameters = inspect.signature(self.forward).parameters
-        return tuple(name for name in self.primals if parameters[name].default is None)
+        default = {p.name: p.default for p in self._parameters}
+        return tuple(name for name in self.primals if default[name] is None)
 
     @cached_property
     def defaults(self) -> Attrs:
         """Attributes and their default values."""
-        parameters = inspect.signature(self.forward).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return {p.name: p.default for p in self._parameters if p.kind is p.KEYWORD_ONLY}
 
     @cached_property
     def core_ranks(self) -> tuple[int, ...]:

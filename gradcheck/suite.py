@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcheck import installed
 from gradcheck.draw import Draw
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
 from gradcheck.model import ModelCase, ModelSpec
@@ -350,9 +351,7 @@ def installed_suites() -> list[str]:
     Raises:
         UsageError: there is none.
     """
-    from importlib.metadata import entry_points  # deferred: 40 ms
-
-    found = {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+    found = installed.entry_points(ENTRY_POINTS)
     if not found:
         raise UsageError("no suite installed: run `pip install -e .` or pass --suite MODULE:NAME")
     return [found[name] for name in sorted(found, key=lambda name: (name != "builtin", name))]

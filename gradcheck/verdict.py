@@ -44,6 +44,11 @@ class Verdict(StrEnum):
         """Whether the gate accepts it without a baseline."""
         return self is Verdict.PASS or not self.checked
 
+    @property
+    def wrong(self) -> bool:
+        """Whether it says that a gradient is wrong, and not that nobody knows."""
+        return self in (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+
 
 SEVERITY = (
     Verdict.INVALID,

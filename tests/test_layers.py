@@ -15,7 +15,8 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert disk errors label selection arithmetic rounding draw spec model rule suite choice",
+    "inert installed disk errors label selection arithmetic rounding draw spec model rule suite",
+    "choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
     "difference.projection difference.line",
@@ -91,7 +92,8 @@ LAYERS = (
     "explain.rules.flushed explain.rules.precision explain.rules.zeros",
     "explain.rules.conditions",
     "explain.rules.somewhere explain.rules.table",
-    "explain.unknown explain.diagnose explain.stage explain.guilt explain.form explain.why",
+    "explain.unknown explain.diagnose explain.stage explain.guilt explain.form",
+    "explain.diagnoses explain.why",
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.diagnosis power.tally",

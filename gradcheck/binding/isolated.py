@@ -23,7 +23,7 @@ from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
 from gradcheck.finding import Finding
-from gradcheck.foreign import frames
+from gradcheck.foreign import TIMEOUT, frames
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.child import SINGLE, TAIL, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
@@ -35,8 +35,6 @@ from gradcheck.verdict import Verdict
 
 LOADING: Final = 300.0
 """Seconds that importing an implementation may take."""
-TIMEOUT: Final = 30.0
-"""Seconds that a call may take, if nobody says otherwise."""
 BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from gradcheck.binding.host import main; main(sys.argv)"

@@ -260,18 +260,22 @@ def carry_out(
 def _watch(logs: Sequence[Path], baseline: Baseline | None, *, first: bool) -> Watch:
     """What is to look at a run: its logs, and, where its `first` failure ends it, what is one."""
     from gradcheck.commands.watch import Watch
-    from gradcheck.record import Run
-    from gradcheck.stored.log import Log
 
     def fails(header: Header, results: Sequence[Record]) -> bool:
         if all(result.verdict.expected for result in results):
             return False
+        from gradcheck.record import Run
+
         some = Run(header=header, results=tuple(results))
         if baseline is not None:
             from gradcheck.baseline.apply import accepted
 
             some = accepted(some, baseline)
         return any(map(some.fails, results))
+
+    if not logs:
+        return Watch(fails=fails if first else None)
+    from gradcheck.stored.log import Log
 
     return Watch([Log(path) for path in logs], fails if first else None)
 

@@ -14,11 +14,11 @@ from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
+from gradcheck.explain.diagnoses import remembering, told, unsteady
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
 from gradcheck.explain.interrogate import UNITS, came, fitting
 from gradcheck.explain.probe import Array, Cotangent, Probe
 from gradcheck.explain.rules.table import RULES
-from gradcheck.explain.why import WRONG, remembering, told, unsteady
 from gradcheck.finding import Finding
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.probe import guarded_call
@@ -60,11 +60,11 @@ def explained(checked: Checked, findings: Sequence[Finding]) -> list[Finding]:
     Nothing is asked where nothing is wrong. What is told may depend on how fast forward is, the
     verdict never does.
     """
-    if not any(finding.verdict in WRONG for finding in findings):
+    if not any(finding.verdict.wrong for finding in findings):
         return [*findings]
-    guilty = frozenset(f.name for f in findings if f.verdict in WRONG)
+    guilty = frozenset(f.name for f in findings if f.verdict.wrong)
     asked = _Asked(checked, guilty)
-    return [asked.explained(f) if f.verdict in WRONG else f for f in findings]
+    return [asked.explained(f) if f.verdict.wrong else f for f in findings]
 
 
 class _Asked:

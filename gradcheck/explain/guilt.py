@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
 Mutants = Mapping[str, Sequence[Mutant]]
-
-WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
-"""Verdicts that somebody is to blame for."""
 
 
 class Guilt:
@@ -150,12 +147,12 @@ def _wide(gradient: NDArray[np.floating[Any]]) -> Float:
 
 
 def _wrong(findings: Iterable[Finding]) -> list[str]:
-    return [finding.name for finding in findings if finding.verdict in WRONG]
+    return [finding.name for finding in findings if finding.verdict.wrong]
 
 
 def _with(findings: tuple[Finding, ...], blames: tuple[Blame, ...]) -> tuple[Finding, ...]:
     """The blames stand with the loss; without one, with the first finding that is wrong."""
     places = [i for i, f in enumerate(findings) if f.part is Part.VALUE]
-    places += [i for i, f in enumerate(findings) if f.verdict in WRONG]
+    places += [i for i, f in enumerate(findings) if f.verdict.wrong]
     at = places[0]
     return (*findings[:at], replace(findings[at], blames=blames), *findings[at + 1 :])

@@ -14,6 +14,7 @@ from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
 from gradcheck.explain.diagnose import ruled
+from gradcheck.explain.diagnoses import remembering, unsteady
 from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import ENDED, Interrogation
 from gradcheck.explain.probe import Probe
@@ -23,7 +24,6 @@ from gradcheck.explain.shrink_shapes import smaller
 from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Candidate, Trials, judged
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
 from gradcheck.explain.suspicion import Rule
-from gradcheck.explain.why import remembering, unsteady
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.lowprecision import rounded

@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from gradcheck.binding import Binding
-from gradcheck.errors import GradcheckError
-from gradcheck.explain.diagnose import Ruling, diagnose, ruled
-from gradcheck.explain.form import malformed
-from gradcheck.explain.interrogate import Interrogation
-from gradcheck.explain.owed import REMEMBERS, concerted, owed
-from gradcheck.explain.probe import Probe
-from gradcheck.explain.recall import recalled
-from gradcheck.explain.rules.kin import kin
-from gradcheck.explain.rules.nearest import nearest
-from gradcheck.explain.rules.table import RULES, joined
-from gradcheck.explain.suspicion import Rule
-from gradcheck.finding import Diagnosis, Finding, Part
-from gradcheck.power.mutant import Mutant
+from gradcheck.finding import Finding
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
 
-WRONG: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
-"""Verdicts that say that a gradient is wrong, and not that nobody knows."""
-JUDGED: Final = (Part.GRADIENT, Part.CONTRACT)
-"""Parts of which there is a diagnosis."""
-
-
-class Key(NamedTuple):
-    """What diagnoses have in common."""
-
-    implementation: str
-    op: str
-    dialect: str
-    dtype: str
-    seed: int
+if TYPE_CHECKING:
+    from gradcheck.explain.diagnoses import Diagnoses
+    from gradcheck.power.mutant import Mutant
 
 
 @dataclass
@@ -47,112 +23,22 @@ class Why:
 
     They do not depend on the order in which cases are judged: what is asked is fixed by names.
     `operators` are the suite's: a gradient may be another one's. `mutants()` are their known
-    defects by operator, asked for at the first failure.
+    defects by operator, asked for at the first failure. Nothing that explains is imported before.
     """
 
     operators: Mapping[str, OpSpec] = field(default_factory=dict)
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]] = dict
-    _asked: dict[Key, Interrogation] = field(default_factory=dict)
-    _usual: dict[tuple[Key, str], Ruling | None] = field(default_factory=dict)
 
     def explained(
         self, case: Case, binding: Binding, dtype: str, findings: Sequence[Finding]
     ) -> list[Finding]:
         """The findings; those of wrong gradients with their diagnoses."""
-        if not any(_guilty(finding) for finding in findings):
+        if not any(finding.guilty for finding in findings):
             return [*findings]
-        key = Key(binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
-        if key not in self._asked:
-            self._asked[key] = Interrogation(binding, dtype)
-        return concerted([self._with(finding, case, key) for finding in findings])
-
-    def _with(self, finding: Finding, case: Case, key: Key) -> Finding:
-        if not _guilty(finding):
-            return finding
-        if finding.part is Part.CONTRACT:
-            finding = owed(finding)
-        if unsteady(finding):
-            return remembering(finding, self._asked[key].own(case))
-        if finding.diagnosis is not None or finding.name not in case.primal_names:
-            return finding
-        found = self._told(finding, case, key)
-        return finding if found is None else replace(finding, diagnosis=found)
-
-    def _told(self, finding: Finding, case: Case, key: Key) -> Diagnosis | None:
-        output, probes, rules = finding.name, self._asked[key].probes(case), self._rules(case)
-        if not finding.compared:
-            return told(finding, probes, rules)
-        usual, likely = self._ruling(output, case, key), self._wide(output, case, key)
-        ruling = ruled(output, probes, rules, usual, likely)
-        if ruling is None:
-            return None
-        found = ruling.diagnosis
-        if found.label or usual is None or usual.suspicion is None:
-            return found
-        elsewhere = f"at other samples {usual.suspicion.says}"
-        return replace(found, evidence=(*found.evidence, elsewhere))
-
-    def _ruling(self, output: str, case: Case, key: Key) -> Ruling | None:
-        """What holds at the dialect's samples, whatever the case."""
-        if (key, output) not in self._usual:
-            probes = self._asked[key].usual(case)
-            likely = self._wide(output, case, key)
-            self._usual[key, output] = ruled(output, probes, self._rules(case), None, likely)
-        return self._usual[key, output]
-
-    def _wide(self, output: str, case: Case, key: Key) -> Ruling | None:
-        """What holds in float64, where more can be told apart: it is the same code."""
-        if key.dtype == "float64":
-            return None
-        wide = key._replace(dtype="float64")
-        if wide not in self._asked:
-            self._asked[wide] = Interrogation(self._asked[key].binding, wide.dtype)
-        return self._ruling(output, case, wide)
-
-    def _rules(self, case: Case) -> tuple[Rule, ...]:
-        op = case.spec.name
-        return joined(kin(op, self.operators), nearest(self._known.get(op, ())))
+        return self._diagnoses.explained(case, binding, dtype, findings)
 
     @cached_property
-    def _known(self) -> Mapping[str, Sequence[Mutant]]:
-        try:
-            return self.mutants()
-        except GradcheckError:  # a table at fault must not hide what is wrong
-            return {}
+    def _diagnoses(self) -> Diagnoses:
+        from gradcheck.explain.diagnoses import Diagnoses
 
-
-def told(
-    finding: Finding, probes: Sequence[Probe], rules: Sequence[Rule] = RULES
-) -> Diagnosis | None:
-    """Why a gradient is wrong; where no numbers were compared, why its form is.
-
-    None where no array of numbers ever came: the reason says what did.
-    """
-    if not finding.compared and not any(finding.name in probe.raw for probe in probes):
-        return None
-    formed = None if finding.compared else malformed(finding.name, probes)
-    return formed or diagnose(finding.name, probes, rules)
-
-
-def unsteady(finding: Finding) -> bool:
-    """Whether the same question was seen to get different answers."""
-    if finding.part is Part.CONTRACT:
-        return finding.name in REMEMBERS
-    before = finding.diagnosis
-    return finding.name == "vjp" and before is not None and before.label == "C"
-
-
-def remembering(finding: Finding, probe: Probe | None) -> Finding:
-    """The finding, with what the code, asked again, shows of its memory."""
-    before = finding.diagnosis
-    if probe is None or before is None:
-        return finding
-    found = recalled(probe, before.label)
-    if found is None:
-        return finding
-    evidence = (*before.evidence, *found.evidence)
-    return replace(finding, diagnosis=replace(found, evidence=evidence))
-
-
-def _guilty(finding: Finding) -> bool:
-    return finding.part in JUDGED and finding.verdict in WRONG
+        return Diagnoses(self.operators, self.mutants)

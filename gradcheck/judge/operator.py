@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,14 @@ from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
-from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.judge.remainder import Remainders
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -166,6 +168,8 @@ class CaseTruth:
     @cached_property
     def remainders(self) -> Remainders:
         """What any gradient leaves of forward's change, under the first cotangent."""
+        from gradcheck.judge.remainder import Remainders  # deferred: few ask for it
+
         names, case = self.names, self.case
         ct, near = self._carrying[0], self.declared.near()
         return Remainders(self._point, ct, near, lambda i: case.draw(f"taylor {names[i]}"))

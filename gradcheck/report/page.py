@@ -7,8 +7,6 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tabulate import tabulate
-
 from gradcheck.inert import MARK, inert
 from gradcheck.report import outline, words
 
@@ -96,16 +94,19 @@ class Page:
 
 def grid(heads: Sequence[str], body: Sequence[Sequence[str]], counts: int) -> list[str]:
     """A head, a rule that spans the table, and a line per row; the last `counts` columns right."""
-    align = ["left"] * (len(heads) - counts) + ["right"] * counts
-    # The heads are a row like others: tabulate would pad those that it knows as such.
-    text = tabulate(
-        [[words.clean(head) for head in heads], *body],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=align,
-    )
-    head, *lines = text.splitlines()
-    return [line.rstrip() for line in (head, "─" * span([head, *lines]), *lines)]
+    rows = [[words.clean(head) for head in heads], *body]
+    columns = [_column(cells, right=place >= len(heads) - counts)
+               for place, cells in enumerate(zip(*rows, strict=True))]  # fmt: skip
+    head, *lines = ("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+    return [head, "─" * span([head, *lines]), *lines]
+
+
+def _column(cells: Sequence[str], *, right: bool) -> list[str]:
+    """Cells as wide as the widest, as `tabulate` has them: importing it is felt in a short run."""
+    widest = span(cells)
+    room = [" " * (widest - span([cell])) for cell in cells]
+    pairs = zip(cells, room, strict=True)
+    return [blank + cell if right else cell + blank for cell, blank in pairs]
 
 
 def span(lines: Sequence[str]) -> int:

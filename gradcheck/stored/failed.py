@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from gradcheck import disk
 
 if TYPE_CHECKING:
     from gradcheck.record import Run
@@ -26,8 +23,14 @@ def known(folder: Path = Path()) -> Failed:
     What somebody else has made of the file counts as nothing: it is only a memory.
     """
     try:
-        plain = json.loads((folder / FOLDER / FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content = (folder / FOLDER / FILE).read_bytes()
+    except OSError:
+        return {}
+    import json  # deferred, as all that a run without a failure does not need
+
+    try:
+        plain = json.loads(content)
+    except (ValueError, RecursionError):
         return {}
     failed = plain.get("failed") if isinstance(plain, dict) else None
     if not isinstance(failed, dict):
@@ -65,6 +68,10 @@ def keep(run: Run, folder: Path = Path()) -> None:
     now = after(before, run)
     if now == before:
         return
+    import json
+
+    from gradcheck import disk
+
     place = folder / FOLDER
     with suppress(OSError):
         place.mkdir(exist_ok=True)

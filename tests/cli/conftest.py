@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,8 +53,8 @@ SQUARE = {"square": {"vjp": lambda ct, x: 3 * ct * x}}
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """A folder to stand in, with `kernels.py`; the built-in suite, even if not installed."""
-    point = EntryPoint("builtin", "gradcheck_cases:SUITE", "gradcheck.suites")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+    points = {"builtin": "gradcheck_cases:SUITE"}
+    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: points)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     Path("kernels.py").write_text(KERNELS)

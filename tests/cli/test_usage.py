@@ -106,7 +106,7 @@ def test_a_place_where_nothing_may_be_written_is_refused_before_the_run(
 
 
 def test_without_a_suite_the_message_says_how_to_get_one(run, monkeypatch):
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: {})
     found = run()
     assert (found.code, found.out) == (2, "")
     assert "pip install -e ." in found.err

@@ -60,12 +60,10 @@ def test_into_a_pipe_every_operator_is_one_line(run_list):
 @pytest.fixture
 def run_list(capsys, monkeypatch):
     """What a command writes to a pipe."""
-    from importlib.metadata import EntryPoint
-
     from gradcheck.cli import main
 
-    point = EntryPoint("builtin", "gradcheck_cases:SUITE", "gradcheck.suites")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+    points = {"builtin": "gradcheck_cases:SUITE"}
+    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: points)
 
     def call(*words):
         assert main([*words]) == 0
