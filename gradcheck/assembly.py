@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from queue import SimpleQueue
 from typing import Final
 
@@ -24,6 +25,10 @@ from gradcheck.verdict import Verdict
 
 NEAR: Final = 64
 """How far ahead a slot looks for more of the operator that it is at."""
+ALIKE: Final = 0.8
+"""What of the seconds of the longest that waits another one is to have, to come before it."""
+BRIEF: Final = 0.05
+"""Seconds for which a unit may wait in a worker for the one before it."""
 ENDED: Final = {*LIMITS, Verdict.NOTRUN}
 """Verdicts that may depend on what else was asked of the same process within a case."""
 
@@ -93,18 +98,22 @@ class Assembly:
         return replace(unit, left_out=tuple((word, why) for word, why in known if why))
 
     def _alone(self, slot: Hashable) -> bool:
-        """Whether nothing is to be sent after what a slot is at."""
-        return self._waiting[0].first or slot not in self._at or self._at[slot].first
+        """Whether nothing is to be sent after what a slot is at: it might wait for long."""
+        at = self._at.get(slot)
+        return at is None or max(at.seconds, self._waiting[0].seconds) > BRIEF
 
     def _chosen(self, slot: Hashable) -> int:
-        """Which of those that wait; a long one, which stands before all others, in any case."""
-        if slot is None or self._waiting[0].first:
-            return 0
-        theirs = {unit.owner for unit in self._at.values()}
-        near = [unit.owner for unit in self._waiting[:NEAR]]
-        if slot in self._at and self._at[slot].owner in near:
-            return near.index(self._at[slot].owner)
-        return next((at for at, owner in enumerate(near) if owner not in theirs), 0)
+        """Which of those that wait: more of what the slot is at, or what nobody else is at."""
+        head, at = self._waiting[0], self._at.get(slot)
+        alike = takewhile(
+            lambda unit: unit.seconds >= ALIKE * head.seconds or not head.first,
+            islice(self._waiting, NEAR),
+        )
+        near = [unit.owner for unit in alike]
+        if at is not None and at.owner in near:
+            return near.index(at.owner)
+        theirs = {unit.owner for unit in self._at.values()} if slot is not None else ()
+        return next((place for place, owner in enumerate(near) if owner not in theirs), 0)
 
     def came(self, unit: Unit, answer: Answer) -> None:
         """A unit was judged."""

@@ -7,11 +7,11 @@ what is true of the case. Only what is long enough to keep the other slots waiti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gradcheck import cost
+from gradcheck.cost import Cost, cost_of
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan, point_of
 
@@ -21,6 +21,8 @@ Ask = tuple[str, str]
 """An implementation, by its `--impl` word, and a dtype."""
 LONG: Final = 0.01
 """The share of a slot's work from which on a unit is long: by so much may slots end apart."""
+SHORTER: Final = 0.7
+"""What the longest part of a case is at most, for what they share is made for each again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +60,38 @@ def asks_of(plan: Plan, case: AnyCase) -> tuple[Ask, ...]:
 
 def units_of(plan: Plan, cases: Sequence[AnyCase], slots: int) -> list[Unit]:
     """What a run consists of, in its order, for so many workers."""
+    asks = [asks_of(plan, case) for case in cases]
+    costs = [cost_of(plan, case, each) for case, each in zip(cases, asks, strict=True)]
+    share = sum(cost.whole for cost in costs) / slots
     return [
-        Unit(
-            place=place,
-            names=names_of(case),
-            asks=asks_of(plan, case),
-            seconds=cost.seconds(plan, case),
-        )
+        Unit(place=place, names=names_of(case), asks=part, seconds=seconds)
         for place, case in enumerate(cases)
+        for part, seconds in _parts(asks[place], costs[place], share / 2)
     ]
+
+
+def _parts(asks: Sequence[Ask], cost: Cost, room: float) -> list[tuple[tuple[Ask, ...], float]]:
+    """A case as it is sent: whole, unless it leaves no room and its parts are so much shorter.
+
+    It is divided by implementations, and, where that is not enough, by dtypes too.
+    """
+    priced = [*zip(asks, cost.asks, strict=True)]
+
+    def by(key: Callable[[Ask], object]) -> list[tuple[tuple[Ask, ...], float]]:
+        groups: dict[object, list[tuple[Ask, float]]] = {}
+        for ask, seconds in priced:
+            groups.setdefault(key(ask), []).append((ask, seconds))
+        return [
+            (tuple(ask for ask, _ in group), cost.truth + sum(seconds for _, seconds in group))
+            for group in groups.values()
+        ]
+
+    best = by(lambda ask: None)
+    for finer in (by(lambda ask: ask[0]), by(lambda ask: ask)):
+        longest = max((seconds for _, seconds in best), default=0.0)
+        if longest > room and max(seconds for _, seconds in finer) < SHORTER * longest:
+            best = finer
+    return best
 
 
 def divided(units: Sequence[Unit]) -> dict[int, set[str]]:
@@ -85,7 +110,7 @@ def begun(units: Sequence[Unit], slots: int) -> list[Unit]:
     All others keep the order of the run, so that a log that is written in that order hardly waits;
     they are short enough for the slots to end together.
     """
-    bound = LONG * sum(unit.seconds for unit in units) / slots
-    long = sorted((u for u in units if u.seconds > bound), key=lambda u: -u.seconds)
-    others = [unit for unit in units if unit.seconds <= bound]
-    return [*(replace(unit, first=True) for unit in long), *others]
+    long = LONG * sum(unit.seconds for unit in units) / slots
+    first = sorted((unit for unit in units if unit.seconds > long), key=lambda u: -u.seconds)
+    others = [unit for unit in units if unit.seconds <= long]
+    return [*(replace(unit, first=True) for unit in first), *others]

@@ -15,7 +15,8 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert installed disk errors label selection arithmetic rounding draw spec model rule suite",
+    "inert installed disk errors label selection arithmetic rounding draw spec model rule",
+    "suite",
     "choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",

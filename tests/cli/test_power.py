@@ -237,10 +237,11 @@ def test_a_process_that_dies_leaves_what_is_known_and_one_clear_line(power, monk
     monkeypatch.setenv("PYTHONPATH", str(folder))
     found = power("DIES", "-j", "2", "-o", "part.json")
     assert found.code == 130
-    assert "\na worker process died; run again with -j 1 to see where\n" in found.out
+    (trouble,) = json.loads(Path("part.json").read_text())["troubles"]
+    assert "a worker process died of it, twice (exit status 3); run again with -j 1" in trouble
+    assert f"\n{trouble}\n" in found.out
     assert "Traceback" not in found.err
     part = json.loads(Path("part.json").read_text())
-    assert part["troubles"] == ["a worker process died; run again with -j 1 to see where"]
     assert part["complete"] is False
 
 
