@@ -38,8 +38,11 @@ def op(name, *more):
         vjp=lambda xp, ct, x: 2 * x * ct,
         formula="y = x^2",
         source="a test",
-        samples=(Sample(name="typical", primals=lambda draw: (draw.normal(4),), hunts="anything"),
-                 Sample(name="small", primals=lambda draw: (draw.normal(1),), hunts="sizes"), *more),
+        samples=(
+            Sample(name="typical", primals=lambda draw: (draw.normal(4),), hunts="anything"),
+            Sample(name="small", primals=lambda draw: (draw.normal(1),), hunts="sizes"),
+            *more,
+        ),
     )
 
 

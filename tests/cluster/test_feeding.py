@@ -1,0 +1,136 @@
+"""A cluster kept busy: what becomes of a batch, a loss, a defect, an empty cluster."""
+
+import pickle
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from gradcheck.cluster import feeding, slot
+from gradcheck.cluster.connect import connected
+from gradcheck.cluster.feeding import Feeding, Gone
+
+distributed = pytest.importorskip("distributed")
+
+
+@dataclass(frozen=True)
+class Task:
+    word: str
+    seconds: float = 1.0
+
+
+class Line:
+    """Tasks, and what is told of them."""
+
+    def __init__(self, *tasks):
+        self.waiting, self.left = [*tasks], len(tasks)
+        self.told, self.error, self.over = [], None, threading.Event()
+
+    def next(self, number, *, ahead=False):
+        return self.waiting.pop(0) if self.waiting else None
+
+    def came(self, task, result):
+        self._settled(task, result)
+
+    def lost(self, task, how):
+        self._settled(task, how)
+
+    def broken(self, error):
+        self.error = error
+        self.over.set()
+
+    def _settled(self, task, what):
+        self.told.append((task.word, what))
+        self.left -= 1
+        if not self.left:
+            self.over.set()
+
+
+def sizes(order, batch):
+    return [pickle.dumps(len(batch))] * len(batch)
+
+
+def bad(order, batch):
+    (word,) = (pickle.loads(task).word for task in batch)
+    if word == "killed":
+        raise distributed.KilledWorker(word, SimpleNamespace(address="tcp://x"), 3)
+    if word == "unfit":
+        raise slot.Unfit("on other: NumPy 1.0, not 2.0 as here")
+    if word == "defect":
+        raise ZeroDivisionError("of ours")
+    return ["SIGSEGV" if word == "died" else pickle.dumps(word)]
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A cluster of two workers within this process."""
+    with connected("", 2) as found:
+        yield found
+
+
+@pytest.fixture
+def fed(client, monkeypatch):
+    """A line, carried out by workers that judge in a way of the test's."""
+
+    def carried_out(judge, *tasks):
+        monkeypatch.setattr(slot, "judge", judge)
+        line = Line(*tasks)
+        order = {"run": uuid.uuid4().hex, "begin": {}, "load": b"", "env": {}}
+        with Feeding(client, order, line, "the cluster"):
+            assert line.over.wait(30)
+        return line
+
+    return carried_out
+
+
+def test_short_tasks_travel_together_and_long_ones_alone(fed):
+    short, long = feeding.BATCH / 4.5, 2 * feeding.BATCH
+    tasks = [*(Task("long", long) for _ in range(3)), *(Task("short", short) for _ in range(20))]
+    told = fed(sizes, *tasks).told
+    assert sorted(told) == [("long", 1)] * 3 + [("short", 5)] * 20
+
+
+def test_no_batch_is_larger_than_what_may_be_lost(fed):
+    told = fed(sizes, *(Task(str(n), 1e-9) for n in range(100))).told
+    assert sorted(int(word) for word, _ in told) == [*range(100)]
+    assert {size for _, size in told} == {feeding.LARGEST, 100 % feeding.LARGEST}
+
+
+def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
+    told = dict(fed(bad, Task("killed"), Task("died"), Task("right")).told)
+    assert told.pop("killed") == "one worker after the other was lost with it"
+    assert told == {"died": "SIGSEGV", "right": "right"}
+
+
+def test_a_worker_that_joined_and_cannot_judge_ends_the_run(fed):
+    error = fed(bad, Task("unfit")).error
+    assert isinstance(error, Gone)
+    assert str(error) == (
+        "a worker of the cluster cannot judge this: on other: NumPy 1.0, not 2.0 as here"
+    )
+
+
+def test_a_defect_of_ours_is_heard(fed):
+    assert isinstance(fed(bad, Task("defect"), Task("right")).error, ZeroDivisionError)
+
+
+def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(monkeypatch, client, fed):
+    monkeypatch.setattr(client, "nthreads", dict)
+    monkeypatch.setattr(feeding, "LOOK", 0.01)
+    monkeypatch.setattr(feeding, "PATIENCE", 0.1)
+    line = fed(bad, Task("right"))
+    assert str(line.error) == "the cluster has had no workers for 0.1 s"
+    assert line.told == []
+
+
+def test_workers_that_join_late_get_their_share(monkeypatch, client, fed):
+    begun = time.monotonic()
+    real = client.nthreads
+    monkeypatch.setattr(
+        client, "nthreads", lambda: real() if time.monotonic() > begun + 0.2 else {}
+    )
+    monkeypatch.setattr(feeding, "LOOK", 0.01)
+    assert fed(bad, Task("right")).told == [("right", "right")]
