@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -65,17 +65,12 @@ The first part that is active at all has the time: a difference that is taken fo
 sake is a difference.
 """
 
-NAMES: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
-    "judging.py:_judge": lambda at: (at["case"].spec.family, at["case"].name),
-    "power/score.py:score": lambda at: (at["spec"].family, at["spec"].name),
-    "power/diagnosis.py:named": lambda at: (_family(at), at["mutant"].full_name),
+CASES: Final = {
+    "judging.py:_judge": lambda at: (at["case"].spec, at["case"].name),
+    "power/score.py:score": lambda at: (at["spec"], at["spec"].name),
+    "power/diagnosis.py:named": lambda at: (at["cases"][0].spec, at["mutant"].full_name),
 }
-"""Where it is known which case is being judged: its family, and its name."""
-
-
-def _family(at: Mapping[str, Any]) -> str:
-    cases = at["cases"]
-    return cases[0].spec.family if cases else ""
+"""Where it is known what is being judged: its spec, and its name."""
 
 
 class Sampler:
@@ -103,7 +98,7 @@ class Sampler:
     def _sample(self, signum: int, frame: FrameType | None) -> None:
         now = time.process_time()
         spent, self._last = now - self._last, now
-        best, inner, named = len(PARTS), "", None
+        best, inner, family, case = len(PARTS), "", "", ""
         for at in _outward(frame):
             code = at.f_code
             if code not in self._known:
@@ -112,15 +107,15 @@ class Sampler:
             best = min(best, part)
             if own:
                 inner = inner or own
-                tell = NAMES.get(own)
-                if tell is not None and named is None:
-                    named = tell(at.f_locals)
+                if own in CASES and not case:
+                    spec, case = CASES[own](at.f_locals)
+                    family = getattr(spec, "family", spec.name)
         part = PARTS[best][0] if best < len(PARTS) else OTHERS
         self.parts[part] += spent
         self.functions[f"{part} · {inner}"] += spent
-        if named is not None:
-            self.families[named[0]] += spent
-            self.cases[named[1]] += spent
+        if case:
+            self.families[family] += spent
+            self.cases[case] += spent
 
     def _look_up(self, code: CodeType) -> tuple[str, int]:
         """A function's name, if it is the package's, and the place of its part."""

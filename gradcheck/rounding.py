@@ -33,7 +33,10 @@ class Rounded(NDArrayOperatorsMixin):
     def __init__(self, value: ArrayLike, error: ArrayLike = 0.0) -> None:
         """Pair `value` with `error`, which is broadcast to its shape."""
         self.value = np.asarray(value, dtype=np.float64)
-        self.error = np.broadcast_to(np.asarray(error, dtype=np.float64), self.value.shape)
+        error = np.asarray(error, dtype=np.float64)
+        if error.shape != self.value.shape:  # broadcasting costs as much as an operation
+            error = np.broadcast_to(error, self.value.shape)
+        self.error = error
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from gradcheck.rounding import ROUNDING
 
 ALL = (F32, F64, mp50())
 NUMBERS = {"name", "dtype", "asarray", "const", "pi", "sqrt_of"}
-OWN = {"context", "to_float64"}  # of the 50-digit arithmetic
+OWN = {"context", "inner", "to_float64"}  # of the 50-digit arithmetic
 
 
 def names(xp):

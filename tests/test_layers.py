@@ -15,9 +15,8 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert installed disk errors label selection arithmetic rounding draw spec model rule",
-    "suite",
-    "choice",
+    "inert installed disk errors label selection draw spec rule",
+    "exact arithmetic model suite choice rounding",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
     "difference.projection difference.line",
@@ -146,9 +145,9 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("arithmetic", "rounding", "draw", "spec", "model", "rule", "suite", "difference",
-              "manifest", "contract", "binding", "judge", "protocol.probe", "power", "explain",
-              "plan", "cluster.identity", "run", "repro", "demo.kernels", "library",
+    "numpy": ("exact", "arithmetic", "rounding", "draw", "spec", "model", "rule", "suite",
+              "difference", "manifest", "contract", "binding", "judge", "protocol.probe", "power",
+              "explain", "plan", "cluster.identity", "run", "repro", "demo.kernels", "library",
               "library_model", "testing"),
     "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
               "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing",

@@ -206,12 +206,13 @@ class Oracle:
     def _agreement(
         self, directions: dict[int, Float], gradients: dict[int, Any], slope: tuple[Any, Any]
     ) -> Agreement:
-        products: list[Any] = []
+        product, size = self.xp.context.zero, self.xp.context.zero
         for i, direction in directions.items():
             if gradients[i] is None or np.shape(gradients[i]) != self.primals[i].shape:
                 raise ValueError(f"the gradient of primal {i} has another shape")
-            products.extend(np.ravel(gradients[i] * self.xp.asarray(direction)))
-        product, size = sum(products), sum(map(abs, products))
+            along, gradient = self.xp.asarray(direction), np.asarray(gradients[i], dtype=object)
+            product = product + self.xp.inner(gradient, along)
+            size = size + self.xp.inner(np.abs(gradient), np.abs(along))
         allowed = self.xp.const(AGREEMENT) * size + self.xp.const(FLOOR) * slope[1]
         return Agreement(
             float(product), float(slope[0]), float(abs(product - slope[0])), float(allowed)
@@ -239,19 +240,24 @@ class Oracle:
             return self._guarded_slopes(directions, self.xp.const(step[0]))
 
     def _guarded_slopes(self, directions: dict[int, Float], h: Any) -> list[tuple[Any, Any]]:
+        steps = {i: self.xp.asarray(direction) * h for i, direction in directions.items()}
         ends = []
         for sign in (1, -1):
             moved = list(self.primals)
-            for i, direction in directions.items():
-                step = self.xp.asarray(direction) * (sign * h)
-                moved[i] = np.asarray(moved[i] + step, dtype=object)  # 0-d sums decay to mpf
+            for i, step in steps.items():
+                moved[i] = np.asarray(moved[i] + sign * step, dtype=object)  # 0-d sums decay to mpf
             ends.append(as_tuple(self.operator.forward(self.xp, *moved, **self.attrs)))
+        zero = self.xp.context.zero
+        parts = [
+            (self._change(above, below), np.abs(np.where(self._infinite(above), zero, above)))
+            for above, below in zip(*ends, strict=True)
+        ]
         out = []
         for ct in self.cts:
-            slope, size = self.xp.context.mpf(0), self.xp.context.mpf(0)
-            for part, above, below in zip(ct, *ends, strict=True):
-                slope = slope + np.sum(part * self._change(above, below))
-                size = size + np.sum(np.abs(part * np.where(self._infinite(above), 0, above)))
+            slope, size = zero, zero
+            for part, (change, value) in zip(ct, parts, strict=True):
+                slope = slope + self.xp.inner(part, change)
+                size = size + self.xp.inner(np.abs(part), np.asarray(value, dtype=object))
             out.append((slope / (2 * h), size))
         return out
 
