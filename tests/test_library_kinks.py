@@ -8,9 +8,13 @@ from gradcheck import check
 
 def judged(forward, slopes, x):
     """What `check` says of a VJP with these `slopes` of an element-wise or scalar forward."""
-    (finding,) = check(
-        forward, lambda ct, x: ct * np.asarray(slopes, x.dtype), np.array(x)
-    ).findings
+
+    def vjp(ct, x):
+        return ct * np.asarray(slopes, x.dtype)
+
+    quick, full = (check(forward, vjp, np.array(x), full=whole) for whole in (False, True))
+    (finding,) = full.findings
+    assert quick.verdict == finding.verdict
     return finding
 
 
@@ -174,7 +178,8 @@ def layer_vjp(ct, x, w):
 def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
     rng = np.random.default_rng(seed)
     x, w = rng.normal(size=(16, 40)).astype(dtype), rng.normal(size=(64, 40)).astype(dtype)
-    found = check(layer, layer_vjp, x, w, seed=seed)
+    assert check(layer, layer_vjp, x, w, seed=seed).ok
+    found = check(layer, layer_vjp, x, w, seed=seed, full=True)
     assert found.ok, str(found)
     assert sum(f.compared for f in found.findings) == 3 * (640 + 2560)
 
@@ -183,8 +188,9 @@ def test_thousands_of_elements_and_kinks_raise_no_false_alarm(seed, dtype):
 def test_a_deeper_network_raises_no_false_alarm_and_hides_no_error(seed):
     rng = np.random.default_rng(seed)
     x, w, v = rng.normal(size=16), rng.normal(size=(96, 16)), rng.normal(size=(4, 96))
-    found = check(network, network_vjp, x, w, v, seed=seed)
-    assert found.ok, str(found)
+    for full in (False, True):
+        found = check(network, network_vjp, x, w, v, seed=seed, full=full)
+        assert found.ok, str(found)
 
     def wrong(ct, *primals):
         dx, dw, dv = network_vjp(ct, *primals)

@@ -120,7 +120,7 @@ class Abreast:
         for tensor, place in enumerate(places):
             moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
             one.setflags(write=False)  # a forward that writes must not move the next layout
-        for layout in self._layouts(moved, k):
+        for layout in self._layouts(moved, k, len(places) < len(moved)):
             self.evaluations += k
             try:
                 outputs = self._forward(*layout)
@@ -134,12 +134,11 @@ class Abreast:
                 return change
         return None
 
-    def _layouts(self, moved: Sequence[Float | None], k: int) -> Iterator[list[Array]]:
-        """Ways to put an axis of copies in front of the primals."""
+    def _layouts(self, moved: Sequence[Float | None], k: int, stays: bool) -> Iterator[list[Array]]:
+        """Ways to put an axis of copies in front of the primals; some may stay."""
         primals = self._primals
         rank = max([p.ndim for p in primals])
         ragged = min([p.ndim for p in primals]) < rank
-        stays = any([m is None for m in moved])
         for pad in (True, False) if ragged else (True,):
             shapes = [(1,) * (rank - p.ndim if pad else 0) + p.shape for p in primals]
             pairs = [*zip(primals, moved, shapes, strict=True)]
@@ -152,9 +151,7 @@ class Abreast:
                 ]
 
 
-def _proved(
-    outputs: Sequence[Array], alone: Sequence[tuple[Any, ...]], k: int, row: int
-) -> bool:
+def _proved(outputs: Sequence[Array], alone: Sequence[tuple[Any, ...]], k: int, row: int) -> bool:
     """Whether k stacked outputs have the form of single ones, and in `row` the bits of one."""
     if len(outputs) != len(alone):
         return False

@@ -1,4 +1,4 @@
-"""All floating primals end to end: their values, a gradient, and a direction through all of them."""
+"""All floating primals end to end: values, a gradient, and a direction through all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bundle:
     __slots__ = ("d", "g", "r", "shapes", "sizes", "starts", "units", "x")
 
     def __init__(self, primals: Sequence[Array], gradient: Float, r: Float) -> None:
-        """Copy the primals; `gradient` and `r` are [N]."""
+        """Copy the primals; `gradient` and `r` are [N]. Callers ignore overflows."""
         self.x = end_to_end(primals)
         if self.x.dtype != np.float64:
             self.x = self.x.astype(np.float64)
@@ -46,12 +46,11 @@ class Bundle:
         else:
             self.d = r * np.repeat(np.array(self.units), np.array(sizes))
 
-    @classmethod
-    def of(cls, x: Float, g: Float, d: Float) -> Bundle:
-        """One tensor, and the direction in which it moves."""
-        one = cls.__new__(cls)
-        one.x, one.g, one.d, one.r = x, g, d, d
-        one.shapes, one.sizes, one.starts, one.units = [x.shape], [x.size], ONE, [1.0]
+    def alone(self, k: int, d: Float) -> Bundle:
+        """Tensor k, and another direction for it."""
+        one = Bundle.__new__(Bundle)
+        one.x, one.g, one.d, one.r = self.part(self.x, k), self.part(self.g, k), d, d
+        one.shapes, one.sizes, one.starts, one.units = [self.shapes[k]], [d.size], ONE, [1.0]
         return one
 
     def part(self, of: Float, k: int) -> Float:
@@ -83,9 +82,9 @@ class Bundle:
         squares = np.add.reduceat(self.x * self.x, self.starts).tolist()
         units = []
         for k, (total, square, size) in enumerate(zip(sums, squares, self.sizes, strict=True)):
-            mean, square = total / size, square / size
-            if SQUARES[0] < square < SQUARES[1]:
-                units.append(math.sqrt(max(square - mean * mean, square * CRAMPED**2)))
+            mean, both = total / size, square / size
+            if SQUARES[0] < both < SQUARES[1]:
+                units.append(math.sqrt(max(both - mean * mean, both * CRAMPED**2)))
             else:
                 units.append(magnitude(self.part(self.x, k)))
         return units

@@ -185,7 +185,7 @@ class Residuals:
 def three(
     change: list[float], given: list[float], even: list[float], t: float, u: float, modelled: float
 ) -> tuple[float, float, float]:
-    """(value, error bar, noise) of e from three steps t, t/4, t/16, as `Residuals.slope` finds them.
+    """(value, error bar, noise) of e from steps t, t/4, t/16, as `Residuals.slope` finds them.
 
     `change` are φ(t) − φ(−t), `given` ⟨g, x₊ − x₋⟩, `even` the even parts, longest step first.
     Plain numbers: the arrays of the general form cost as much as a small forward.

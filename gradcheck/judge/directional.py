@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +50,8 @@ KINK: Final = 8.0
 """An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
 CLEARED: Final = 0.5
 """What a ladder could overlook is at most this part of an alarm that it clears."""
+SPARE: Final = 1 << 13
+"""One element of so many may be too small to show, if it is negligible in its tensor."""
 U: Final = 2.0**-53
 PLAN: Final = PLANS["float64"]
 FIRST: Final = RATIO**-5
@@ -103,7 +106,7 @@ class Screen:
     of φ = ⟨v, f⟩.
     """
 
-    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_points", "_sigma", "_v")
+    __slots__ = ("_allowed", "_bundle", "_dtype", "_floating", "_points", "_sigma", "_spare", "_v")
 
     def __init__(
         self,
@@ -118,12 +121,13 @@ class Screen:
         self._points, self._bundle, self._floating = points, bundle, floating
         self._v, self._sigma, self._dtype = v, sigma, dtype
         self._allowed = ALLOWED * RULES[dtype].u
+        self._spare: float = bundle.x.size // SPARE
 
     def findings(self, names: Sequence[str]) -> tuple[Finding, ...] | None:
         """One PASS per tensor, or None."""
         products, squares, least = self._bundle.weigh(FAINT[self._dtype])
         norm = math.sqrt(sum(squares))
-        if not norm < math.inf:  # some element is not finite
+        if not 0 < norm < math.inf:  # zero: nothing is relative to it; or not finite
             return None
         error, bar, kinked = self._three(self._bundle)
         tolerance = self._allowed * norm + KAPPA * bar
@@ -172,21 +176,42 @@ class Screen:
         Each of its rows moves by its own size.
         """
         bundle = self._bundle
-        x, g, r = (bundle.part(of, k) for of in (bundle.x, bundle.g, bundle.r))
-        shape = bundle.shapes[k]
-        only = Bundle.of(x, g, r * (by_rows(x, shape) if len(shape) > 1 else bundle.units[k]))
+        x, r, shape = bundle.part(bundle.x, k), bundle.part(bundle.r, k), bundle.shapes[k]
+        only = bundle.alone(k, r * (by_rows(x, shape) if len(shape) > 1 else bundle.units[k]))
         (product,), (square,), (least,) = only.weigh(FAINT[self._dtype])
         norm = math.sqrt(square)
-        limit = min(alarm * norm, LONE[self._dtype] * least)
-        for ladder in (False, True):
+        lone = LONE[self._dtype]
+        for look in (self._three, self._ladder):
             before = self._points.evaluations
-            look = self._ladder if ladder else self._three
             error, bar, kinked = look(only, k)
             tolerance = self._allowed * norm + KAPPA * bar
-            if not kinked and abs(error) <= tolerance and abs(error) + tolerance <= limit:
-                used = self._points.evaluations - before
-                return _finding(name, x.size, error, bar, tolerance, product, least, used)
+            visible = abs(error) + tolerance
+            if kinked or not abs(error) <= tolerance or not visible <= alarm * norm:
+                continue
+            unseen = 0.0
+            if not visible <= lone * least:
+                if look == self._three:
+                    continue
+                unseen, least = self._unseen(only, visible / lone)
+                if not unseen <= self._spare:
+                    continue
+                self._spare -= unseen
+            used = self._points.evaluations - before
+            found = _finding(name, x.size, error, bar, tolerance, product, least, used)
+            return replace(found, unresolved=int(unseen)) if unseen else found
         return None
+
+    def _unseen(self, bundle: Bundle, smallest: float) -> tuple[float, float]:
+        """How many |g∘d| that must show are below `smallest`, and the least of the others.
+
+        All of them count where even what is negligible in the tensor would not show.
+        """
+        size = np.abs(bundle.g * bundle.d)
+        top = float(size.max())
+        if not smallest <= RULES[self._dtype].negligible * top:
+            return math.inf, 0.0
+        hidden = (size > FAINT[self._dtype] * top) & (size < smallest)
+        return int(hidden.sum()), float(size[size >= smallest].min())
 
     def _ladder(self, bundle: Bundle, only: int) -> tuple[float, float, bool]:
         """The same from all steps, and the noise on a line of its own."""

@@ -23,6 +23,8 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 RAISED: Final = object()
+TWICE_BACK: Final = -2.0
+"""A factor by which products and sums round as before."""
 OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -61,28 +63,33 @@ class Handed:
         return tuple(o.copy() for o in out)
 
     def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
-        """What vjp gives for the cotangent `v` [m], twice: floating primals end to end, [N].
+        """What vjp gives for the cotangent `v` [m]: floating primals end to end, [N].
 
-        None if it broke its contract.
+        None if it broke its contract. It is asked for −2v too, and must give −2 times that to the
+        last bit: it is linear. So one call shows what it does with its cotangent, and what is left
+        in it from the call before.
         """
-        cts, at = [], 0
-        for o in outputs:
-            cts.append(v[at : at + o.size].reshape(o.shape).astype(o.dtype))
-            cts[-1].setflags(write=False)
-            at += o.size
-        bits = [ct.tobytes() for ct in cts]
-        lead = (cts[0] if len(cts) == 1 else tuple(cts),)
-        kept = None
-        for _ in range(2):
+        kept: Array | None = None
+        for factor in (1.0, TWICE_BACK):
+            cts, at = [], 0
+            for o in outputs:
+                part = v[at : at + o.size].reshape(o.shape)
+                cts.append((part * factor).astype(o.dtype, copy=False))
+                cts[-1].setflags(write=False)
+                at += o.size
+            bits = [ct.tobytes() for ct in cts]
+            lead = (cts[0] if len(cts) == 1 else tuple(cts),)
             parts = self._parts(self._call(self._vjp, lead, **self._attrs))
             if parts is None or bits != [ct.tobytes() for ct in cts]:
                 return None
             # A copy: a gradient may be a view of a buffer that the next call uses again.
             flat = end_to_end(parts)
-            if kept is not None and flat.tobytes() != kept.tobytes():
+            if kept is None:
+                kept = flat
+            elif not np.array_equal(flat, kept * flat.dtype.type(factor)):
                 return None
-            kept = flat
-        return kept if kept is None or kept.dtype == np.float64 else kept.astype(np.float64)
+        assert kept is not None
+        return kept.astype(np.float64, copy=False)
 
     def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
         """Forward's values in float64, if a forward of float32 computes in its arguments' dtype."""
@@ -112,7 +119,7 @@ class Handed:
             if array is None or array.shape != primal.shape or array.dtype != primal.dtype:
                 return None
             found.append(array)
-        return found if all([array.size for array in found]) else None
+        return None if 0 in [array.size for array in found] else found
 
     def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
         """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""

@@ -1,0 +1,77 @@
+"""Three steps in plain numbers say what the general form says; a kink is one at the point itself."""
+
+import numpy as np
+import pytest
+
+from gradcheck.difference.projection import Pair
+from gradcheck.difference.residuals import Residuals, three
+
+U = 2.0**-53
+
+
+def pairs(function, slope, levels, offset=0.0):
+    """Changes of `function` from its value at 0, at steps ±4⁻ʲ."""
+    found = {}
+    for j in levels:
+        t = 4.0**-j
+        here = function(offset)
+        above, below = function(offset + t) - here, function(offset - t) - here
+        found[j] = Pair(above, below, 2 * t * slope)
+    return found
+
+
+FUNCTIONS = {
+    "smooth": lambda t: np.exp(t) * np.sin(3 * t + 0.3),
+    "linear": lambda t: 3 * t,
+    "kink": lambda t: abs(t) + t,
+    "kink beside": lambda t: max(t - 1e-3, 0.0) + np.cos(t),
+    "noisy": lambda t: np.tanh(t) + 1e-9 * np.sin(1e12 * t),
+    "jump": lambda t: float(t > 0),
+    "grows": lambda t: np.sign(t) * abs(t) ** 0.25,
+    "still": lambda t: 0.0,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("slope", [0.0, 0.7, 3.0])
+@pytest.mark.parametrize("first", [1, 5])
+def test_plain_numbers_say_what_arrays_say(name, slope, first):
+    found = pairs(FUNCTIONS[name], slope, range(first, first + 3))
+    general = Residuals(0.0, U, 1e-16, pairs=found)
+    want = general.slope()
+    taken = [found[j] for j in sorted(found)]
+    value, bar, noise = three(
+        [p.above - p.below for p in taken],
+        [p.given for p in taken],
+        [p.above + p.below for p in taken],
+        4.0**-first,
+        U,
+        1e-16,
+    )
+    assert value == pytest.approx(want.value, rel=1e-12, abs=1e-15)
+    assert bar == pytest.approx(want.bar, rel=1e-12)
+    assert noise == pytest.approx(general.noise(), rel=1e-12)
+
+
+def test_a_value_that_is_not_finite_has_no_bar():
+    for broken in (np.nan, np.inf):
+        _, bar, _ = three([1.0, broken, 1.0], [1.0] * 3, [0.0] * 3, 0.1, U, 1e-16)
+        assert bar == np.inf
+
+
+@pytest.mark.parametrize(
+    ("function", "kinked"),
+    [
+        (lambda t: abs(t), True),
+        (lambda t: max(t, 0.0) + np.exp(t), True),
+        (lambda t: 1e-3 * abs(t) + t * t, True),
+        (lambda t: max(t - 1e-3, 0.0), False),
+        (lambda t: max(t - 1e-5, 0.0) + t, False),
+        (np.exp, False),
+        (lambda t: 3 * t, False),
+        (lambda t: 0.0, False),
+    ],
+)
+def test_only_a_kink_at_the_point_itself_is_one(function, kinked):
+    found = pairs(function, 0.0, range(15))
+    assert Residuals(0.0, U, 1e-16, pairs=found).kinked() is kinked
