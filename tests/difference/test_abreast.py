@@ -144,9 +144,7 @@ def test_a_forward_that_refuses_stacks_is_asked_one_by_one():
         return x * x
 
     found, points, bundle, places = along(forward, (X,))
-    np.testing.assert_array_equal(
-        found[0], one_by_one(forward, (X,), bundle, places, T)
-    )
+    np.testing.assert_array_equal(found[0], one_by_one(forward, (X,), bundle, places, T))
     assert points.evaluations == 1 + 6 + 6
 
 
@@ -155,8 +153,8 @@ def test_a_forward_that_writes_moves_no_other_point():
         x *= 2.0
         return x * w
 
-    found, _, bundle, places = along(lambda x, w: forward(x.copy(), w), (X, W))
-    dirty, *_ = along(lambda x, w: forward(x, w), (X.copy(), W))
+    found, *_ = along(lambda x, w: forward(x.copy(), w), (X, W))
+    dirty, *_ = along(forward, (X.copy(), W))
     assert dirty is not None
     np.testing.assert_allclose(np.diff(dirty[0], axis=0), np.diff(found[0], axis=0), atol=1e-12)
 

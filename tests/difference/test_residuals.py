@@ -1,4 +1,4 @@
-"""Three steps in plain numbers say what the general form says; a kink is one at the point itself."""
+"""Three steps in plain numbers say what arrays say; a kink is one at the point itself."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_a_value_that_is_not_finite_has_no_bar():
 @pytest.mark.parametrize(
     ("function", "kinked"),
     [
-        (lambda t: abs(t), True),
+        (abs, True),
         (lambda t: max(t, 0.0) + np.exp(t), True),
         (lambda t: 1e-3 * abs(t) + t * t, True),
         (lambda t: max(t - 1e-3, 0.0), False),
