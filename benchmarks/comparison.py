@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
 from benchmarks.machine import busy, described
-from benchmarks.measure import Cell, Measured
+from benchmarks.measure import Cell, Count, Measured, each, pooled
 from benchmarks.peers import PEERS, Peer
 from benchmarks.planted import visible
 from benchmarks.table import number, table
@@ -22,15 +24,64 @@ TIMES = ("<workload", "<tool", "check, ms", "slowest", "by the clock", "checks",
 def text(measured: Measured, outcomes: Sequence[Outcome]) -> str:
     """All tables."""
     versions = dict(sorted(measured.versions.items()))
-    parts = [f"{described(versions)}; load {busy():.1f} at the end."]
+    day = datetime.now(UTC).date().isoformat()
+    how = "python -m benchmarks" + ("" if measured.effort.fresh else " --quick")
+    parts = [
+        "# gradcheck beside other checkers",
+        f"Made by `{how}`, {day}; what is compared, and what the columns mean, is in the "
+        "[README](README.md#against-other-checkers).",
+        f"{described(versions)}; {busy():.1f} processes wanted a core at the end.",
+    ]
     if measured.absent:
         lacking = (f"{name} (no {', '.join(p)})" for name, p in measured.absent.items())
         parts.append(f"Absent: {'; '.join(lacking)}.")
-    parts += ["### Targets", against(outcomes), "### Times and verdicts", times(measured)]
     if measured.effort.fresh:
-        parts += ["### Hard inputs: right gradients that are rejected", hard(measured)]
-    parts += ["### How each tool accepts", accepted(measured), elements()]
+        parts += ["## In short", short(measured)]
+    parts += ["## Targets", against(outcomes), "## Times and verdicts", times(measured)]
+    if measured.effort.fresh:
+        parts += ["## Hard inputs: right gradients that are rejected", hard(measured)]
+    parts += ["## How each tool accepts", accepted(measured), elements()]
     return "\n\n".join(parts) + "\n"
+
+
+def short(measured: Measured) -> str:
+    """A row per tool: typical ratios, and its verdicts on everything that it was asked."""
+    rows = []
+    for key in measured.effort.peers:
+        cells = [*each(measured, key)]
+        if cells:
+            ratios = [
+                [cell.cpu / other.cpu for cell in cells if cell.cpu
+                 and (other := measured.cell(cell.workload, peer)) and other.cpu]
+                for peer in ("torch-fast", "torch-slow")
+            ]  # fmt: skip
+            colds = [_sum(cell.imported, cell.first) for cell in cells]
+            rows.append(
+                (PEERS[key].name, *(_middle(some) for some in ratios),
+                 _ms(_median([cold for cold in colds if cold is not None])),
+                 *(_share([c.detected[size] for c in cells if size in c.detected])
+                   for size in measured.effort.sizes),
+                 _share([n for c in cells for name, n in c.alarms.items() if name not in HARD]),
+                 _share([n for c in cells for name, n in c.alarms.items() if name in HARD]))
+            )  # fmt: skip
+    found = [f"{size:.0%} off: found" for size in measured.effort.sizes]
+    heads = ("<tool", "/ torch fast", "/ torch slow", "import and first, ms", *found,
+             "false alarms", "at hard inputs")  # fmt: skip
+    return "Medians over the workloads; shares of all trials.\n\n" + table(heads, rows)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
+
+
+def _middle(values: Sequence[float]) -> str:
+    return number(_median(values))
+
+
+def _share(counts: Sequence[Count]) -> str:
+    """In per cent with the number of trials."""
+    whole = pooled(counts)
+    return f"{100 * whole.rejected / whole.made:.3g}% of {whole.made:,}" if whole.made else ""
 
 
 def against(outcomes: Sequence[Outcome]) -> str:
@@ -75,9 +126,8 @@ def _over(cell: Cell, other: Cell | None) -> str:
 def _remark(cell: Cell) -> str:
     """What became of it, and what it said of right gradients while it was timed."""
     wrong = f"rejects {cell.rejected} of {cell.checks + 1} while timed" if cell.rejected else ""
-    only = (
-        "the first call is all there is" if not cell.checks and cell.first and not cell.note else ""
-    )
+    lone = cell.first is not None and not cell.checks and not cell.note
+    only = "the first call is all there is" if lone else ""
     return "; ".join(part for part in (cell.note, wrong, only) if part)
 
 
@@ -88,11 +138,8 @@ def hard(measured: Measured) -> str:
     keys = [key for key in counted if not PEERS[key].only]
     rows = []
     for name in HARD:
-        found = {
-            key: cell.alarms[name]
-            for (_, key), cell in measured.cells.items()
-            if name in cell.alarms
-        }
+        cells = [c for c in measured.cells.values() if name in c.alarms]
+        found = {cell.peer.key: cell.alarms[name] for cell in cells}
         rows.append((name, *(found.get(key, "") for key in keys)))
     return table(("<input", *(PEERS[key].name for key in keys)), rows)
 

@@ -40,12 +40,12 @@ class Effort:
     rounds: int = 15
     timing: float = 2.0
     trials: int = 200
-    count: float = 2.0
-    hard: float = 1.0
-    generous: float = 5.0
+    count: float = 1.5
+    hard: float = 0.5
+    generous: float = 4.0
     patience: float = 60.0
     patience_slow: float = 300.0
-    slow: tuple[str, ...] = ("torch-slow", "full")
+    slow: tuple[str, ...] = ("projection", "full", "model", "torch-fast", "torch-slow")
     fresh: bool = True
 
     def budget(self, peer: Peer, workload: str) -> float:
@@ -60,7 +60,7 @@ class Effort:
 
 FULL = Effort(peers=tuple(PEERS), counted=tuple(k for k, p in PEERS.items() if not p.own))
 QUICK = Effort(
-    peers=("projection", "full", "model", "torch-fast", "torch-slow", "autograd"),
+    peers=("projection", "full", "model", "torch-fast", "torch-slow", "autograd", "autograd-own"),
     counted=("projection", "model"), sizes=(0.1,), rounds=9, timing=1.0, trials=25, count=0.8,
     hard=0.2, fresh=False,
 )  # fmt: skip

@@ -35,7 +35,7 @@ class Planted:
         return gradient
 
 
-def visible(workload: Workload, seed: int, primals: tuple[Array, ...]) -> list[Array]:
+def visible(workload: Workload, seed: int, primals: tuple[Array, ...]) -> list[NDArray[np.intp]]:
     """Indices, per gradient output, of the elements whose true gradient is not zero."""
     ct = np.random.default_rng([seed, 1]).standard_normal(workload.forward(*primals).shape)
     found = []

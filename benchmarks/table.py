@@ -14,8 +14,8 @@ def head(names: Sequence[str]) -> str:
 
 
 def line(cells: Iterable[object]) -> str:
-    """One row."""
-    return "".join(f"| {cell} " for cell in cells) + "|"
+    """One row; a bar within a cell is escaped."""
+    return "".join(f"| {str(cell).replace('|', chr(92) + '|')} " for cell in cells) + "|"
 
 
 def table(names: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

@@ -11,7 +11,10 @@ from benchmarks.table import Row, number
 MARGIN = 1.3
 """`--quick` fails where a target is missed by more than this: it measures less, on any machine."""
 
-FAST, TAPE = "projection / torch, fast_mode", "projection / autograd check_grads"
+NOTHING = float("nan")
+"""The figure of what ours did not come to the end of: it reaches no limit."""
+
+FAST, TAPE = "projection / torch, fast_mode", "projection / autograd check_grads, own graph"
 SLOW, FLOOR = "full / torch, slow", "full without structure / 2n values in the best stacks"
 MISSED, ALARMS = "errors of 10% that are missed", "false alarms"
 HELP, COLD, PARALLEL = "help", "one operator, cold", "parallel"
@@ -118,7 +121,7 @@ def figures(measured: Measured, rows: Iterable[Row]) -> list[Figure]:
         for workload in measured.effort.workloads
         for what, ours, theirs in (
             (FAST, "projection", "torch-fast"),
-            (TAPE, "projection", "autograd"),
+            (TAPE, "projection", "autograd-own"),
             (SLOW, "full", "torch-slow"),
         )
         if (figure := _ratio(what, measured.cell(workload, ours), measured.cell(workload, theirs)))
@@ -135,12 +138,13 @@ def figures(measured: Measured, rows: Iterable[Row]) -> list[Figure]:
 
 
 def _ratio(what: str, ours: Cell | None, theirs: Cell | None) -> Figure | None:
-    """Processor times, ours over theirs; NaN, which reaches nothing, where ours has none."""
+    """Processor times, ours over theirs."""
     if ours is None or theirs is None or theirs.cpu is None:
         return None
-    value = float("nan") if ours.cpu is None or ours.note else ours.cpu / theirs.cpu
-    of = ours.note or f"{number(1000 * (ours.cpu or 0))} ms, {number(1000 * theirs.cpu)} ms"
-    return Figure(what=what, where=ours.workload, value=value, of=of)
+    if ours.cpu is None:
+        return Figure(what=what, where=ours.workload, value=NOTHING, of=ours.note)
+    of = f"{number(1000 * ours.cpu)} ms, {number(1000 * theirs.cpu)} ms"
+    return Figure(what=what, where=ours.workload, value=ours.cpu / theirs.cpu, of=of)
 
 
 def _floor(cell: Cell) -> Figure | None:
@@ -153,6 +157,9 @@ def _floor(cell: Cell) -> Figure | None:
 
 def _counted(peer: str, cells: Sequence[Cell]) -> list[Figure]:
     """Shares over all workloads: what was missed at 10%, and what was rejected though right."""
+    lost = "; ".join(f"{c.workload}: {c.note}" for c in cells if c.note)
+    if lost:
+        return [Figure(what=w, where=peer, value=NOTHING, of=lost) for w in (MISSED, ALARMS)]
     seen = pooled([c.detected[0.1] for c in cells if 0.1 in c.detected])
     timed = [Count(c.rejected, c.checks + (c.first is not None)) for c in cells]
     alarms = pooled([*timed, *(count for c in cells for count in c.alarms.values())])

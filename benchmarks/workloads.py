@@ -139,7 +139,7 @@ HARD = {
 """Inputs at which a step of one size for all goes wrong."""
 
 
-def gradients(workload: Workload, ct: Array, primals: tuple[Array, ...]) -> tuple[Array, ...]:
+def gradients(workload: Workload, ct: Any, primals: tuple[Array, ...]) -> tuple[Array, ...]:
     """What the VJP returns, always as a tuple."""
     out = workload.vjp(ct, *primals)
     return out if isinstance(out, tuple) else (out,)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from queue import SimpleQueue
@@ -159,24 +160,25 @@ class Assembly:
         How often it may end within a case is counted per process, over all dtypes.
         """
         words = self._divided.pop(unit.place, ())
-        bad = [
-            w
-            for w in words
-            if any(r.verdict in ENDED for a in parts if a[0] == w for r in parts[a])
-        ]
-        for word in bad:
-            asks = tuple(ask for ask in parts if ask[0] == word)
+        ended = {
+            word for (word, _), records in parts.items() for r in records if r.verdict in ENDED
+        }
+        for word in ended.intersection(words):
+            asks = tuple(ask for ask in self._asks[unit.place] if ask[0] == word)
             for ask in asks:
                 del parts[ask]
             self.back(replace(unit, asks=asks))
-        return bool(bad)
+        return bool(ended.intersection(words))
 
     def _crash(self, unit: Unit, how: str) -> Record:
         """What is known of an ask that ends its worker."""
         case, (word, dtype) = self._cases[unit.place], unit.asks[0]
         reason = f"its worker process ended, in {TRIES} tries: {how}"
         finding = Finding(name=CALL, verdict=Verdict.CRASH, reason=reason)
-        return record_of(self._plan, case, case.fingerprint, word, dtype, finding)
+        fingerprint = ""
+        with suppress(Exception):  # a suite at fault
+            fingerprint = case.fingerprint
+        return record_of(self._plan, case, fingerprint, word, dtype, finding)
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -106,7 +107,7 @@ def collect(
                 line.came(name, function(name))
         else:
             with Pool(line, function, jobs, setup, arguments):
-                for done, name in enumerate((*names[:1], *line.arrivals(len(names)))):
+                for done, name in enumerate(chain(names[:1], line.arrivals(len(names)))):
                     tell(done, len(names), name)
     except KeyboardInterrupt:
         complete = False

@@ -140,6 +140,9 @@ def main(said: Mapping[str, Any]) -> None:
     for kind in (signal.SIGINT, signal.SIGTERM):  # it ends when its channel does
         signal.signal(kind, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if sys.stderr is None:  # closed: what is printed is for nobody
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = os.fdopen(2, "w")
     os.dup2(2, 1)  # what a suite or the code judged prints is no part of a report
     sys.stdout = sys.stderr = Inert(sys.stderr)
     sys.argv[:-1] = said["argv"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -216,14 +217,22 @@ def listen(channel: Connection) -> None:
             return
         channel.send(("ready", None))
         while not _Stop.asked:
-            channel.send(_done(function, channel.recv()))
+            channel.send_bytes(_done(function, channel.recv()))
 
 
-def _done(function: Callable[[Any], Any], task: Any) -> tuple[str, Any]:
+def _done(function: Callable[[Any], Any], task: Any) -> bytes:
+    """What a task gives, as it travels; what it raises is raised where the result is awaited."""
     try:
-        return "came", function(task)
-    except Exception as error:  # noqa: BLE001  it is raised where the result is awaited
-        return "raised", error
+        return _packed("came", function(task))
+    except Exception as error:  # noqa: BLE001  whatever it is
+        try:
+            return _packed("raised", error)
+        except Exception:  # noqa: BLE001  nor can that travel
+            return _packed("raised", RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def _packed(kind: str, said: Any) -> bytes:
+    return pickle.dumps((kind, said), pickle.HIGHEST_PROTOCOL)
 
 
 def _stop(*_: object) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 import gradcheck
-from gradcheck import executor
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import Cutoff
 from gradcheck.explain.why import Why
@@ -19,6 +18,9 @@ from gradcheck.judging import judge_next, why_of
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import Ready, loaded
 from gradcheck.record import Header, Record, Run, digest_of
+
+if TYPE_CHECKING:
+    from gradcheck import executor
 
 
 class Progress(Protocol):
@@ -186,6 +188,8 @@ def _judging(
     if plan.jobs == 1 and plan.executor == "local":
         yield _Here(plan, ready.bindings, cases, cutoff, progress, why_of(plan))
         return
+    from gradcheck import executor  # deferred: what it takes to have other processes
+
     able = replace(plan, implementations=[binding.name for binding in ready.bindings])
     with executor.working(able, cases) as work:
         yield _Elsewhere(work, cases, progress)

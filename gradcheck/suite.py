@@ -9,17 +9,19 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gradcheck import installed
 from gradcheck.draw import Draw
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
+from gradcheck.families import Families
 from gradcheck.model import ModelCase, ModelSpec
 from gradcheck.rule import RuleCase, RuleSpec
 from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
 
+Spec = TypeVar("Spec", OpSpec, ModelSpec, RuleSpec)
 ENTRY_POINTS = "gradcheck.suites"
 
 
@@ -130,11 +132,11 @@ class Suite:
         self,
         name: str,
         version: str,
-        operators: Sequence[OpSpec],
+        operators: Sequence[OpSpec] | Families[OpSpec],
         peers: Mapping[str, str] = MappingProxyType({}),
         mutants: str = "",
-        models: Sequence[ModelSpec] = (),
-        rules: Sequence[RuleSpec] = (),
+        models: Sequence[ModelSpec] | Families[ModelSpec] = (),
+        rules: Sequence[RuleSpec] | Families[RuleSpec] = (),
         rule_mutants: str = "",
         faults: str = "",
         contract_mutants: str = "",
@@ -148,29 +150,15 @@ class Suite:
         self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
         self.faults: tuple[str, ...] = (faults,) if faults else ()
         self.contract_mutants: tuple[str, ...] = (contract_mutants,) if contract_mutants else ()
-        self.operators: dict[str, OpSpec] = {}
-        self.home: dict[str, str] = {}  # operator or model → the suite that seeds its samples
-        for spec in operators:
-            if spec.name in self.operators:
-                raise SpecError(
-                    f"suite {name!r}: two operators are called {spec.name!r} "
-                    f"(in {self.operators[spec.name].family} and {spec.family}); rename one"
-                )
-            self.operators[spec.name] = spec
-            self.home[spec.name] = name
-        self.models: dict[str, ModelSpec] = {}
-        for model in models:
-            if model.name in self.home:
-                raise SpecError(f"suite {name!r}: two specs are called {model.name!r}; rename one")
-            self.models[model.name] = model
-            self.home[model.name] = name
-        self.rules: dict[str, RuleSpec] = {}
         self.rule_mutants: tuple[str, ...] = (rule_mutants,) if rule_mutants else ()
-        for rule in rules:
-            if rule.name in self.home:
-                raise SpecError(f"suite {name!r}: two specs are called {rule.name!r}; rename one")
-            self.rules[rule.name] = rule
-            self.home[rule.name] = name
+        self.operators = _by_name(name, "operator", operators)
+        self.models = _by_name(name, "spec", models)
+        self.rules = _by_name(name, "spec", rules)
+        self.home: dict[str, str] = {}  # of any spec: the suite that seeds its samples
+        for one in (*self.operators, *self.models, *self.rules):
+            if one in self.home:
+                raise SpecError(f"suite {name!r}: two specs are called {one!r}; rename one")
+            self.home[one] = name
 
     @classmethod
     def joined(cls, suites: Sequence[Suite]) -> Suite:
@@ -203,7 +191,7 @@ class Suite:
             UnknownNameError: a glob matches nothing.
         """
         _check_globs("operator", globs, self.operators)
-        return [spec for name, spec in self.operators.items() if _matches(name, globs)]
+        return [self.operators[name] for name in self.operators if _matches(name, globs)]
 
     def cases(
         self,
@@ -235,7 +223,7 @@ class Suite:
             UnknownNameError: a glob matches nothing among the models selected.
         """
         _check_globs("model", models, self.models)
-        specs = [s for s in self.models.values() if _matches(s.name, models)]
+        specs = [self.models[name] for name in self.models if _matches(name, models)]
         _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
         _check_globs("size", sizes, {p.name for s in specs for p in s.sizes})
         return [
@@ -260,7 +248,7 @@ class Suite:
             UnknownNameError: a glob matches nothing among the rules selected.
         """
         _check_globs("rule", rules, self.rules)
-        specs = [s for s in self.rules.values() if _matches(s.name, rules)]
+        specs = [self.rules[name] for name in self.rules if _matches(name, rules)]
         return [
             RuleCase(spec, dialect, sample, seed, self.home[spec.name])
             for spec, dialect, sample in _points(specs, dialects, samples)
@@ -273,6 +261,27 @@ class Suite:
     def __len__(self) -> int:
         """Number of operators."""
         return len(self.operators)
+
+
+def _by_name(suite: str, what: str, specs: Sequence[Spec] | Families[Spec]) -> Mapping[str, Spec]:
+    """Specs by name, in order; those of `Families` are not imported.
+
+    Raises:
+        SpecError: two share a name.
+    """
+    if isinstance(specs, Families):
+        return specs
+    found: dict[str, Spec] = {}
+    for spec in specs:
+        if spec.name in found:
+            both = " and ".join(
+                str(getattr(s, "family", "models")) for s in (found[spec.name], spec)
+            )
+            raise SpecError(
+                f"suite {suite!r}: two {what}s are called {spec.name!r} (in {both}); rename one"
+            )
+        found[spec.name] = spec
+    return found
 
 
 def _points(

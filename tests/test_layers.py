@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert installed disk errors label selection draw spec rule",
+    "inert installed disk errors families label selection draw spec rule",
     "exact arithmetic model suite choice rounding",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
@@ -232,7 +232,10 @@ def test_dependencies_stay_where_they_belong(name):
 
 @pytest.mark.parametrize("name", CASE_MODULES)
 def test_a_case_file_sees_specs_alone(name):
-    allowed = {f"gradcheck.{m}" for m in ("arithmetic", "draw", "spec", "model", "rule", "suite")}
+    allowed = {
+        f"gradcheck.{m}"
+        for m in ("arithmetic", "draw", "families", "spec", "model", "rule", "suite")
+    }
     if ".faults" in name:
         allowed |= {f"gradcheck.power.{m}" for m in ("fault", "mutate")}
     if ".mutants" in name:

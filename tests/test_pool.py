@@ -1,174 +1,229 @@
-"""Work in other processes: the same results in the same order, and no result lost."""
+"""Worker processes: each is set up once, all stay, and what dies costs no more than its task."""
 
-import multiprocessing
 import os
 import signal
 import sys
 import time
 
 import pytest
-from gradcheck_cases import SUITE
 
-from gradcheck import pool
-from gradcheck.plan import Plan
-from gradcheck.run import execute
-
-STATE = []
-
-
-def begin(*words):
-    STATE[:] = words
+from gradcheck import nursery
+from gradcheck.collect import Line
+from gradcheck.feed import Died
+from gradcheck.pool import HOPE, LISTEN, Pool
+from tests import tasks
 
 
-def told(task):
-    return (task, *STATE)
+class Watched(Line):
+    """A line that remembers what it was told, and lets tasks be sent ahead."""
+
+    def __init__(self, names, ahead=False):
+        super().__init__(names, lambda name: 0.0)
+        self.names, self.ahead, self.sent, self.backed, self.broke = names, ahead, [], [], []
+
+    def next(self, slot, *, ahead=False):
+        task = super().next(slot) if not ahead or self.ahead else None
+        if task is not None:
+            self.sent.append((slot, task))
+        return task
+
+    def back(self, task):
+        self.backed.append(task)
+        super().back(task)
+
+    def broken(self, error):
+        self.broke.append(error)
+        super().broken(error)
 
 
-def slow_first(task):
-    time.sleep(0.2 if task == 0 else 0)
-    return task
+def worked(names, function, jobs=2, setup=tasks.begin, arguments=(), ahead=False):
+    """All results, and the line that they came from."""
+    line = Watched(names, ahead)
+    with Pool(line, function, jobs, setup, arguments):
+        assert sorted(line.arrivals(len(names))) == sorted(names)
+    return line
 
 
-def fatal(task):
-    if task == 9:
-        os._exit(3)
-    return task
+def gone(pid):
+    """Whether a process ends soon."""
+    for _ in range(1000):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
 
 
-def sleeps_later(task):
-    if task >= pool.CHUNK:
-        time.sleep(1000)
-    return task
+@pytest.mark.parametrize("ahead", [False, True])
+def test_every_worker_is_set_up_once_and_stays(ahead):
+    line = worked("abcdefghi", tasks.told, arguments=("x", "y"), ahead=ahead)
+    assert line.results == {name: (name, "x", "y") for name in "abcdefghi"}
+    pids = worked("abcdefghi", tasks.born, ahead=ahead).results.values()
+    assert 1 <= len({*pids}) <= 2
+    assert os.getpid() not in pids
+    assert all(map(gone, pids))
 
 
-def noisy(task):
-    sys.stdout.write("not for the report\n")
-    sys.stdout.flush()
-    os.write(1, b"nor this\n")
-    return task
+def test_there_are_no_more_workers_than_tasks():
+    assert {slot for slot, _ in worked("ab", tasks.told, jobs=9).sent} <= {0, 1}
+    assert worked("", tasks.told).results == {}
 
 
-def commands(task):
-    sys.stdout.write("::error::no\n")
-    sys.stderr.write("::error::no\n")
-    return task
+def test_nothing_waits_for_a_slow_one():
+    line = Watched("abcdef")
+    with Pool(line, tasks.slow_first, 2, tasks.begin):
+        assert [*line.arrivals(6)] == [*"bcdef", "a"]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_every_process_is_set_up_once_and_results_keep_their_order(jobs):
-    assert list(pool.each(told, range(9), jobs, begin, ("a", "b"))) == [
-        (task, "a", "b") for task in range(9)
-    ]
+def test_what_dies_twice_is_given_up_and_costs_nothing_else():
+    line = worked("abcdefgh", tasks.dies)
+    assert line.results == {name: name for name in "abcefgh"}
+    assert line.lost_ones == {"d": "exit status 3"}
+    assert [task for _, task in line.sent].count("d") == 2
 
 
-def test_a_run_that_is_left_does_not_wait_for_what_is_at_work():
-    before = {*multiprocessing.active_children()}
-    found = pool.each(sleeps_later, range(3 * pool.CHUNK), 2, begin, ())
-    assert next(found) == 0
-    started = {*multiprocessing.active_children()} - before
-    assert started
-    found.close()
-    for process in started:
-        process.join(100)
-        assert process.exitcode in (0, -signal.SIGTERM)  # it was at work, or still starting
+def test_what_dies_once_is_done_by_another(tmp_path):
+    once = str(tmp_path / "once")
+    line = worked([*"abc", once, *"efg"], tasks.dies)
+    assert line.results == {name: name for name in [*"abc", once, *"efg"]}
+    assert not line.lost_ones
 
 
-def test_a_slow_task_holds_its_place():
-    assert list(pool.each(slow_first, range(20), 2, begin, ())) == list(range(20))
+def test_what_was_sent_to_one_that_died_is_not_to_blame():
+    line = worked("dabc", tasks.dies, jobs=1, ahead=True)
+    assert line.lost_ones == {"d": "exit status 3"}
+    assert line.backed == ["a", "d", "a"]
+    assert line.results == {name: name for name in "abc"}
 
 
-def test_a_process_that_dies_says_so_after_what_was_known():
-    known = []
-    results = pool.each(fatal, range(40), 2, begin, ())
-    with pytest.raises(pool.Died, match="a worker process died"):
-        known.extend(results)
-    assert known == list(range(len(known)))
-    assert len(known) <= 9
+def test_a_worker_killed_from_outside_is_replaced():
+    line = Watched("abcs")
+    with Pool(line, tasks.sleeps, 2, tasks.begin) as pool:
+        arrivals = line.arrivals(4)
+        assert sorted(next(arrivals) for _ in range(3)) == [*"abc"]
+        for _ in range(2):
+            (busy,) = [slot for slot in [*pool._slots] if slot.sent and slot.ready]
+            os.kill(busy.pid, signal.SIGKILL)
+            while busy in pool._slots or not any(s.sent and s.ready for s in [*pool._slots]):
+                if not line.left:
+                    break
+                time.sleep(0.01)
+        assert next(arrivals) == "s"
+    assert line.lost_ones == {"s": "SIGKILL"}
 
 
-def test_what_workers_print_does_not_reach_stdout(capfd):
-    assert list(pool.each(noisy, range(3), 2, begin, ())) == [0, 1, 2]
+def test_there_is_an_end_to_hope(monkeypatch):
+    assert HOPE > 20
+    monkeypatch.setattr("gradcheck.pool.HOPE", 2)
+    line = Watched("dddd")
+    line.lost = lambda task, how: line.back(task)
+    with Pool(line, tasks.dies, 1, tasks.begin), pytest.raises(Died, match="exit status 3"):
+        [*line.arrivals(4)]
+
+
+@pytest.mark.parametrize(
+    ("setup", "why"),
+    [(tasks.unfit, "OSError: no such library"), (tasks.ends, r"it began \(exit status 7\)")],
+)
+def test_workers_that_cannot_begin_end_the_work_with_the_reason(setup, why):
+    line = Watched("abc", ahead=True)
+    with Pool(line, tasks.told, 2, setup), pytest.raises(Died, match=why):
+        [*line.arrivals(3)]
+    assert line.left == 3
+
+
+def test_what_raises_is_raised_where_it_is_awaited():
+    line = Watched("afb")
+    with Pool(line, tasks.fails, 1, tasks.begin), pytest.raises(ValueError, match="the f"):
+        [*line.arrivals(3)]
+    assert line.results == {"a": "a"}
+
+
+def test_a_result_that_cannot_be_sent_is_an_error_and_no_riddle():
+    line = Watched("a")
+    with Pool(line, tasks.unsendable, 1, tasks.begin), pytest.raises(TypeError, match="pickle"):
+        [*line.arrivals(1)]
+
+
+def test_a_large_result_comes_whole():
+    assert worked("ab", tasks.large).results == {name: name * 3_000_000 for name in "ab"}
+
+
+@pytest.mark.parametrize("function", [tasks.sleeps, tasks.deaf])
+def test_work_that_is_left_waits_for_nobody_and_leaves_nobody(function, monkeypatch):
+    monkeypatch.setattr("gradcheck.pool.POLITE", 0.3)
+    line = Watched("asbs")
+    with Pool(line, function, 2, tasks.begin) as pool:
+        next(line.arrivals(4))
+        while sum(slot.ready and bool(slot.sent) for slot in pool._slots) < 1:
+            time.sleep(0.01)
+        pids = [slot.pid for slot in pool._slots if slot.pid]
+    assert pids
+    assert all(map(gone, pids))
+    pool._thread.join(10)
+    assert not pool._thread.is_alive()
+
+
+def test_what_workers_print_does_not_reach_stdout_and_is_no_command(capfd):
+    worked("abc", tasks.prints)
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.count("not for the report") == captured.err.count("nor this") == 3
+    assert captured.err.count("| ::error::no") == captured.err.count("::error::no") == 3
 
 
-def plan(jobs, **options):
-    cases = SUITE.cases(["relu", "rms_norm", "rope"])
-    options = {"suite": SUITE, "implementations": ["reference"], "dtypes": ["float64"]} | options
-    return Plan(cases=cases, seed=3, jobs=jobs, **options)
+# ── where they come from ─────────────────────────────────────────────────────────────────────
 
 
-def test_records_do_not_depend_on_the_number_of_processes():
-    assert execute(plan(2)) == execute(plan(1))
+def first(function):
+    return ("tests.tasks", function, ())
 
 
-def test_an_implementation_that_kills_its_process_leaves_a_partial_run(tmp_path, monkeypatch):
-    (tmp_path / "deadly.py").write_text(
-        "import os\nIMPL = {'rope': {'vjp': lambda ct, x, **attrs: os._exit(1)}}\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    run = execute(plan(2, implementations=["reference", "deadly:IMPL"]))
-    assert not run.complete
-    assert "a worker process died; run again with -j 1" in run.troubles[0]
-    assert {r.op for r in run.results} <= {"relu", "rms_norm", "rope"}
-    assert run.results
+@pytest.mark.parametrize("forks", [True, False])
+def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
+    if forks and not nursery.FORKS:
+        pytest.skip("nobody forks here")
+    monkeypatch.setattr("sys.argv", ["some", "words"])
+    monkeypatch.setattr("gradcheck.pool.taken", lambda *words: nursery.Nursery(*words, forks=forks))
+    line = worked("abcd", tasks.said)
+    assert line.results == {name: (["words"], True) for name in "abcd"}
+    line = worked("adb", tasks.dies)
+    assert line.results == {name: name for name in "ab"}
 
 
-# ── work under way ───────────────────────────────────────────────────────────────────────────
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted where /proc is")
+def test_what_brings_threads_is_not_forked():
+    with nursery.foreseen(LISTEN, [first("threaded")]):
+        assert worked("ab", tasks.alone).results == {"a": 1, "b": 1}
 
 
-def hangs_at_first(task):
-    time.sleep(1000 if task == 0 else 0)
-    return task
+def test_what_fails_to_load_ahead_is_no_matter_yet():
+    with nursery.foreseen(LISTEN, [first("unfit"), ("nowhere", "to", ()), first("nor")]):
+        assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
 
 
-def fails_at(task):
-    if task == 3:
-        raise ValueError("three")
-    return task
+def test_what_was_foreseen_and_not_needed_is_ended():
+    with nursery.foreseen(LISTEN, []):
+        (waiting,) = nursery._FORESEEN
+    assert waiting._process.returncode is not None
+    assert not nursery._FORESEEN
 
 
-@pytest.mark.parametrize("chunk", [1, 3])
-def test_what_is_finished_is_known_before_its_turn(chunk):
-    with pool.Work(hangs_at_first, range(9), 2, begin, (), chunk=chunk) as work:
-        last = work.result(8)
-        while len(found := work.finished()) < 9 - chunk:
-            time.sleep(0.01)
-    assert last == 8
-    assert found == {task: task for task in range(chunk, 9)}
-    assert [*found] == sorted(found)
+def test_the_end_of_where_they_come_from_ends_the_work():
+    line = Watched("as")
+    with Pool(line, tasks.sleeps, 1, tasks.begin) as pool:
+        arrivals = line.arrivals(2)
+        assert next(arrivals) == "a"
+        (slot,) = pool._slots
+        pool._nursery._process.kill()
+        with pytest.raises(Died, match="come from ended"):
+            next(arrivals)
+    assert gone(slot.pid)
 
 
-def test_what_raised_is_not_finished():
-    with pool.Work(fails_at, range(6), 2, begin, ()) as work:
-        with pytest.raises(ValueError, match="three"):
-            work.result(3)
-        assert [work.result(task) for task in (5, 4, 2, 1, 0)] == [5, 4, 2, 1, 0]
-        assert 3 not in work.finished()
-
-
-def test_what_had_come_before_a_process_died_is_finished():
-    with pool.Work(fatal, range(12), 1, begin, ()) as work:
-        with pytest.raises(pool.Died, match="a worker process died"):
-            work.result(11)
-        assert work.finished() == {task: task for task in range(9)}
-
-
-def test_an_interruption_of_its_beginning_leaves_no_process(monkeypatch):
-    before = {*multiprocessing.active_children()}
-
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        pool.Work(told, range(9), 2, begin, ())
-    assert {*multiprocessing.active_children()} == before
-
-
-def test_prints_of_workers_are_no_commands(capfd):
-    with pool.Work(commands, range(2), 2, begin, ()) as work:
-        assert [work.result(0), work.result(1)] == [0, 1]
-    captured = capfd.readouterr()
-    assert captured.err.count("| ::error::no") == captured.err.count("::error::no") == 4
+def test_the_keyboard_is_not_for_workers():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    line = worked("a", tasks.said)
+    assert line.results["a"][1] is True
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

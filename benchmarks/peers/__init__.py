@@ -74,7 +74,7 @@ PEERS = {
         Peer(key="jax", name="jax check_grads", module="jax_numpy", needs=("jax",),
              says='check_grads(f, args, order=1, modes=["rev"]) on jitted functions, x64'),
         Peer(key="autograd", name="autograd check_grads", module="hips", needs=("autograd",),
-             says='check_grads(f, all arguments, modes=["rev"], order=1): eps 1e-6, rtol 1e-6 or atol 1e-6'),
+             says='check_grads(f, argnums, modes=["rev"], order=1): eps 1e-6, rtol or atol 1e-6'),
         Peer(key="autograd-own", name="autograd check_grads, own graph", module="hips",
              variant="own", needs=("autograd",), own=True, says="the same call on its own graph"),
         Peer(key="numdifftools", name="numdifftools", module="differences",

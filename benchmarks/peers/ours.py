@@ -28,7 +28,7 @@ class Ours:
         if planted is not None:
             from gradcheck.explain import black_box
 
-            black_box.explained = _unexplained
+            vars(black_box)["explained"] = _unexplained
         primals = workload.primals(seed)
         if self.variant == "model":
             return self._model(workload, primals, planted)
@@ -37,8 +37,8 @@ class Ours:
             found = workload.vjp(ct, *primals)
             return found if planted is None else planted.into(found)
 
-        full = {"full": True} if self.variant == "full" else {}
-        return lambda: gradcheck.check(workload.forward, vjp, *primals, **full).ok
+        full = self.variant == "full"
+        return lambda: gradcheck.check(workload.forward, vjp, *primals, full=full).ok
 
     def _model(self, workload: Workload, primals: Any, planted: Planted | None) -> Check:
         names = [f"p{i}" for i in range(len(primals))]

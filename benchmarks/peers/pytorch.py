@@ -66,8 +66,10 @@ class Torch:
         torch.manual_seed(seed)
 
         def check() -> bool:
-            return torch.autograd.gradcheck(
-                function, primals, fast_mode=self.fast, raise_exception=False
+            return bool(
+                torch.autograd.gradcheck(
+                    function, primals, fast_mode=self.fast, raise_exception=False
+                )
             )
 
         return check

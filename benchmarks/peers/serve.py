@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import statistics
 import sys
 import time
 import warnings
@@ -89,17 +90,17 @@ class Server:
         return {"cpu": sweep(_workload(workload), seed)}
 
     def do_scalar(self, workload: str, seed: int) -> Answer:
-        """The check of ⟨v, f⟩, which has no structure to use: timed, after one that is not."""
+        """The check of ⟨v, f⟩, which has no structure to use: the median of a few."""
         from benchmarks.floor import scalar
 
         given = scalar(_workload(workload), seed)
         taken, accepted = [], []
-        for trial in (seed, seed + 1) if given.small else (seed,):
+        for trial in range(seed, seed + (5 if given.small else 1)):
             check = self.adapter.prepare(given, trial, None)
             start = time.process_time()
             accepted.append(bool(check()))
             taken.append(time.process_time() - start)
-        return {"accepted": all(accepted), "cpu": min(taken)}
+        return {"accepted": all(accepted), "cpu": statistics.median(taken)}
 
 
 def _workload(name: str) -> Any:

@@ -364,6 +364,8 @@ def convention_of(word: str, suite: Suite) -> str:
     Raises:
         UnknownNameError: no operator of the suite knows a convention of it.
     """
+    if not word:  # no operator is looked at: the suite imports them when they are
+        return ""
     known = {
         system
         for spec in suite
@@ -372,6 +374,6 @@ def convention_of(word: str, suite: Suite) -> str:
         for system in convention.systems
     }
     by_lower = {system.lower(): system for system in known}
-    if word and word.lower() not in by_lower:
+    if word.lower() not in by_lower:
         raise UnknownNameError("system with conventions on kinks", word, sorted(known))
-    return by_lower.get(word.lower(), "")
+    return by_lower[word.lower()]

@@ -49,9 +49,7 @@ class Evaluator:
     stacked copies and the same two one by one, and stacks only where every bit agrees.
     """
 
-    def __init__(
-        self, point: Point, index: int, outputs: Sequence[Array] | None = None
-    ) -> None:
+    def __init__(self, point: Point, index: int, outputs: Sequence[Array] | None = None) -> None:
         """Find a layout for primal `index` of `point`.
 
         Where `outputs` of forward at the point are given, they are believed, and the layout is
@@ -169,9 +167,7 @@ class Evaluator:
         with np.errstate(all="ignore"):
             return self.point.forward(*primals)
 
-    def _stacked(
-        self, copies: Array, layout: Layout, *, owned: bool = True
-    ) -> NDArray[np.float64]:
+    def _stacked(self, copies: Array, layout: Layout, *, owned: bool = True) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
             outputs = self.point.forward(*layout(self.point, self.index, copies))
         count = len(copies)

@@ -126,15 +126,16 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
             shape, moved = structure.near(evaluator, above, below)
         sums = Contraction(shape, cts)
         pilot = _Pilot(evaluator, shape, sums, signs, _model(sums, evaluator, cts))
-        pilot.look(top / FALL ** np.arange(LEVELS), moved if shape.colours == 1 else None)
+        levels = np.asarray(top / FALL ** np.arange(LEVELS), dtype=np.float64)
+        pilot.look(levels, moved if shape.colours == 1 else None)
         pilot.settle()
         value, bar, scale = pilot.extrapolated() if pilot.whole else pilot.sweep()
-    found = (value, bar, scale, np.broadcast_to(sums.outputs, shape.grid.shape))
-    flat = [a.reshape(*a.shape[:-2], -1) for a in found]
+    terms = np.tile(sums.outputs, (shape.colours, 1)).reshape(-1)
+    value, bar, scale = (a.reshape(len(cts), -1) for a in (value, bar, scale))
     if not shape.ordered:
         places = np.argsort(shape.grid, axis=None)
-        flat = [a[..., places] for a in flat]
-    return Screened(*flat)
+        value, bar, scale, terms = (a[..., places] for a in (value, bar, scale, terms))
+    return Screened(value, bar, scale, terms)
 
 
 class _Pilot:

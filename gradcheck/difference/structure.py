@@ -95,9 +95,7 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
     return _arrange(x, owners, base.size)
 
 
-def near(
-    evaluator: Evaluator, above: Array, below: Array
-) -> tuple[Structure, NDArray[np.float64]]:
+def near(evaluator: Evaluator, above: Array, below: Array) -> tuple[Structure, NDArray[np.float64]]:
     """Structure as steps to `above` [n] show it, and f(above) − f(below), [m].
 
     Cheaper than `find`: where all slices step, and then those whose bit is set, an output that one

@@ -270,7 +270,7 @@ class Differences:
         shape = self.structure
         lines, rounding = self._lines, self._rounding
         if isinstance(lines, Around):
-            lines, rounding = lines.lines, lines.stairs
+            rounding, lines = lines.stairs, lines.lines
         measured = noise.measured(lines, shape, self.cts)
         squares = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
         out = np.empty((len(self.cts), colours.size, shape.blocks))

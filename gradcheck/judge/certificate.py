@@ -63,16 +63,16 @@ class Impersonated:
         bar = np.where(known, estimate.bar, 0.0)
         same = SAME * np.max(largest_scale(estimate), initial=0.0) + BARS * bar
         names: list[str] = []
-        stack: list[Float] = []
+        rows: list[Array] = []
         with np.errstate(all="ignore"):
             for impostor in IMPOSTORS:
-                wrong = [impostor.make(a, index) for a in answers]
-                rows = [np.ravel(w) for w in wrong if w is not None]
-                if len(rows) < len(wrong) or np.all(np.abs(np.stack(rows) - right) <= same):
-                    continue
-                names.append(impostor.name)
-                stack.append(np.stack(rows))
-        return names, np.stack(stack) if stack else np.zeros((0, *right.shape))
+                wrong = [w for a in answers if (w := impostor.make(a, index)) is not None]
+                if len(wrong) == len(answers):
+                    names.append(impostor.name)
+                    rows += [np.ravel(w) for w in wrong]
+            stack = np.stack(rows).reshape(len(names), *right.shape)
+            proves = ~np.all(np.abs(stack - right) <= same, axis=(1, 2))
+        return [names[k] for k in np.flatnonzero(proves)], stack[proves]
 
     def _answers(self) -> list[Answers]:
         """The right answers to each cotangent."""

@@ -92,9 +92,7 @@ def judge_double(
             continue
         least = _least_scale(point.primals[i], values, cotangents)
         subject = (names[i], "vjp")
-        black_box = BlackBox(
-            point, i, rows[i], cotangents, around, conditioning, least, subject
-        )
+        black_box = BlackBox(point, i, rows[i], cotangents, around, conditioning, least, subject)
         findings.append(black_box.judge(got))
     return findings
 

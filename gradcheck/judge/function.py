@@ -55,7 +55,8 @@ class BlackBox:
     ) -> None:
         """Difference `point` with respect to its primal `index`.
 
-        `around` shows forward's values and noise. `least_scale` [q, 1] is what Σ|ct·J| counts for at least, where a derivative that is zero everywhere is no
+        `around` shows forward's values and noise. `least_scale` [q, 1] is what Σ|ct·J| counts for
+        at least, where a derivative that is zero everywhere is no
         surprise. `subject` is what notes call the primal (empty: `name`) and the function.
         """
         self._subject = (subject[0] or name, subject[1])

@@ -55,7 +55,7 @@ def _largest(gradient: Array, value: Callable[[Any], Any]) -> Array:
     """A copy whose largest element is changed."""
     out = gradient.copy()
     if out.size:
-        place = np.unravel_index(np.argmax(np.abs(np.nan_to_num(out))), out.shape)
+        place = np.unravel_index(np.argmax(np.where(np.isnan(out), 0.0, np.abs(out))), out.shape)
         out[place] = value(out[place])
     return out
 

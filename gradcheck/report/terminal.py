@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import diagnosed, model_tables, outline, printed, words
+from gradcheck.report import outline, printed, words
 from gradcheck.report.page import Page, clip, grid, whole
 
 if TYPE_CHECKING:
@@ -39,15 +39,21 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
     and the last one.
     """
     page = _Page(color=color, width=max(width, NARROWEST))
+    sights: list[list[str]] = []
+    blame: list[str] = []
+    if any(result.kind is Kind.MODEL for result in run.results):
+        from gradcheck.report import model_tables
+
+        sights, blame = [*model_tables.sections(page, run)], model_tables.blame(page, run)
     sections = (
         page.header(run),
         *page.tables(run),
-        *model_tables.sections(page, run),
+        *sights,
         page.soundness(run),
         page.gaps(run),
         page.noise(run),
         page.failures(run),
-        model_tables.blame(page, run),
+        blame,
         page.baseline(run),
         page.troubles(run),
     )
@@ -189,6 +195,8 @@ class _Page(Page):
         blocks = [self.group(group, named) for group in groups[:GROUPS]]
         rest = groups[GROUPS:]
         if rest:
+            from gradcheck.report import diagnosed
+
             results = sum(len(group.results) for group in rest)
             blocks.append(
                 self.wrap(
@@ -207,6 +215,8 @@ class _Page(Page):
 
     def group(self, group: outline.Group, named: bool) -> list[str]:
         """What is wrong with one gradient: a few results in full, the others counted."""
+        from gradcheck.report import diagnosed  # deferred: most runs pass
+
         lines = []
         most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
         talker = next((r for r in group.results[:most] if r.printed.strip()), None)

@@ -77,6 +77,7 @@ def test_the_tables_name_who_is_absent_and_what_became_of_whom():
     assert "0 of 200" in ours
     assert "numpy 9.9" in said
     assert "by 2.0 times" in said
+    assert "| gradcheck, projection | 1 |  | 102 |  |  | 0% of 200 |  |" in said
 
 
 def test_only_what_is_named_is_measured():

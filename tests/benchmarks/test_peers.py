@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.conversation import with_peer
 from benchmarks.peers import PEERS, Peer
+from benchmarks.workloads import WORKLOADS
 
 LIMIT = 120
 GROSS = 1e4
@@ -48,3 +49,13 @@ def test_a_package_that_is_not_there_is_named():
     peer = Peer(key="x", name="x", module="x", needs=("numpy", "no_such_package"))
     assert peer.absent == ("no_such_package",)
     assert not PEERS["model"].takes("softmax")
+
+
+@pytest.mark.parametrize("key", ["projection", "full"])
+def test_ours_finds_one_element_that_is_one_per_cent_off(key):
+    with with_peer(key) as talk:
+        talk.ask(LIMIT, do="import")
+        for workload in [w for w in WORKLOADS if w != "gpt"]:
+            words = {"workload": workload, "seed": 4, "trials": 3, "budget": 60.0}
+            found = talk.ask(LIMIT, do="count", **words, size=0.01)
+            assert (workload, found) == (workload, found | {"made": 3, "rejected": 3})

@@ -1,13 +1,17 @@
 import pytest
 
 from benchmarks.machine import described
-from benchmarks.table import PAIRED, by_turns, number, paired, table
+from benchmarks.table import PAIRED, by_turns, line, number, paired, table
 
 
 def test_a_table_says_which_columns_are_text():
     assert table(("<name", "ms"), [("a", 1), ("b", 2)]) == (
         "| name | ms |\n|---|---:|\n| a | 1 |\n| b | 2 |"
     )
+
+
+def test_a_bar_is_no_column():
+    assert line(["a|b", 2]) == "| a\\|b | 2 |"
 
 
 @pytest.mark.parametrize(

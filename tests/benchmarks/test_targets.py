@@ -100,7 +100,8 @@ def test_ratios_are_ours_over_theirs():
 def test_ours_that_crashes_reaches_nothing_and_a_peer_that_does_leaves_nothing_to_judge():
     lost = cell("projection", "gelu", note="crashed: SIGSEGV")
     found = figures(measured(lost, cell("torch-fast", "gelu", 0.008)), [])
-    assert math.isnan(value_of(found, FAST, "gelu"))
+    for what, where in ((FAST, "gelu"), (MISSED, "projection"), (ALARMS, "projection")):
+        assert math.isnan(value_of(found, what, where))
     assert verdict(outcomes(found)) == 1
     lost = cell("torch-fast", "gelu", note="over 60 s")
     found = figures(measured(cell("projection", "gelu", 0.002), lost), [])

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import gradcheck_cases
 import pytest
@@ -65,22 +66,101 @@ def test_without_a_command_the_help_says_what_there_is(capsys):
         assert word in said.err
 
 
+IMPORTED = """\
+import sys
+before = {*sys.modules}  # what an installation, or who measures coverage, imports at every start
+import gradcheck.cli
+try: code = gradcheck.cli.main(sys.argv[1:])
+except SystemExit as stop: code = stop.code
+assert code == 0
+print(*sorted({*sys.modules} - before), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="session")
+def imported(environment):
+    """`imported("run", …)`: the modules that a command imports, which ends well."""
+    env = {k: v for k, v in environment.items() if not k.startswith("COV")}
+
+    @cache
+    def call(*words):
+        found = subprocess.run(
+            [sys.executable, "-c", IMPORTED, *words],
+            env=env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert found.stdout
+        return frozenset(found.stderr.split())
+
+    return call
+
+
+HEAVY = {"numpy", "mpmath", "jinja2", "tabulate", "torch", "gradcheck_cases", "msgspec", "shtab"}
+
+
+def tops(modules):
+    return {name.partition(".")[0] for name in modules}
+
+
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_answers_without_numpy(environment, words):
-    program = (
-        "import sys, gradcheck.cli\n"
-        "try: gradcheck.cli.main(sys.argv[1:])\n"
-        "except SystemExit as stop: assert stop.code == 0\n"
-        "print(*sorted(sys.modules), file=sys.stderr)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert found.stdout
-    loaded = {name.partition(".")[0] for name in found.stderr.split()}
+def test_help_answers_without_numpy(imported, words):
+    loaded = tops(imported(*words))
     assert "gradcheck" in loaded
-    assert not loaded & {"numpy", "mpmath", "jinja2", "tabulate", "torch", "gradcheck_cases"}
+    assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_without_a_command_none_is_imported_nor_what_only_a_command_needs(imported, words):
+    loaded = imported(*words)
+    commands = {name for name in loaded if name.startswith("gradcheck.commands.")}
+    assert commands == {f"gradcheck.commands.{n}" for n in ("examples", "outcome", "parsing")}
+    # Each takes more of a start than all of ours: see docs/adr/0033.
+    assert not loaded & {"typing", "dataclasses", "inspect", "pathlib", "importlib.metadata"}
+
+
+def test_a_command_imports_no_other(imported):
+    loaded = imported("run", "--help")
+    others = ("demo", "diff", "power", "init", "baseline", "listing", "completion", "export")
+    assert not loaded & {f"gradcheck.commands.{name}" for name in others}
+
+
+ASKED = ("run", "--op", "rms_norm", "--suite", "gradcheck_cases:SUITE")
+
+
+@pytest.fixture
+def passing(imported):
+    """What a run of one operator imports, all of which passes."""
+    return imported(*ASKED)
+
+
+def test_a_passing_run_imports_what_judges_operators(passing):
+    assert {"numpy", "gradcheck.judge.operator", "gradcheck_cases.norm"} <= passing
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "explain", "contract.battery", "judge.model", "judge.rule", "judge.contract", "power",
+        "binding.isolated", "binding.native", "manifest", "protocol", "pool", "nursery",
+        "executor", "cluster", "stored.log", "disk", "report.model_tables", "report.diagnosed",
+        "library", "testing", "repro", "baseline", "diff", "judge.remainder",
+    ],
+)  # fmt: skip
+def test_a_passing_run_does_not_import_what_it_does_not_need(passing, package):
+    name = f"gradcheck.{package}"
+    found = {m for m in passing if m == name or m.startswith(f"{name}.")}
+    assert found <= {"gradcheck.explain", "gradcheck.explain.why"}
+
+
+def test_a_passing_run_imports_no_library_that_it_does_not_need(passing):
+    others = {"mpmath", "jinja2", "tabulate", "msgspec", "pycparser", "elftools", "torch", "jax",
+              "simpleeval", "shtab", "email", "tempfile", "subprocess", "json",
+              "multiprocessing", "tomllib"}  # fmt: skip
+    assert tops(passing) & others == set()
+
+
+def test_a_run_imports_the_families_that_it_asks_for(passing):
+    ours = {name for name in passing if name.startswith("gradcheck_cases")}
+    assert ours == {"gradcheck_cases", "gradcheck_cases.norm"}
 
 
 def test_the_package_runs_as_a_module(process):
