@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.drawn import run_of_cotangent
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
@@ -151,6 +152,9 @@ def check(
         return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
     shapes = [o.shape for o in outputs]
     cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
+    # What vjp was asked first: an answer that it keeps is then known for what it is.
+    first = run_of_cotangent(seed, subject, cotangents.flat.shape[1])
+    cotangents = cotangents.beginning(first)
     typed = [
         tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
         for ct in cotangents.values

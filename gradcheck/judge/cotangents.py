@@ -35,6 +35,14 @@ class Cotangents:
         kind = dtype_named(dtype)
         return [tuple(part.astype(kind) for part in ct) for ct in self.values]
 
+    def beginning(self, first: NDArray[np.float64]) -> Cotangents:
+        """The same, but for the first, whose values are `first` [m]."""
+        parts, at = [], 0
+        for part in self.values[0]:
+            parts.append(first[at : at + part.size].reshape(part.shape).copy())
+            at += part.size
+        return Cotangents(self.names, (tuple(parts), *self.values[1:]))
+
     def rounded(self, dtype: str) -> Cotangents:
         """The same in float64, with values that a narrower dtype holds."""
         values = tuple(tuple(p.astype(np.float64) for p in ct) for ct in self.typed(dtype))

@@ -68,3 +68,13 @@ def test_nobody_can_change_them_for_the_next():
         part[...] = np.nan
     cotangents.flat[...] = np.nan
     np.testing.assert_array_equal(cotangents.flat, before)
+
+
+def test_the_first_may_be_given_and_the_others_stay():
+    given = drawn("first", shapes=[(2, 3), ()])
+    first = np.arange(7.0)
+    found = given.beginning(first)
+    np.testing.assert_array_equal(found.flat[0], first)
+    np.testing.assert_array_equal(found.flat[1:], given.flat[1:])
+    assert [p.shape for p in found.values[0]] == [(2, 3), ()]
+    assert found.names == given.names
