@@ -31,7 +31,9 @@ OTHERS: Final = "what is left"
 COMMANDS: Final = {
     "suite": ("run", "-j", "1"),
     "models": ("run", "--model", "*", "-j", "1"),
+    "rules": ("run", "--rule", "*", "-j", "1"),
     "power": ("power", "--part", "1/5", "-j", "1"),
+    "faults": ("power", "--model", "*", "--dtype", "float64", "-j", "1"),
     "diagnosis": ("power", "--diagnosis", "--part", "1/8", "-j", "1"),
 }
 
@@ -54,10 +56,11 @@ PARTS: Final = (
     ("contract: what a backward owes besides", ("contract/", "judge/contract.py")),
     ("diagnosis: rules, interrogation", ("explain/",)),
     ("models: stages, their truth", ("judge/model", "judge/stage.py", "model.py")),
+    ("update rules: 50 digits, steps", ("judge/steps.py", "judge/rule.py", "judge/ask_rule.py")),
     ("evidence: curves, heat maps", ("judge/evidence.py", "judge/heat.py")),
     ("the code judged, asked", ("judge/probe.py", "binding/", "power/attack.py")),
     ("cases: primals, fingerprints", ("suite.py", "spec.py", "draw.py", "judge/cotangents.py")),
-    ("records, reports", ("record.py", "recorded.py", "stored/", "report/", "cutoff.py")),
+    ("records, reports", ("record.py", "recorded.py", "stored/", "report/")),
 )  # fmt: skip
 """A part, and how its functions are called ("file:name", from the front).
 

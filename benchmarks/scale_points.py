@@ -1,7 +1,7 @@
 """One point of a scale curve, in a process of its own: time, peak memory, forwards.
 
-`python -m benchmarks.scale_points CURVE N FOLDER` prints one line of JSON. What is generated lies in
-the folder, and is found there by the next point.
+`python -m benchmarks.scale_points CURVE N FOLDER` prints one line of JSON. What is generated lies
+in the folder, and is found there by the next point.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+LEAST_SECONDS: Final = 0.2
+MOST_CALLS: Final = 20
+"""A call is repeated until it took so long in sum, or so often."""
 BATCH: Final = 16
 ROW: Final = 64
 CHUNK: Final = 1 << 16
@@ -88,14 +91,14 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-def timed(call: Callable[[], Any], least: float = 0.2) -> tuple[float, Any]:
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     """Processor seconds of a call, the least of several where it is short, and what it gives."""
-    best, spent = float("inf"), 0.0
-    while spent < least:
+    best, spent, calls = float("inf"), 0.0, 0
+    while not calls or (spent < LEAST_SECONDS and calls < MOST_CALLS):
         start = time.process_time()
         value = call()
         taken = time.process_time() - start
-        best, spent = min(best, taken), spent + max(taken, least / 20)
+        best, spent, calls = min(best, taken), spent + taken, calls + 1
     return best, value
 
 
@@ -157,10 +160,10 @@ def function(n: int, **options: Any) -> Point:
 
     rows = max(1, n // ROW)
     x = np.random.default_rng(0).standard_normal((rows, ROW))
-    calls = [0]
+    size, copies = x.size, [0]
 
     def rms_norm(x: Array) -> Array:
-        calls[0] += 1
+        copies[0] += x.size // size  # several at once are as many evaluations
         return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6))
 
     def rms_norm_vjp(ct: Array, x: Array) -> Array:
@@ -171,9 +174,9 @@ def function(n: int, **options: Any) -> Point:
     seconds, result = timed(lambda: check(rms_norm, rms_norm_vjp, x, **options))
     if not result.ok:
         raise RuntimeError(f"a right gradient was not passed: {result}")
-    calls[0] = 0
+    copies[0] = 0
     check(rms_norm, rms_norm_vjp, x, **options)
-    return Point(seconds, peak(), before, calls[0])
+    return Point(seconds, peak(), before, copies[0])
 
 
 def command(folder: Path, *arguments: str) -> Point:
@@ -222,7 +225,7 @@ def written(n: int) -> Path:
 
 def results(what: str, n: int) -> Point:
     """What n results on file cost to read, to render, to merge, to hold against others."""
-    from gradcheck.report import render
+    from gradcheck.report import pieces
     from gradcheck.stored.read import read
 
     log = written(n)
@@ -233,11 +236,11 @@ def results(what: str, n: int) -> Point:
         calls[what] = _merge(log)
     elif what != "read":
         run = read(log)
-        calls[what] = lambda: render(run, what)
+        calls[what] = lambda: sum(map(len, pieces(run, what)))
     gc.collect()
     before = peak()
     seconds, given = timed(calls[what])
-    size = len(given) if isinstance(given, str) else log.stat().st_size
+    size = given if isinstance(given, int) else log.stat().st_size
     return Point(seconds, peak(), before, size=size / 1e6)
 
 
@@ -247,10 +250,9 @@ def _diff(log: Path) -> Callable[[], Any]:
     from gradcheck.report import diff
     from gradcheck.stored.read import read
 
-    def call() -> str:
+    def call() -> int:
         old, new = (Side(name=name, run=read(log)) for name in ("old", "new"))
-        text: str = diff.render(compared(old, new, {"synthetic": "synthetic"}), "markdown")
-        return text
+        return len(diff.render(compared(old, new, {"synthetic": "synthetic"}), "markdown"))
 
     return call
 

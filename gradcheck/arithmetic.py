@@ -451,7 +451,7 @@ class BigArithmetic(Arithmetic):
         try:
             flat = exact.floats(x.ravel().tolist())
         except exact.Unfit:
-            return x.astype(np.float64)
+            return np.asarray(x.astype(np.float64))
         return np.array(flat, dtype=np.float64).reshape(x.shape)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from queue import SimpleQueue
@@ -36,10 +35,14 @@ ENDED: Final = {*LIMITS, Verdict.NOTRUN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a unit: records in the order of its asks, and the seconds that it took."""
+    """What came of a unit: records in the order of its asks, and the seconds that it took.
 
-    records: tuple[Record, ...]
+    Of a unit that asks nothing: the hash of its case.
+    """
+
+    records: tuple[Record, ...] = ()
     seconds: float = 0.0
+    hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class Assembly:
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._divided = divided(units)
         self._losses: Counter[tuple[int, Ask]] = Counter()
+        self._fatal: dict[int, dict[Ask, str]] = {}
         self._at: dict[Hashable, Unit] = {}
         self._ends = Ends()
         self._whole: dict[int, list[Record]] = {}
@@ -118,6 +122,9 @@ class Assembly:
 
     def came(self, unit: Unit, answer: Answer) -> None:
         """A unit was judged."""
+        if not unit.asks:
+            self._crashed(unit, answer.hash)
+            return
         parts = self._parts.setdefault(unit.place, {})
         parts.update((ask, []) for ask in unit.asks)
         for record in answer.records:
@@ -138,13 +145,16 @@ class Assembly:
         The unit is begun once more, each ask alone; what ends its worker twice has crashed.
         """
         self._divided.pop(unit.place, ())  # what ends the worker would end it again
+        if not unit.asks:  # its inputs alone do
+            self._crashed(unit, "")
         for ask in unit.asks:
             self._losses[unit.place, ask] += 1
             alone = replace(unit, asks=(ask,), first=True)
             if len(unit.asks) > 1 or self._losses[unit.place, ask] < TRIES:
                 self.back(alone)
             else:
-                self.came(alone, Answer(records=(self._crash(alone, how),)))
+                self._fatal.setdefault(unit.place, {})[ask] = how
+                self.back(replace(unit, asks=()))  # what is its hash? not to be found out here
 
     def back(self, unit: Unit) -> None:
         """A unit was sent, but not begun: its worker has ended at another one, or left."""
@@ -170,15 +180,13 @@ class Assembly:
             self.back(replace(unit, asks=asks))
         return bool(ended.intersection(words))
 
-    def _crash(self, unit: Unit, how: str) -> Record:
-        """What is known of an ask that ends its worker."""
-        case, (word, dtype) = self._cases[unit.place], unit.asks[0]
-        reason = f"its worker process ended, in {TRIES} tries: {how}"
-        finding = Finding(name=CALL, verdict=Verdict.CRASH, reason=reason)
-        fingerprint = ""
-        with suppress(Exception):  # a suite at fault
-            fingerprint = case.fingerprint
-        return record_of(self._plan, case, fingerprint, word, dtype, finding)
+    def _crashed(self, unit: Unit, fingerprint: str) -> None:
+        """Say of what has ended its workers that it did; `fingerprint` is its case's."""
+        for ask, how in self._fatal.pop(unit.place, {}).items():
+            reason = f"its worker process ended, in {TRIES} tries: {how}"
+            finding = Finding(name=CALL, verdict=Verdict.CRASH, reason=reason)
+            record = record_of(self._plan, self._cases[unit.place], fingerprint, *ask, finding)
+            self.came(replace(unit, asks=(ask,)), Answer(records=(record,)))
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from gradcheck.feed import TRIES, Died
+from gradcheck.feed import TRIES, Died, Feed
 from gradcheck.pool import Pool
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
+Workers = Callable[
+    [Feed[str, Any], Callable[[str], Any], Callable[..., None], tuple[Any, ...]],
+    AbstractContextManager[object],
+]
+"""Other workers than processes of this machine: what feeds them, what they do, their setup."""
 
 
 @dataclass(slots=True)
@@ -89,8 +96,9 @@ def collect(
     *,
     weight: Callable[[str], float] = lambda name: 1.0,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> Collected[Result]:
-    """`function(name)` for each name; in this process, if `jobs` is 1.
+    """`function(name)` for each name; in this process, if `jobs` is 1 and there are no `workers`.
 
     `setup(*arguments)` runs once in every process; both functions stand at the top of a module.
     Ctrl-C, and processes that die, leave what is known.
@@ -100,28 +108,34 @@ def collect(
     complete = True
     tell = progress or _silent
     try:
-        if jobs == 1:
+        if jobs == 1 and workers is None:
             setup(*arguments)
             for done, name in enumerate(names):
                 tell(done, len(names), name)
                 line.came(name, function(name))
         else:
-            with Pool(line, function, jobs, setup, arguments):
+            these = workers or partial(_pool, jobs)
+            with these(line, function, setup, arguments):
                 for done, name in enumerate(chain(names[:1], line.arrivals(len(names)))):
                     tell(done, len(names), name)
     except KeyboardInterrupt:
         complete = False
     except Died as error:
-        troubles.append(str(error))
+        troubles.append(f"{error}; {error.advice}")
     troubles += [
-        f"{name}: a worker process died of it, twice ({how})"
+        f"{name}: a worker process died of it, twice ({how}); {Died.advice}"
         for name, how in line.lost_ones.items()
     ]
     return Collected(
         [line.results[name] for name in names if name in line.results],
         complete and not troubles,
-        tuple(f"{trouble}; run again with -j 1 to see where" for trouble in troubles),
+        tuple(troubles),
     )
+
+
+def _pool(jobs: int, *words: Any) -> AbstractContextManager[object]:
+    feed, function, setup, arguments = words
+    return Pool(feed, function, jobs, setup, arguments)
 
 
 def _silent(*_: object) -> None:

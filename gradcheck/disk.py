@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from io import FileIO
 
 OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
@@ -21,17 +21,20 @@ OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-
 STANDARD: Final = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
-def save(path: Path, text: str) -> None:
+def save(path: Path, text: str | Iterable[str]) -> None:
     """Write a file whole: a regular one, or a new one, aside; a device or a pipe as it is.
+
+    A long text may come in pieces, of which only one has to be there at a time.
 
     Raises:
         OSError: it cannot be written; a regular file is as it was.
     """
     if is_special(path):
         with opened(path) as stream:
-            left = memoryview(text.encode("utf-8"))
-            while left:
-                left = left[stream.write(left) or 0 :]
+            for piece in _pieces(text):
+                left = memoryview(piece.encode("utf-8"))
+                while left:
+                    left = left[stream.write(left) or 0 :]
     else:
         replace(path, text)
 
@@ -65,7 +68,7 @@ def opened(path: Path) -> FileIO:
     return os.fdopen(os.dup(number), "wb", buffering=0)
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str | Iterable[str]) -> None:
     """Write beside `path`, then rename; a link stays one, and permissions stay as they are.
 
     Raises:
@@ -97,19 +100,24 @@ def create(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _aside(target: Path, text: str) -> Iterator[Path]:
+def _aside(target: Path, text: str | Iterable[str]) -> Iterator[Path]:
     """`text` in a file of its own beside `target`, on the disk; it is gone after the block."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
     aside = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+            stream.writelines(_pieces(text))
             stream.flush()
             os.fsync(stream.fileno())
         aside.chmod(0o666 & ~_umask())
         yield aside
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _pieces(text: str | Iterable[str]) -> Iterable[str]:
+    """A text is one piece, not one per character."""
+    return (text,) if isinstance(text, str) else text
 
 
 def _umask() -> int:

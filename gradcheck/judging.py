@@ -111,19 +111,12 @@ def _judge(
                 yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
 
 
-def given_up(plan: Plan, case: AnyCase, verdict: Verdict, why: str) -> list[Record]:
-    """What stands for the records of a case that ends whatever judges it: one per dtype."""
+def hash_of(case: AnyCase) -> str:
+    """What a record has as its hash; empty where the case is at fault."""
     try:
-        fingerprint = case.fingerprint
+        return case.fingerprint
     except FAULTS:
-        fingerprint = ""
-    finding = Finding(name=CALL, verdict=verdict, reason=why)
-    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
-    return [
-        record_of(plan, case, fingerprint, word, dtype, finding)
-        for word in plan.implementations
-        for dtype in dtypes
-    ]
+        return ""
 
 
 def _not_run(why: str) -> Finding:

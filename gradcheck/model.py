@@ -438,3 +438,35 @@ class Whole:
             for name, value in self.inputs.items()
         }
         return {**dict(zip(self.program.params, params, strict=True)), **inputs}
+
+
+@dataclass(frozen=True)
+class Nudged(Whole):
+    """A whole that is asked for its loss where single parameters are moved, again and again.
+
+    `around` are the parameters that do not move, by name, as they will be handed in: what no
+    stage reads a moved one for is evaluated once (per precision), and then remembered.
+    """
+
+    around: Values = field(default_factory=dict)
+    _known: dict[int, Values] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def forward(self, xp: Any, *params: Array) -> Array:
+        given = dict(zip(self.program.params, params, strict=True))
+        moved = {name for name, value in given.items() if value is not self.around.get(name)}
+        if len(moved) != 1:
+            return super().forward(xp, *params)
+        values = {**self._here(xp), **given}
+        for stage in self.program.stages:
+            if not moved.isdisjoint(stage.reads):
+                values.update(zip(stage.outputs, stage.forward(xp, values), strict=True))
+                moved.update(stage.outputs)
+        return values[self.program.loss]
+
+    def _here(self, xp: Any) -> Values:
+        """Every value where nothing is moved."""
+        precision = xp.context.prec
+        if precision not in self._known:
+            given = self._given(xp, tuple(self.around.values()))
+            self._known[precision] = self.program.forward(xp, given)
+        return self._known[precision]

@@ -104,3 +104,18 @@ def test_a_descriptor_of_ours_goes_on_where_it_is(tmp_path):
 def test_devices_are_no_files(name, tmp_path):
     assert disk.is_special(type(tmp_path)(name))
     assert not disk.is_special(tmp_path / "new")
+
+
+def test_a_text_in_pieces_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "run.json"
+    disk.save(path, (piece for piece in ("{\n", "é", "}\r\n")))
+    assert path.read_bytes() == "{\né}\r\n".encode()
+
+    def breaks():
+        yield "a part"
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        disk.save(path, breaks())
+    assert path.read_bytes() == "{\né}\r\n".encode()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.json"]

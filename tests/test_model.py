@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gradcheck_cases import activation, indexing, linear, loss, reduction
 
-from gradcheck.arithmetic import F64
+from gradcheck.arithmetic import F64, mp50
 from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.model import MARGIN, ModelCase, ModelSpec, Program, Size, Stage, Whole
+from gradcheck.model import MARGIN, ModelCase, ModelSpec, Nudged, Program, Size, Stage, Whole
 from gradcheck.spec import DEFAULT
 from gradcheck.suite import Suite
 
@@ -234,6 +234,35 @@ def test_backward_agrees_with_differences_of_the_loss():
             ends.append(float(whole.forward(F64, *moved)))
         slope = (ends[0] - ends[1]) / 2e-6
         np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7)
+
+
+def test_what_no_moved_parameter_reaches_is_remembered_and_nothing_else_is(monkeypatch):
+    here, xp, calls = case(), mp50(), []
+    original = Stage.forward
+
+    def counted(self, *given):
+        calls.append(self.name)
+        return original(self, *given)
+
+    params = [xp.asarray(p) for p in here.params.values()]
+    whole = Whole(here.program, here.inputs)
+    nudged = Nudged(here.program, here.inputs, dict(zip(here.params, params, strict=True)))
+    for digits in (50, 75):
+        with xp.context.workdps(digits):
+            for index in (0, 2, 1, 2):
+                moved = list(params)
+                moved[index] = params[index] + xp.const("1e-25")
+                want = whole.forward(xp, *moved)
+                with monkeypatch.context() as patch:
+                    patch.setattr(Stage, "forward", counted)
+                    got = nudged.forward(xp, *moved)
+                assert got == want
+                assert got != whole.forward(xp, *params)
+            every = [p + xp.const("1e-25") for p in params]
+            assert nudged.forward(xp, *every) == whole.forward(xp, *every)
+    names = [s.name for s in here.program.stages]
+    once = [*names, *names, *names[2:], *names, *names[2:]]  # all at first, then what is moved
+    assert calls == once * 2
 
 
 def test_integers_are_kept_as_they_are():

@@ -75,7 +75,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     block = int(np.flatnonzero(found.structure.grid[colour[0]] == element)[0])
     h = ladder.steps(found.evaluator.x, ladder.LADDER_LEVELS)
     slopes, scales = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
-    noise = found._noise[:, colour]
+    noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
     value, bar = ladder.climb(slopes, scales, noise, h, u)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))

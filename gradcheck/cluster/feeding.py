@@ -73,7 +73,8 @@ class Feeding(Generic[Task]):
                 for future, result in self._come():
                     self._take(future, result)
         except BaseException as error:  # noqa: BLE001  whoever waits must hear of it
-            self._feed.broken(error)
+            known = isinstance(error, Died) or self._client.status == "running"
+            self._feed.broken(error if known else self._lost())
 
     def _send(self) -> None:
         """Give every slot something to do, and, where that is short, something to do next."""
@@ -114,6 +115,7 @@ class Feeding(Generic[Task]):
         while not self._coming.has_ready():
             if self._over or self._slots > slots:
                 return []
+            self._check()
             time.sleep(BLINK)
             if time.monotonic() > self._looked + LOOK:
                 self._look()
@@ -126,13 +128,25 @@ class Feeding(Generic[Task]):
         Raises:
             Gone: there have been none for long.
         """
-        with suppress(OSError, TimeoutError):  # a scheduler that is gone cancels what is under way
+        with suppress(OSError, TimeoutError):  # if it is gone, the client will have noticed soon
             self._slots = sum(self._client.nthreads().values())
         self._looked = time.monotonic()
         if self._slots:
             self._seen = self._looked
         elif self._looked > self._seen + PATIENCE:
             raise Gone(f"{self._where} has had no workers for {PATIENCE:g} s")
+
+    def _lost(self) -> Gone:
+        return Gone(f"the connection to {self._where} was lost")
+
+    def _check(self) -> None:
+        """Look whether there is a scheduler.
+
+        Raises:
+            Gone: there is none any more; if it comes back, it knows nothing of this run.
+        """
+        if self._client.status != "running" and not self._over:
+            raise self._lost()
 
     def _take(self, future: Any, result: Any) -> None:
         """Take home what came of a batch.
@@ -157,5 +171,5 @@ class Feeding(Generic[Task]):
                 raise error
             for task in batch:
                 self._feed.lost(task, "one worker after the other was lost with it")
-        elif not self._over:
-            raise Gone(f"the connection to {self._where} was lost")
+        elif not self._over:  # cancelled, and not by us: it has started anew
+            raise self._lost()

@@ -1,4 +1,4 @@
-"""The cases of a run on a cluster: what its workers must have, and when they may forget it."""
+"""Work that a cluster does: what its workers must have, and when they may forget it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from gradcheck.cluster import slot
 from gradcheck.cluster.connect import connected
 from gradcheck.cluster.feeding import Feeding
 from gradcheck.cluster.identity import identity
+from gradcheck.collect import Workers
 from gradcheck.errors import UsageError
+from gradcheck.feed import Feed
 from gradcheck.foreign.child import SINGLE
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.suite import installed_suites
@@ -30,13 +32,34 @@ def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Assembly]:
     Raises:
         UsageError: there is no cluster, or its workers cannot judge this.
     """
-    suites = plan.suites or installed_suites()
-    order = _order(suites, (remote.judge, remote.begin, (remote.sent(plan),)))
+    order = _order(plan.suites, (remote.judge, remote.begin, (remote.sent(plan),)))
     with connected(plan.scheduler, plan.jobs) as client, _engaged(client, order):
         assembly = Assembly(plan, cases, max(sum(client.nthreads().values()), 1))
-        where = f"the cluster at {plan.scheduler}" if plan.scheduler else "the cluster"
-        with Feeding(client, order, assembly, where):
+        with Feeding(client, order, assembly, _named(plan.scheduler)):
             yield assembly
+
+
+def workers(scheduler: str, jobs: int, suites: Sequence[str]) -> Workers:
+    """What does on a cluster what a function has to do with names; see `collect.collect`.
+
+    With the block ends what was begun there. As it begins, it raises as `working` does.
+    """
+
+    @contextmanager
+    def fed(feed: Feed[str, Any], *load: Any) -> Iterator[None]:
+        order = _order(suites, load)
+        with (
+            connected(scheduler, jobs) as client,
+            _engaged(client, order),
+            Feeding(client, order, feed, _named(scheduler)),
+        ):
+            yield
+
+    return fed
+
+
+def _named(scheduler: str) -> str:
+    return f"the cluster at {scheduler}" if scheduler else "the cluster"
 
 
 @contextmanager
@@ -56,7 +79,8 @@ def _engaged(client: Any, order: slot.Order) -> Iterator[None]:
 
 
 def _order(suites: Sequence[str], load: tuple[Any, ...]) -> slot.Order:
-    """What the workers are told."""
+    """What the workers are told: of suites by reference, and what a process there is to load."""
+    suites = suites or installed_suites()
     installed = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     own = [
         str(Path(p).absolute())

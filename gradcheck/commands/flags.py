@@ -12,6 +12,7 @@ from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.choice import Choice
+    from gradcheck.collect import Workers
     from gradcheck.suite import Suite
 
 EXECUTORS: Final = ("local", "dask")
@@ -105,6 +106,19 @@ def executor_of(arguments: argparse.Namespace) -> dict[str, Any]:
             f"--scheduler {arguments.scheduler}: nothing would run there; add --executor dask"
         )
     return {"executor": arguments.executor, "scheduler": arguments.scheduler}
+
+
+def workers_of(arguments: argparse.Namespace) -> Workers | None:
+    """Where else than on this machine the flags of `add_executor` have work done.
+
+    Raises:
+        UsageError: as `executor_of` does.
+    """
+    if executor_of(arguments)["executor"] == "local":
+        return None
+    from gradcheck.cluster.work import workers
+
+    return workers(arguments.scheduler, arguments.jobs, arguments.suite)
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:

@@ -9,7 +9,7 @@ from gradcheck.errors import UsageError
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import Any, Final
 
@@ -76,7 +76,7 @@ def _check_aside(path: Path, flag: str) -> None:
         )
 
 
-def save(path: Path, text: str, flag: str = "-o") -> bool:
+def save(path: Path, text: str | Iterable[str], flag: str = "-o") -> bool:
     """Write a report; False, and a line on stderr, where it cannot be."""
     from gradcheck import disk
 

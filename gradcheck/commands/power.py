@@ -7,7 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from gradcheck import console
-from gradcheck.commands.flags import add_jobs, add_seed, add_suite, suite_of
+from gradcheck.commands.flags import (
+    add_executor,
+    add_jobs,
+    add_seed,
+    add_suite,
+    executor_of,
+    suite_of,
+    workers_of,
+)
 from gradcheck.commands.outcome import exit_code, publish, refuse_formats, targets_of
 from gradcheck.commands.progress import Progress, add_progress
 from gradcheck.errors import UsageError
@@ -58,6 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="only the I-th of N fixed parts of the wrong answers",
     )  # fmt: skip
     add_jobs(parser)
+    add_executor(parser)
     parser.add_argument(
         "-o", dest="outputs", action="append", default=[], metavar="FILE",
         help="write a report with all kill matrices: .md .json .txt (repeat)",
@@ -70,6 +79,9 @@ def power(arguments: argparse.Namespace) -> int:
     """Attack operators, models, update rules or contracts; returns the exit code."""
     if arguments.contract and (arguments.model or arguments.rule):
         raise UsageError("--contract attacks contracts alone; leave --model and --rule out")
+    here = arguments.rule or arguments.contract
+    if executor_of(arguments)["executor"] != "local" and here:
+        raise UsageError("--rule and --contract take seconds, here; leave --executor out")
     if arguments.diagnosis:
         return _diagnoses(arguments)
     if arguments.model:
@@ -103,7 +115,7 @@ def _operators(arguments: argparse.Namespace) -> int:
     )
     progress = Progress(arguments)
     with heard():
-        found = attack(plan, progress)
+        found = attack(plan, progress, workers_of(arguments))
     progress.clear()
     written = publish(found, targets, pages.render, width=console.width(sys.stdout), short=True)
     return exit_code(
@@ -137,7 +149,7 @@ def _models(arguments: argparse.Namespace) -> int:
     )
     progress = Progress(arguments)
     with heard():
-        harvest = sow(plan, progress)
+        harvest = sow(plan, progress, workers_of(arguments))
     progress.clear()
     written = publish(harvest, targets, pages.render, width=console.width(sys.stdout), short=True)
     return exit_code(
@@ -202,7 +214,7 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
     )
     progress = Progress(arguments)
     with heard():
-        found = diagnose_mutants(plan, progress)
+        found = diagnose_mutants(plan, progress, workers_of(arguments))
     progress.clear()
     written = publish(found, targets, pages.render, width=console.width(sys.stdout))
     return exit_code(

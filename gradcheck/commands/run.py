@@ -315,7 +315,7 @@ def publish_run(
     """
     from gradcheck import report
 
-    saved = [written, *(save(path, report.render(found, form)) for path, form in targets)]
+    saved = [written, *(save(path, report.pieces(found, form)) for path, form in targets)]
     how: dict[str, Any] = {
         "color": console.colored(arguments.color),
         "width": console.width(sys.stdout),

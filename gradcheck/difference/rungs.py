@@ -106,7 +106,7 @@ class Rungs:
     def settle(self, target: float, first: int | None = None) -> Slope:
         """Three steps, and more as long as the bar is wider than `target` and more may help."""
         start = self.plan.first if first is None else first
-        start = min(max(start, self.top), self.plan.bottom - TRIPLE + 1)
+        start = min(max(start, self.top), self.plan.bottom - TRIPLE)  # a climb needs four
         for level in range(start, start + TRIPLE):
             self._measure(level)
         while True:

@@ -134,7 +134,8 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
     value, bar, scale = (a.reshape(len(cts), -1) for a in (value, bar, scale))
     if not shape.ordered:
         places = np.argsort(shape.grid, axis=None)
-        value, bar, scale, terms = (a[..., places] for a in (value, bar, scale, terms))
+        value, bar, scale = (a[:, places] for a in (value, bar, scale))
+        terms = terms[places]
     return Screened(value, bar, scale, terms)
 
 

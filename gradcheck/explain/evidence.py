@@ -22,6 +22,7 @@ from gradcheck.explain.reach import Derivatives, Reach
 from gradcheck.model import Program, Stage, Values
 
 Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Errors = Mapping[str, Any]
 
 NOISE: Final = {"float64": 1e-9, "float32": 3e-5}
@@ -35,6 +36,8 @@ RANK: Final = 1e-12
 """Singular values below this part of the largest one are rounding."""
 WORK: Final = 3e9
 """Multiplications above which a stage is not put to the linear algebra."""
+KEPT: Final = 64 << 20
+"""Bytes of what linear algebra has found that are kept for the next fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,23 +148,43 @@ def _consistent(court: Court, stage: Stage, rows: list[str]) -> bool:
     columns = np.concatenate(
         [np.arange(s.start, s.stop) for s in (court.derivatives.columns[n] for n in rows)]
     )
-    weights = np.concatenate([np.full(court.errors[n].size, 1 / court.noise[n]) for n in rows])
-    blocks = [
-        court.derivatives.of(read)[:, columns] * weights
-        for read in dict.fromkeys(stage.reads)
-        if read in court.cts and read not in court.program.params
-    ]
-    matrix = np.concatenate(blocks).T if blocks else np.zeros((columns.size, 0))
     allowed = np.sqrt(columns.size) + NOISE["float64"] * np.linalg.norm(seen)
-    beyond = ~np.any(matrix != 0, axis=1)
+    beyond, basis = _spanned(court, stage, rows, columns)
     if not np.linalg.norm(seen[beyond]) <= allowed:
         return False
-    matrix, rest = matrix[~beyond], seen[~beyond]
-    matrix = matrix[:, np.any(matrix != 0, axis=0)]
-    if matrix.size * float(min(matrix.shape)) > WORK:
-        return True  # it would take too long to find out
-    basis = _range(matrix)
-    return bool(np.linalg.norm(rest - basis @ (basis.T @ rest)) <= allowed)
+    rest = seen[~beyond]
+    # Without a basis it would take too long to find out.
+    return basis is None or bool(np.linalg.norm(rest - basis @ (basis.T @ rest)) <= allowed)
+
+
+def _spanned(
+    court: Court, stage: Stage, rows: list[str], columns: NDArray[np.int64]
+) -> tuple[Mask, Float | None]:
+    """Which elements of `rows` no error of what the stage returned can reach; a basis of the rest.
+
+    The basis [m, n] is None where it would take too long. All faults of a program ask for a few
+    of these, again and again.
+    """
+    assert court.derivatives is not None
+    noise = tuple(court.noise[n] for n in rows)
+    reads = tuple(n for n in dict.fromkeys(stage.reads)
+                  if n in court.cts and n not in court.program.params)  # fmt: skip
+    key = reads, tuple(rows), noise
+    kept: dict[Any, tuple[Mask, Float | None]] = court.derivatives.kept
+    if key not in kept:
+        weights = np.repeat([1 / n for n in noise], [court.errors[n].size for n in rows])
+        blocks = [court.derivatives.of(read)[:, columns] * weights for read in reads]
+        matrix = np.concatenate(blocks).T if blocks else np.zeros((columns.size, 0))
+        beyond = ~np.any(matrix != 0, axis=1)
+        matrix = matrix[~beyond]
+        matrix = matrix[:, np.any(matrix != 0, axis=0)]
+        affordable = matrix.size * float(min(matrix.shape)) <= WORK
+        basis = _range(matrix) if affordable else None
+        size = 0 if basis is None else basis.nbytes
+        if size + sum(b.nbytes for _, b in kept.values() if b is not None) > KEPT:
+            kept.clear()
+        kept[key] = beyond, basis
+    return kept[key]
 
 
 def _range(matrix: Float) -> Float:

@@ -161,7 +161,10 @@ class Probe:
 
     def fails(self, name: str) -> bool:
         """Whether any is."""
-        return bool(self.wrong(name).any()) or name not in self.got
+        key = "explain.probe", "fails", name
+        if key not in self.memo:
+            self.memo[key] = bool(self.wrong(name).any()) or name not in self.got
+        return bool(self.memo[key])
 
     def reproduces(self, prediction: Any, name: str) -> bool:
         """Whether a prediction is what was returned, to rounding, and the right one is not.
@@ -184,15 +187,26 @@ class Probe:
             return False  # NaN everywhere has too many explanations
         if not np.array_equal(got[strange], guess[strange], equal_nan=True):
             return False
+        bound, closest = self._reach(name, strange)
         mine = np.abs(guess - got)[~strange]
-        its = np.abs(right - got)[~strange]
-        size = max(float(np.max(np.abs(got[~strange]), initial=0.0)), 0.0)
-        bound = np.maximum(self._blur[name][~strange], SAME[self.dtype] * size)
         if not bool(np.all(mine <= bound)):
             return False
-        if strange.any():
-            return True
-        return bool(np.max(mine, initial=0.0) <= CLOSER * np.max(its, initial=0.0))
+        return bool(strange.any() or np.max(mine, initial=0.0) <= closest)
+
+    def _reach(self, name: str, strange: Mask) -> tuple[Float, float]:
+        """How near to what was returned a prediction must come: each finite element, and the worst.
+
+        `strange` marks what is not finite.
+        """
+        key = "explain.probe", "reach", name
+        if key not in self.memo:
+            finite = self.got[name][~strange]
+            its = np.abs(self.right[name][~strange] - finite)
+            size = max(float(np.max(np.abs(finite), initial=0.0)), 0.0)
+            bound = np.maximum(self._blur[name][~strange], SAME[self.dtype] * size)
+            self.memo[key] = bound, float(CLOSER * np.max(its, initial=0.0))
+        found: tuple[Float, float] = self.memo[key]
+        return found
 
     def _came(self, guess: Float, name: str) -> bool:
         """Whether a prediction of another shape than the primal's is what came in its place."""

@@ -78,6 +78,7 @@ class Derivatives:
         """Lay the columns out; nothing is computed yet."""
         self.program = program
         self.values = values
+        self.kept: dict[Any, Any] = {}  # what linear algebra found of them
         self.columns: dict[str, slice] = {}
         start = 0
         for name in names:

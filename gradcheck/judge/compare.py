@@ -174,10 +174,22 @@ class Comparison:
             blunt = (truth > negligible * self.bound) & (self.bound > _blunt(self.rules, largest))
         return unknown, blunt
 
-    def finding(self, name: str, shape: tuple[int, ...], cotangents: tuple[str, ...]) -> Finding:
-        """The verdict on the whole tensor of `shape`, for the cotangents named."""
+    def finding(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        cotangents: tuple[str, ...],
+        *,
+        told: bool = True,
+    ) -> Finding:
+        """The verdict on the whole tensor of `shape`, for the cotangents named.
+
+        Unless it is to be `told`, the verdict and its reason alone.
+        """
         failed, unresolved = self.failed, self.unresolved
         verdict, reason = self._verdict(failed, unresolved)
+        if not told:
+            return Finding(name=name, verdict=verdict, reason=reason, compared=self.got.size)
         worst = self._worst(shape, cotangents, WORST if failed.any() else 1)
         told = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
         return Finding(

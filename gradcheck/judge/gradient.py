@@ -42,8 +42,8 @@ class Truth:
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
     resolution: float = 0.0
 
-    def judge(self, got: Float, rules: Rules) -> Finding:
-        """The verdict on `got` [q, n]."""
+    def judge(self, got: Float, rules: Rules, *, told: bool = True) -> Finding:
+        """The verdict on `got` [q, n]; unless it is to be `told`, nothing is said of elements."""
         kinks = [] if self.kinks is None else [self.kinks.interval]
         found = self._refined(got, rules, kinks)
         if found.pending.any():
@@ -53,7 +53,7 @@ class Truth:
             found = self._compare(got, rules, kinks, allowed)
             if not found.pending.any():
                 break
-        finding = found.finding(self.name, self.shape, self.cotangents)
+        finding = found.finding(self.name, self.shape, self.cotangents, told=told)
         return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
     def settled(self) -> Float:

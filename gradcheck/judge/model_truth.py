@@ -20,7 +20,7 @@ from gradcheck.judge.projection import judge_tensors
 from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.tied import Tied, tied
-from gradcheck.model import ModelCase, Stage, Values, Whole
+from gradcheck.model import ModelCase, Nudged, Stage, Values, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
@@ -182,9 +182,11 @@ class ModelTruth:
 
     @cached_property
     def _oracle(self) -> Oracle:
-        whole = Whole(self.program, self.case.inputs)
-        params = list(self.params.values())
-        return Oracle(whole, params, {}, [(np.array(1.0),)], [None] * len(params))
+        params, around = list(self.params.values()), dict[str, Array]()
+        whole = Nudged(self.program, self.case.inputs, around)
+        oracle = Oracle(whole, params, {}, [(np.array(1.0),)], [None] * len(params))
+        around.update(zip(self.params, oracle.primals, strict=True))
+        return oracle
 
     def _exact(self, name: str) -> Any:
         """The gradient of one parameter in the arithmetic of the truth."""

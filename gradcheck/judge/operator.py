@@ -280,11 +280,12 @@ class CaseTruth:
 
 
 def judge_case(
-    truth: CaseTruth, binding: Binding, dtype: str, *, taylor: bool = False
+    truth: CaseTruth, binding: Binding, dtype: str, *, taylor: bool = False, told: bool = True
 ) -> list[Finding]:
     """What `binding` makes of the case in `dtype`: forward's value first, then each gradient.
 
-    `taylor` asks for the remainder of each gradient along one direction, too.
+    `taylor` asks for the remainder of each gradient along one direction, too. Unless they are to
+    be `told`, gradients get a verdict alone: which elements are wrong is nobody's question.
     """
     case, names = truth.case, truth.names
     kind = dtype_named(dtype)
@@ -305,7 +306,7 @@ def judge_case(
         answer = ask_vjp(bound.vjp, cts, primals, names, bound.attrs)
     except (Unsupported, Broken) as error:
         return _heard([*findings, _ended(error)], bound)
-    found = _judge_gradients(truth, answer, rules_of(dtype), binding.name, bound)
+    found = _judge_gradients(truth, answer, rules_of(dtype), binding.name, bound, told=told)
     findings += _with_curves(truth, answer, found) if taylor else found
     return _heard(findings, bound)
 
@@ -347,7 +348,13 @@ def _with_curves(truth: CaseTruth, answer: Answer, found: Sequence[Finding]) -> 
 
 
 def _judge_gradients(
-    truth: CaseTruth, answer: Answer, rules: Rules, implementation: str, bound: Bound
+    truth: CaseTruth,
+    answer: Answer,
+    rules: Rules,
+    implementation: str,
+    bound: Bound,
+    *,
+    told: bool = True,
 ) -> list[Finding]:
     findings = []
     for i in truth.floating:
@@ -358,7 +365,7 @@ def _judge_gradients(
         if isinstance(got, Finding):
             finding = _absent(got, bound)
         else:
-            finding = _judged(truth, i, got, rules, bound.slack)
+            finding = _judged(truth, i, got, rules, bound.slack, told=told)
         if truth.low and finding.verdict is Verdict.PASS and not isinstance(got, Finding):
             finding = _unbiased(truth, i, got, finding)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
@@ -380,9 +387,17 @@ def _absent(finding: Finding, bound: Bound) -> Finding:
     return replace(finding, reason=f"no gradient for {finding.name}: {reason}")
 
 
-def _judged(truth: CaseTruth, index: int, got: Float, rules: Rules, slack: Slack | None) -> Finding:
+def _judged(
+    truth: CaseTruth,
+    index: int,
+    got: Float,
+    rules: Rules,
+    slack: Slack | None,
+    *,
+    told: bool,
+) -> Finding:
     """The verdict on a gradient; by the wider bound that the code asks for only if it needs it."""
-    finding = truth.truth(index).judge(got, rules)
+    finding = truth.truth(index).judge(got, rules, told=told)
     if slack is None or finding.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         return finding
     wider = replace(rules, slack=slack.ulp)

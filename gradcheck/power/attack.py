@@ -69,12 +69,12 @@ class Target:
 
     def rejects(self, vjp: Vjp) -> bool:
         """Whether the judgement rejects `vjp(ct, *primals, **attrs)`."""
-        findings = judge_case(self.truth, Wrong(vjp), self.dtype)
+        findings = judge_case(self.truth, Wrong(vjp), self.dtype, told=False)
         return any(finding.verdict in REJECTED for finding in findings)
 
     def accepts_the_right_one(self) -> bool:
         """Whether the operator's own VJP passes: anything else is a false alarm."""
-        findings = judge_case(self.truth, Wrong(self._vjp), self.dtype)
+        findings = judge_case(self.truth, Wrong(self._vjp), self.dtype, told=False)
         return all(finding.verdict is Verdict.PASS for finding in findings)
 
     def mutant(self, mutant: Mutant) -> bool:
@@ -146,13 +146,18 @@ class Target:
         return out
 
     def _answers(self, ct: tuple[Array, ...]) -> Answers:
-        ones = tuple(np.ones_like(part) for part in ct)
-        other = tuple(np.roll(part, 1) * part for part in ct)  # by no factor like ct, nor constant
+        def ignored() -> Sequence[Array | None]:
+            return self._gradients(tuple(np.ones_like(part) for part in ct), self._primals)
+
+        def earlier() -> Sequence[Array | None]:  # by no factor like ct, nor constant
+            other = tuple(np.roll(part, 1) * part for part in ct)
+            return self._gradients(other, self._primals)
+
         return Answers(
             self._gradients(ct, self._primals),
             ct,
-            lambda: self._gradients(ones, self._primals),
-            lambda: self._gradients(other, self._primals),
+            ignored,
+            earlier,
             lambda: None if self._elsewhere is None else self._gradients(ct, self._elsewhere),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gradcheck.collect import Collected, collect
+from gradcheck.collect import Collected, Workers, collect
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.power.caught import caught, held_out
@@ -108,9 +108,13 @@ _PLAN: Naming
 _MUTANTS: dict[str, list[Mutant]]
 
 
-def name_all(plan: Naming, progress: Progress | None = None) -> Collected[list[Named]]:
+def name_all(
+    plan: Naming, progress: Progress | None = None, workers: Workers | None = None
+) -> Collected[list[Named]]:
     """Diagnose all mutants, operator by operator."""
-    return collect(_named_of, plan.ops, plan.jobs, _prepare, (plan,), progress=progress)
+    return collect(
+        _named_of, plan.ops, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
+    )
 
 
 def _prepare(plan: Naming) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import gradcheck
 from gradcheck.binding.reference import Reference
-from gradcheck.collect import collect
+from gradcheck.collect import Workers, collect
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.pattern import WHERE_ALONE
@@ -130,7 +130,7 @@ _FAULTS: dict[str, list[Fault]]
 _PLAN: Sowing
 
 
-def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
+def sow(plan: Sowing, progress: Progress | None = None, workers: Workers | None = None) -> Harvest:
     """Attack the models one after another; cut short, return what is known.
 
     Raises:
@@ -139,7 +139,9 @@ def sow(plan: Sowing, progress: Progress | None = None) -> Harvest:
     """
     suite = load_suite(plan.suites)
     faults_of(suite)  # mistakes are told here, before any process starts
-    found = collect(_score, plan.models, plan.jobs, _prepare, (plan,), progress=progress)
+    found = collect(
+        _score, plan.models, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
+    )
     return Harvest(
         version=gradcheck.__version__,
         suite=suite.name,

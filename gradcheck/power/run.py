@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import gradcheck
-from gradcheck.collect import collect
+from gradcheck.collect import Workers, collect
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part, Score, Trial, score
@@ -78,7 +78,7 @@ _MUTANTS: dict[str, list[Mutant]]
 _ATTACK: Attack
 
 
-def attack(plan: Attack, progress: Progress | None = None) -> Power:
+def attack(plan: Attack, progress: Progress | None = None, workers: Workers | None = None) -> Power:
     """Attack the operators one after another; cut short, return what is known.
 
     Raises:
@@ -87,7 +87,9 @@ def attack(plan: Attack, progress: Progress | None = None) -> Power:
     """
     suite = load_suite(plan.suites)
     mutants_of(suite)  # mistakes are told here, before any process starts
-    found = collect(_score, plan.ops, plan.jobs, _prepare, (plan,), progress=progress)
+    found = collect(
+        _score, plan.ops, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
+    )
     return Power(
         version=gradcheck.__version__,
         suite=suite.name,

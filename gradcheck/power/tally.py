@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import gradcheck
+from gradcheck.collect import Workers
 from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
@@ -106,7 +107,9 @@ def confusion(named: Sequence[Named]) -> Counter[tuple[str, str]]:
     return Counter((one.labels[0], one.first.label if one.first else "") for one in named)
 
 
-def diagnose_mutants(plan: Naming, progress: Progress | None = None) -> Diagnosed:
+def diagnose_mutants(
+    plan: Naming, progress: Progress | None = None, workers: Workers | None = None
+) -> Diagnosed:
     """Diagnose the mutants of a plan; cut short, return what is known.
 
     Raises:
@@ -115,7 +118,7 @@ def diagnose_mutants(plan: Naming, progress: Progress | None = None) -> Diagnose
     """
     suite = load_suite(plan.suites)
     mutants_of(suite)  # mistakes are told here, before any process starts
-    found = name_all(plan, progress)
+    found = name_all(plan, progress, workers)
     return Diagnosed(
         version=gradcheck.__version__,
         suite=suite.name,

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gradcheck.record import Run
 
-__all__ = ["ENDINGS", "FORMATS", "format_of", "render"]
+__all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 
 FORMATS: Final = (
     "terminal", "json", "jsonl", "markdown", "summary", "html", "junit", "github", "badge",
@@ -89,6 +91,19 @@ def render(run: Run, format: str, *, color: bool = False, width: int = 100) -> s
     options = {"color": color, "width": width} if format == "terminal" else {}
     text: str = module.render(run, **options)
     return text
+
+
+def pieces(run: Run, format: str) -> Iterable[str]:
+    """The report of `run` as `render` gives it, in pieces where it is as long as the run.
+
+    Raises:
+        UsageError: the format is unknown.
+    """
+    module = import_module(f"{__name__}.{check_format(format)}")
+    found: Iterable[str] = (
+        module.pieces(run) if hasattr(module, "pieces") else (module.render(run),)
+    )
+    return found
 
 
 def check_format(format: str) -> str:

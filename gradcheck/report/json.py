@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradcheck.stored.plain import dumped, run_dict
+from gradcheck.stored.plain import dumped, footer_dict, header_dict, result_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gradcheck.record import Run
 
 
 def render(run: Run) -> str:
     """The run as JSON."""
-    plain = run_dict(run)
-    results = ",\n".join(f"    {dumped(result)}" for result in plain["results"])
-    return (
-        "{\n"
-        f'  "header": {_indented(plain["header"])},\n'
-        f'  "results": [\n{results}\n  ],\n'
-        f'  "footer": {_indented(plain["footer"])}\n'
-        "}\n"
-    )
+    return "".join(pieces(run))
+
+
+def pieces(run: Run) -> Iterator[str]:
+    """The same in pieces, of which only one is there at a time."""
+    yield f'{{\n  "header": {_indented(header_dict(run.header))},\n  "results": [\n'
+    between = ""
+    for result in run.results:
+        yield f"{between}    {dumped(result_dict(run, result))}"
+        between = ",\n"
+    yield f'\n  ],\n  "footer": {_indented(footer_dict(run))}\n}}\n'
 
 
 def _indented(value: Any) -> str:

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 from gradcheck.stored.log import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gradcheck.record import Run
 
 
 def render(run: Run) -> str:
     """The run as lines of JSON."""
-    return whole(run).decode("ascii")
+    return "".join(pieces(run))
+
+
+def pieces(run: Run) -> Iterator[str]:
+    """The same line by line."""
+    return (line.decode("ascii") for line in whole(run))

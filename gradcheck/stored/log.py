@@ -59,12 +59,13 @@ class Lines:
         return line
 
 
-def whole(run: Run) -> bytes:
-    """The log of a run that has ended: that which grew with it, byte for byte."""
+def whole(run: Run) -> Iterator[bytes]:
+    """The lines of a run that has ended: those that grew with it, byte for byte."""
     lines = Lines()
-    parts = [lines.header(run.header)]
-    parts += [lines.result(run, result) for result in by_case(run)]
-    return b"".join([*parts, lines.footer(run)])
+    yield lines.header(run.header)
+    for result in by_case(run):
+        yield lines.result(run, result)
+    yield lines.footer(run)
 
 
 def by_case(run: Run) -> list[Record]:

@@ -106,15 +106,6 @@ def footer_dict(run: Run) -> dict[str, Any]:
     }
 
 
-def run_dict(run: Run) -> dict[str, Any]:
-    """A run as plain data: header, results, footer."""
-    return {
-        "header": header_dict(run.header),
-        "results": [result_dict(run, result) for result in run.results],
-        "footer": footer_dict(run),
-    }
-
-
 def dumped(value: Any, indent: int | None = None) -> str:
     """Plain data as strict JSON, in ASCII: a name may hold what no encoding can carry.
 

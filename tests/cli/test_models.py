@@ -39,7 +39,9 @@ WRONG = {"quadratic": {"gradients": wrong}}
 def test_a_mistaken_word_about_models_ends_in_one_line_before_anything_runs(
     run, monkeypatch, words, said
 ):
-    monkeypatch.setattr("gradcheck.judge.model_truth.ModelTruth", lambda *_: pytest.fail("the run began"))
+    monkeypatch.setattr(
+        "gradcheck.judge.model_truth.ModelTruth", lambda *_: pytest.fail("the run began")
+    )
     found = run(*words.split())
     assert (found.code, found.out) == (2, "")
     (line,) = found.err.splitlines()

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("distributed")
 
 MODULE = '''
-import os, time
+import os, signal, time
 from pathlib import Path
 from gradcheck import OpSpec, Sample, Suite
 
@@ -28,6 +28,12 @@ def stops(draw):
     while (HERE / "hold").exists():
         time.sleep(0.01)
     return (draw.normal(3),)
+
+
+def kills(draw):
+    if (HERE / "deadly").exists():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return (draw.normal(2),)
 
 
 def op(name, *more):
@@ -48,7 +54,8 @@ def op(name, *more):
 
 OPS = [op(f"square{i}") for i in range(5)]
 STOPS = Sample(name="stops", primals=stops, hunts="a worker that is lost")
-SUITE = Suite("dozen", "1", [*OPS[:2], op("held", STOPS), *OPS[2:]])
+KILLS = Sample(name="kills", primals=kills, hunts="inputs that take a process with them")
+SUITE = Suite("dozen", "1", [*OPS[:2], op("held", STOPS), op("square5", KILLS), *OPS[2:]])
 '''
 
 
@@ -59,9 +66,9 @@ class Folder:
         self.path = path
         (path / "dozen.py").write_text(MODULE)
 
-    def begin(self, *words, **env):
+    def begin(self, *words, command="run", **env):
         return subprocess.Popen(
-            [sys.executable, "-m", "gradcheck", "run", "--suite", "dozen:SUITE", *words],
+            [sys.executable, "-m", "gradcheck", command, "--suite", "dozen:SUITE", *words],
             cwd=self.path,
             env={**environment(), **env},
             text=True,
@@ -69,9 +76,9 @@ class Folder:
             stderr=subprocess.PIPE,
         )
 
-    def run(self, *words, **env):
+    def run(self, *words, **more):
         """What a run prints, says and returns."""
-        with self.begin(*words, **env) as process:
+        with self.begin(*words, **more) as process:
             out, err = process.communicate(timeout=60)
         return out, err, process.returncode
 

@@ -23,10 +23,6 @@ IMPL = {"square0": {"vjp": square}, "square1": {"vjp": deadly}, "square2": {"vjp
 """
 
 
-def verdicts(text):
-    return {r["name"]: r["verdict"] for r in json.loads(text)["results"]}
-
-
 def test_records_are_the_same_on_two_workers(folder, cluster, alone):
     out, err, code = folder.run(*DASK, "--scheduler", cluster.address, "-o", "dask.json")
     assert (err, code) == ("", 0), out
@@ -58,21 +54,25 @@ def test_a_worker_that_is_killed_loses_no_result(folder, cluster, alone):
     assert (folder.path / "dask.json").read_text() == alone
 
 
-def test_code_that_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
+def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
     (folder.path / "kernels.py").write_text(KERNELS)
-    words = ("--impl", "kernels:IMPL", "--no-isolate", "--no-contract", "--format", "json")
-    out, err, code = folder.run(*DASK, "--scheduler", cluster.address, *words)
+    (folder.path / "deadly").touch()
+    words = ("--impl", "kernels:IMPL", "--no-isolate", "--no-contract", "--dtype", "float64")
+    out, err, code = folder.run(*DASK, "--scheduler", cluster.address, *words, "--format", "json")
     assert (err, code) == ("", 1)  # what it printed is in the log of its worker
     assert "| ::error::last words" in cluster.log()
     assert "\n::error" not in cluster.log()
-    found = verdicts(out)
-    crashed = [r for r in json.loads(out)["results"] if r["verdict"] == "crash"]
-    assert len(found) == 2 * 13
-    assert {r["op"] for r in crashed} == {"square1"}
-    assert all(r["reason"].endswith("in 2 tries: SIGSEGV") and r["hash"] for r in crashed)
-    assert found["square0/default/typical/float64"] == "pass"
-    assert found["square2/default/small/float32"] == "pass"
-    assert len(crashed) == 4
+    results = json.loads(out)["results"]
+    assert len({r["name"] for r in results}) == 16
+    crashed = {r["name"]: r for r in results if r["verdict"] == "crash"}
+    assert [*crashed] == [
+        "square1/default/typical/float64", "square1/default/small/float64",
+        "square5/default/kills/float64",
+    ]  # fmt: skip
+    assert all(r["reason"].endswith("in 2 tries: SIGSEGV") for r in crashed.values())
+    assert [bool(r["hash"]) for r in crashed.values()] == [True, True, False]
+    right = [r for r in results if r["op"] in ("square0", "square2")]
+    assert {r["verdict"] for r in right} == {"pass"}
     assert [w.poll() for w in cluster.workers].count(None) == 2
 
 
@@ -91,6 +91,22 @@ def test_an_interrupted_run_leaves_a_report_and_a_cluster_to_use(folder, cluster
     folder.release()
     out, err, code = folder.run(*words)
     assert (err, code) == ("", 0), out
+
+
+def test_attacks_are_the_same_too(folder, cluster):
+    words = ("--op", "square[01]", "-q", "-o")
+    for name, where in (("one", ()), ("two", (*DASK, "--scheduler", cluster.address))):
+        out, err, code = folder.run(*words, f"{name}.json", *where, command="power")
+        assert (err, code) == ("", 0)
+        assert "POWER pass mutants=0/0 equivalent=0 impostors=36/36" in out
+    one, two = ((folder.path / f"{name}.json").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_attacks_that_are_made_here_alone(capsys):
+    assert main(["power", "--contract", *DASK]) == 2
+    wanted = "--rule and --contract take seconds, here; leave --executor out"
+    assert capsys.readouterr() == ("", f"gradcheck: {wanted}\n")
 
 
 def test_a_scheduler_that_is_lost_leaves_what_was_finished(folder, own):

@@ -157,3 +157,13 @@ def test_a_constant_has_a_slope_of_zero_and_a_bar_from_its_last_digit():
     _, slope, _ = climbed(where)
     assert slope.value == 0
     assert 0 < slope.bar < 1e-12
+
+
+@pytest.mark.parametrize("first", [0, 9, 11, 12, 14, 40])
+def test_a_ladder_may_begin_at_any_level(first):
+    """Three steps next to the bottom are no ladder to climb: a fourth one is taken above them."""
+    function, gradient = SMOOTH["tanh"]
+    where = site(function, POINT.copy(), gradient(POINT))
+    with where.ray(Heading(0)) as ray:
+        slope = rungs_of(where, ray).settle(0.0, first)
+        assert abs(slope.value) <= slope.bar < 1e-3 * ray.products()[1]

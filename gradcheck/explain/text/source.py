@@ -18,24 +18,33 @@ def text_of(x: Any) -> str:
     """The expression that gave a value: a leaf's name, a bare number, or its source."""
     if not isinstance(x, Node):
         return f"{x:.6g}" if isinstance(x, float) else str(x)
-    if x.place is None:
-        return x.name
-    target, tree = _parsed(x.place)
-    if tree is not None and any(isinstance(n, ast.Name) and n.id == target for n in ast.walk(tree)):
-        target = ""  # the name stands for what was there before, too
-    return target or (shown(tree) if tree is not None else x.kind)
+    return x.name if x.place is None else _texts(x.place)[0] or x.kind
 
 
 def expression(node: Node) -> str:
     """The source of an operation itself, whatever name it is given."""
-    tree = None if node.place is None else _parsed(node.place)[1]
-    return shown(tree) if tree is not None else text_of(node)
+    text = "" if node.place is None else _texts(node.place)[1]
+    return text or text_of(node)
 
 
 def operand_text(node: Node, k: int) -> str:
     """The expression of operand `k`, as it stands in the operation's own source."""
     parts = [] if node.place is None else _parts(_parsed(node.place)[1])
-    return shown(parts[k]) if k < len(parts) == len(node.operands) else text_of(node.operands[k])
+    return _shown(parts[k]) if k < len(parts) == len(node.operands) else text_of(node.operands[k])
+
+
+@cache
+def _texts(place: Place) -> tuple[str, str]:
+    """What a value computed there is called, and its expression.
+
+    The first is the expression where it has no name; both are empty where there is no source.
+    """
+    target, tree = _parsed(place)
+    if tree is None:
+        return target, ""
+    if any(isinstance(n, ast.Name) and n.id == target for n in ast.walk(tree)):
+        target = ""  # the name stands for what was there before, too
+    return target or _shown(tree), _shown(tree)
 
 
 @cache
@@ -116,3 +125,6 @@ def shown(tree: ast.expr) -> str:
     """An expression without the arithmetic's name and the axes, cut where it is long."""
     shown = ast.unparse(_Short().visit(ast.parse(ast.unparse(tree), mode="eval").body))
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+
+
+_shown = cache(shown)  # of trees that are kept, by their identity

@@ -1,0 +1,107 @@
+"""A report is taken apart result by result: nothing but what is made of them is kept."""
+
+import io
+import json
+
+import pytest
+
+from gradcheck.record import SCHEMA
+from gradcheck.stored.parts import Damaged, Other, parts
+
+HEADER = {"schema": SCHEMA}
+FOOTER = {"complete": True}
+
+
+def document(results, indent=None):
+    whole = {"header": HEADER, "results": results, "footer": FOOTER}
+    return json.dumps(whole, indent=indent).encode()
+
+
+def taken(content, made=lambda plain: plain["k"]):
+    return parts(io.BytesIO(content), made)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_document_is_the_same_however_it_is_laid_out(indent, count):
+    found = taken(document([{"k": k} for k in range(count)], indent))
+    assert (found.header, found.results) == (HEADER, [*range(count)])
+    assert (found.footer, found.fault) == (FOOTER, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "it ends within its first line"),
+        (b"\n", "the document: Expecting value"),
+        (b"[]", "the document: it is no object"),
+        (b"{}", "it has no header"),
+        (b'{"header": {}, "results": []}', "it has no footer"),
+        (document([]).replace(b"[]", b"{}"), "no list of objects"),
+        (document([1]), "no list of objects"),
+        (document([1], 2), "no list of objects"),
+        (document([{"k": 1}], 2).replace(b"1", b"NaN"), "NaN is no JSON"),
+        (document([{"k": 1}], 2)[:-3], "the document: "),
+        (document([], 2).replace(b'"schema"', b'"scheme"'), "its header names no schema"),
+        (document([], 2).replace(b'{\n    "complete": true\n  }', b"3"), "its footer is no object"),
+        (b'{"header": ', "it ends within its first line"),
+    ],
+)  # fmt: skip
+def test_what_is_no_report_says_where(content, says):
+    with pytest.raises(Damaged, match=says):
+        taken(content)
+
+
+def test_another_schema_is_told_from_damage():
+    with pytest.raises(Other, match=f"its schema is {SCHEMA + 1}"):
+        taken(document([], 2).replace(str(SCHEMA).encode(), str(SCHEMA + 1).encode(), 1))
+
+
+def refuses(plain):
+    if plain["k"] == 2:
+        raise Damaged("it is two")
+    return plain["k"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_result_that_nothing_can_be_made_of_is_kept_for_last(indent):
+    found = taken(document([{"k": k} for k in range(5)], indent), refuses)
+    assert found.results == [0, 1]
+    assert str(found.fault) == "it is two"
+    assert found.footer == FOOTER
+
+
+def log(*results, footer):
+    lines = [{"header": HEADER}, *({"result": result} for result in results), {"footer": footer}]
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+def test_a_log_that_was_changed_is_called_so_before_its_results_are_blamed():
+    changed = log({"k": 2}, footer={"sha256": "0"})
+    with pytest.raises(Damaged, match="changed after it was written"):
+        taken(changed, refuses)
+    cut = changed[: changed.index(b'{"footer"') + 5]
+    found = taken(cut, refuses)
+    assert (found.results, found.footer, str(found.fault)) == ([], None, "it is two")
+
+
+def test_only_one_result_is_there_at_a_time():
+    """What is made of a result outlives it; the result itself does not."""
+    import weakref
+
+    class Kept(dict):
+        """A dict that says when it goes."""
+
+    alive = []
+
+    def made(plain):
+        assert sum(ref() is not None for ref in alive) <= 1
+        kept = Kept(plain)
+        plain["self"] = kept
+        alive.append(weakref.ref(kept))
+        return plain["k"]
+
+    assert taken(log(*({"k": k} for k in range(9)), footer={})[: -len('{"footer": {}}\n')], made)
+    assert len(alive) == 9
+    alive.clear()
+    assert taken(document([{"k": k} for k in range(9)], 2), made).results == [*range(9)]
