@@ -29,6 +29,7 @@ class Server:
         """Nothing heavy yet: the import is one of the things that are timed."""
         self.key = key
         self.adapter: Any = None
+        self.room = 0
 
     def answer(self, request: dict[str, Any]) -> Answer:
         """One request."""
@@ -36,6 +37,8 @@ class Server:
         call: Callable[..., Answer] = getattr(self, f"do_{words.pop('do')}")
         try:
             return call(**words)
+        except MemoryError as error:
+            return {"error": f"over {self.room >> 30} GiB: {error}"[:200]}
         except Exception as error:  # noqa: BLE001 - whatever it is, the row says it
             return {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
 
@@ -47,6 +50,7 @@ class Server:
         peer = PEERS[self.key]
         self.adapter = import_module(f"benchmarks.peers.{peer.module}").ADAPTER(peer.variant)
         wall, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
+        self.room = peer.memory
         if peer.memory:
             resource.setrlimit(resource.RLIMIT_AS, (peer.memory, peer.memory))
         versions = {package: version(package) for package in ("numpy", *peer.needs)}
