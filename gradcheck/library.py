@@ -106,7 +106,7 @@ def check(
     asked at other primals and attributes too, and held against differences of forward there.
 
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
-    batch, and two of vjp. Element by element about 6 evaluations per element, fewer where outputs
+    batch, and two of vjp. Element by element 2 to 6 evaluations per element, fewer where outputs
     do not mix (rows), batched too. `order=2`: per primal about 160 more of
     forward and 80 of vjp, whatever its size; a `double_vjp` as a first order of its own, with vjp
     in the place of forward. `jvp`: about 100.

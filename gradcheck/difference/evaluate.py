@@ -121,7 +121,9 @@ class Evaluator:
         primal that two copies fill, writing the copies costs more than evaluating them.
         """
         n, count = self.x.size, len(cells)
-        width = 2 * self.x.itemsize * max(n, self.base.size, 1)
+        # Forward's own arrays are about as large as the largest that it gets or gives.
+        largest = max([self.base.size, *(p.size for p in self.point.primals)])
+        width = 2 * self.x.itemsize * max(largest, 1)
         step = min(max(1, CHUNK_BYTES // width), count)
         buffer = np.empty((2, step, n), dtype=self.x.dtype)
         buffer[:] = self.x.reshape(-1)

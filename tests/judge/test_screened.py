@@ -29,7 +29,7 @@ U = 2.0**-53
 SEEN = 2.0**-35
 """The part of the largest Σ|ct·J| below which values do not show a hundredth of an element: they
 show 2^-43 of it (`function.UNSEEN`)."""
-SEEDS = 20
+SEEDS = 5
 
 
 @dataclass
