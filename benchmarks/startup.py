@@ -1,8 +1,8 @@
 """Start-up: commands as they are installed, beside what any of them has to start.
 
-`python -m benchmarks.startup` runs both commands of a row by turns (A, B, A, B, …), so that drift of
-the machine touches both, and prints medians and the median of the pairwise ratios as Markdown: of
-what a clock at the wall shows, and of the processors' time, which others on the machine touch less.
+`python -m benchmarks.startup` runs both commands of a row by turns (A, B, A, B, …), so that a drift
+of the machine touches both, and prints medians, and the median of the pairwise ratios, as Markdown:
+by the clock, and of the processors' time, which others on the machine touch less.
 """
 
 from __future__ import annotations

@@ -132,8 +132,10 @@ class Arithmetic:
 
     def mean(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
         """Mean over `axis`."""
-        axes = range(np.ndim(x)) if axis is None else (axis,) if isinstance(axis, int) else axis
-        count = math.prod(x.shape[a] for a in axes)
+        if isinstance(axis, int):
+            count = x.shape[axis]
+        else:
+            count = math.prod(x.shape[a] for a in (range(np.ndim(x)) if axis is None else axis))
         return self._wrap(self.sum(x, axis=axis, keepdims=keepdims) / count)
 
     def max(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -303,6 +305,10 @@ class Arithmetic:
         return np.asarray(x)
 
 
+def _reduced(ufunc: Any, x: Array, axis: Axis, keepdims: bool) -> Array:
+    return np.asarray(ufunc.reduce(x, axis=axis, keepdims=keepdims))
+
+
 def _same_rank(x: Array, y: Array) -> tuple[Array, Array]:
     """Both with leading axes of size 1 up to the larger rank."""
     rank = max(np.ndim(x), np.ndim(y))
@@ -334,6 +340,23 @@ class FloatArithmetic(Arithmetic):
 
     def sqrt_of(self, number: float) -> Any:
         return math.sqrt(number)
+
+    # What np.sum, np.max and np.min come to; finding that out takes them longer than small arrays.
+
+    def sum(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        if type(x) is not np.ndarray:
+            return super().sum(x, axis, keepdims)
+        return _reduced(np.add, x, axis, keepdims)
+
+    def max(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        if type(x) is not np.ndarray:
+            return super().max(x, axis, keepdims)
+        return _reduced(np.maximum, x, axis, keepdims)
+
+    def min(self, x: Array, axis: Axis = None, keepdims: bool = False) -> Array:
+        if type(x) is not np.ndarray:
+            return super().min(x, axis, keepdims)
+        return _reduced(np.minimum, x, axis, keepdims)
 
     def _like(self, x: Any) -> Any:
         return self.dtype.type(x) if isinstance(x, (int, float)) else x
