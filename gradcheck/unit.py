@@ -1,7 +1,9 @@
 """Units of work: what of a run is judged at once, sent by names, and in which order.
 
 A unit is a case with some of its implementations and dtypes: mostly all of them, for they share
-what is true of the case. Only what is long enough to keep the other slots waiting is divided.
+what is true of the case. A model or an update rule that is long enough to keep the other slots
+waiting is divided. An operator's case never is: its truth is refined as it is asked, so that the
+digits of an answer depend on what was asked before.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Final
 from gradcheck.cost import Cost, cost_of
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan, point_of
+from gradcheck.suite import Case
 
 Names = tuple[str, str, str, int]
 """What a case is called: its operator, model or rule; dialect; sample; seed."""
@@ -66,11 +69,13 @@ def units_of(plan: Plan, cases: Sequence[AnyCase], slots: int) -> list[Unit]:
     return [
         Unit(place=place, names=names_of(case), asks=part, seconds=seconds)
         for place, case in enumerate(cases)
-        for part, seconds in _parts(asks[place], costs[place], share / 2)
+        for part, seconds in _parts(case, asks[place], costs[place], share / 2)
     ]
 
 
-def _parts(asks: Sequence[Ask], cost: Cost, room: float) -> list[tuple[tuple[Ask, ...], float]]:
+def _parts(
+    case: AnyCase, asks: Sequence[Ask], cost: Cost, room: float
+) -> list[tuple[tuple[Ask, ...], float]]:
     """A case as it is sent: whole, unless it leaves no room and its parts are so much shorter.
 
     It is divided by implementations, and, where that is not enough, by dtypes too.
@@ -87,6 +92,8 @@ def _parts(asks: Sequence[Ask], cost: Cost, room: float) -> list[tuple[tuple[Ask
         ]
 
     best = by(lambda ask: None)
+    if isinstance(case, Case):
+        return best
     for finer in (by(lambda ask: ask[0]), by(lambda ask: ask)):
         longest = max((seconds for _, seconds in best), default=0.0)
         if longest > room and max(seconds for _, seconds in finer) < SHORTER * longest:

@@ -46,17 +46,22 @@ def test_a_case_is_one_unit_where_there_is_enough_to_do():
     assert {u.names for u in units} == names
 
 
-def owing(count):
-    """One case at which several implementations are asked for their contracts."""
-    words = [f"impl{number}" for number in range(count)]
-    asked = plan("relu", implementations=words)
+def alone(count, rule="sgd"):
+    """One case of an update rule, and several implementations."""
+    asked = plan(rules=[rule], implementations=[f"impl{number}" for number in range(count)])
+    return replace(asked, rules=asked.rules[:1])
+
+
+def test_an_operator_is_never_divided_whatever_it_costs():
+    asked = plan("relu", implementations=[f"impl{number}" for number in range(9)])
     (first, *_) = asked.cases
-    return replace(asked, cases=[first], contract_at=frozenset([first.name]))
+    asked = replace(asked, cases=[first], contract_at=frozenset([first.name]))
+    assert len(units_of(asked, [first], 64)) == 1
 
 
 def test_a_case_that_leaves_no_room_is_divided_by_implementations():
-    asked = owing(8)
-    units = units_of(asked, asked.cases, 2)
+    asked = alone(8)
+    units = units_of(asked, asked.rules, 2)
     assert [u.place for u in units] == [0] * 8
     assert [u.asks for u in units] == [((f"impl{n}", "float64"), (f"impl{n}", "float32"))
                                        for n in range(8)]  # fmt: skip
@@ -64,20 +69,22 @@ def test_a_case_that_leaves_no_room_is_divided_by_implementations():
 
 
 def test_and_then_by_dtypes_but_every_ask_is_sent_once():
-    asked = owing(1)
-    units = units_of(asked, asked.cases, 8)
-    assert [u.asks for u in units] == [(("impl0", "float64"),), (("impl0", "float32"),)]
-    assert divided(units) == {0: {"impl0"}}
-    few, many = owing(3), owing(3)
+    asked = plan(models=["gpt2"], implementations=["reference"], train=True)
+    asked = replace(asked, models=asked.models[:1])
+    units = units_of(asked, asked.models, 8)
+    assert [u.asks for u in units] == [(("reference", d),) for d in ("mp50", *BOTH)]
+    assert divided(units) == {0: {"reference"}}
+    some = alone(3)
     for slots in (1, 2, 3, 8, 64):
-        units = units_of(few, few.cases, slots)
-        assert [ask for u in units for ask in u.asks] == [*asks_of(many, many.cases[0])]
+        units = units_of(some, some.rules, slots)
+        assert [ask for u in units for ask in u.asks] == [*asks_of(some, some.rules[0])]
 
 
-def test_parts_that_would_each_make_the_same_truth_again_are_no_gain():
-    asked = plan("relu", implementations=["reference"])
-    (first, *_) = asked.cases
-    assert len(units_of(asked, [first], 64)) == 1
+def test_parts_that_are_hardly_shorter_are_no_gain():
+    """Nearly all of a small transformer is its 50 digits."""
+    asked = plan(models=["gpt2"])
+    (tiny,) = asked.models[:1]
+    assert [u.asks for u in units_of(asked, [tiny], 64)] == [asks_of(asked, tiny)]
 
 
 def test_a_run_of_nothing_has_no_units():
