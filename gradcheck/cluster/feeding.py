@@ -34,7 +34,8 @@ class Gone(Died):
 class Feeding(Generic[Task]):
     """Keeps every slot of a client's cluster busy, from a thread of its own.
 
-    `where` names the cluster in messages. A task may say what it takes, by an attribute `seconds`.
+    `where` names the cluster in messages. A task may say what it is expected to take, and a result
+    what it took, by an attribute `seconds`.
     """
 
     def __init__(self, client: Any, order: slot.Order, feed: Feed[Task, Any], where: str) -> None:
@@ -47,6 +48,7 @@ class Feeding(Generic[Task]):
         self._under_way: dict[Any, tuple[Any, int, list[Task]]] = {}
         self._load: Counter[int] = Counter()
         self._sent, self._slots, self._over = 0, 0, False
+        self._expected, self._taken, self._pace = 0.0, 0.0, 1.0
         self._seen = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._carry_on, name="cluster", daemon=True)
 
@@ -86,14 +88,17 @@ class Feeding(Generic[Task]):
                         self._submit(number, batch)
 
     def _batch(self, number: int, *, ahead: bool) -> list[Task]:
+        """What goes out together: some short tasks, fewer near the end, where others would wait."""
         batch: list[Task] = []
         seconds = 0.0
-        while len(batch) < LARGEST and seconds < BATCH:
+        out = sum(len(tasks) for _, _, tasks in self._under_way.values())
+        most = min(LARGEST, max((self._feed.left - out) // (2 * self._slots), 1))
+        while len(batch) < most and seconds < BATCH:
             task = self._feed.next(number, ahead=ahead or bool(batch))
             if task is None:
                 break
             batch.append(task)
-            seconds += getattr(task, "seconds", BATCH)
+            seconds += getattr(task, "seconds", BATCH) * self._pace
         return batch
 
     def _submit(self, number: int, batch: list[Task]) -> None:
@@ -160,7 +165,7 @@ class Feeding(Generic[Task]):
         if future.status == "finished":
             for task, answer in zip(batch, result, strict=True):
                 if isinstance(answer, bytes):
-                    self._feed.came(task, pickle.loads(answer))
+                    self._came(task, pickle.loads(answer))
                 else:
                     self._feed.lost(task, answer)
         elif future.status == "error":
@@ -173,3 +178,10 @@ class Feeding(Generic[Task]):
                 self._feed.lost(task, "one worker after the other was lost with it")
         elif not self._over:  # cancelled, and not by us: it has started anew
             raise self._lost()
+
+    def _came(self, task: Task, result: Any) -> None:
+        """Take home one result, and learn how much longer than expected tasks take."""
+        self._expected += getattr(task, "seconds", 0.0)
+        self._taken += getattr(result, "seconds", 0.0)
+        self._pace = max(self._taken / self._expected, 1.0) if self._expected else 1.0
+        self._feed.came(task, result)

@@ -53,6 +53,16 @@ def sizes(order, batch):
     return [pickle.dumps(len(batch))] * len(batch)
 
 
+class Slow(tuple):
+    """A result that says that it took a minute."""
+
+    seconds = 60.0
+
+
+def slow(order, batch):
+    return [pickle.dumps(Slow((len(batch), "")))] * len(batch)
+
+
 def bad(order, batch):
     (word,) = (pickle.loads(task).word for task in batch)
     if word == "killed":
@@ -88,15 +98,26 @@ def fed(client, monkeypatch):
 
 def test_short_tasks_travel_together_and_long_ones_alone(fed):
     short, long = feeding.BATCH / 4.5, 2 * feeding.BATCH
-    tasks = [*(Task("long", long) for _ in range(3)), *(Task("short", short) for _ in range(20))]
+    tasks = [*(Task("long", long) for _ in range(3)), *(Task("short", short) for _ in range(100))]
     told = fed(sizes, *tasks).told
-    assert sorted(told) == [("long", 1)] * 3 + [("short", 5)] * 20
+    assert [size for word, size in told if word == "long"] == [1, 1, 1]
+    found = [size for word, size in told if word == "short"]
+    assert max(found) == 5
+    assert found.count(5) > 50  # but near the end, slots would wait for the last batch
+    assert found.count(1) >= 4
 
 
 def test_no_batch_is_larger_than_what_may_be_lost(fed):
-    told = fed(sizes, *(Task(str(n), 1e-9) for n in range(100))).told
-    assert sorted(int(word) for word, _ in told) == [*range(100)]
-    assert {size for _, size in told} == {feeding.LARGEST, 100 % feeding.LARGEST}
+    told = fed(sizes, *(Task(str(n), 1e-9) for n in range(1000))).told
+    assert sorted(int(word) for word, _ in told) == [*range(1000)]
+    assert max(size for _, size in told) == feeding.LARGEST
+
+
+def test_tasks_that_take_longer_than_expected_do_not_wait_for_each_other(fed):
+    told = fed(slow, *(Task("short", 1e-3) for _ in range(400))).told
+    together = [size for _, (size, _) in told if size > 1]
+    assert together == [feeding.LARGEST] * len(together)
+    assert 0 < len(together) <= 4 * feeding.LARGEST  # sent before anything had come
 
 
 def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
