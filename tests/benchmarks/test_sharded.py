@@ -94,13 +94,13 @@ def test_a_wrong_element_of_any_worker_is_named_with_its_place():
 @pytest.mark.parametrize(
     ("bug", "says"),
     [
-        ("shard", "wrong in the part of worker 2 (stage 1, rank 0), elements 0 to 287 alone"),
+        ("shard", "wrong in the part of worker 1 (stage 0, rank 1), elements 72 to 143 alone"),
         ("tensor", "the whole of it is -1 times"),
-        ("nan", "1 numbers are not finite, at worker 2 (stage 1, rank 0)"),
+        ("nan", "1 numbers are not finite, at worker 1 (stage 0, rank 1)"),
     ],
 )
 def test_wrong_numbers_are_found_and_whose_they_are(bug, says):
-    wrong = rejected(found(Plant(bug, NAME, 2, 5)))
+    wrong = rejected(found(Plant(bug, NAME, 1, 5), PAIR))
     assert [*wrong] == [NAME]
     assert says in wrong[NAME]
 
@@ -156,7 +156,7 @@ def test_a_killed_worker_is_one_line_and_the_rest_is_kept():
 
 
 def test_a_worker_that_hangs_is_missed():
-    with Mesh(LAYOUT) as mesh:
+    with Mesh(PAIR) as mesh:
         mesh.wait(0.5)
         mesh.processes[0].send_signal(signal.SIGSTOP)
         (only,) = check(mesh)
@@ -165,7 +165,7 @@ def test_a_worker_that_hangs_is_missed():
 
 
 def test_what_a_worker_raises_is_said():
-    with Mesh(LAYOUT) as mesh, pytest.raises(Lost, match=r"worker 1 .*: IndexError: "):
+    with Mesh(PAIR) as mesh, pytest.raises(Lost, match=r"worker 1 .*: IndexError: "):
         mesh.ask(Request(ask=Ask.SURVEY, tensor=999), [1])
 
 
