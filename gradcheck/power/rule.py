@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,15 +120,12 @@ def attack_rules(suite: Suite, cases: Sequence[RuleCase], seed: int) -> RulePowe
     """
     mutants = rule_mutants_of(suite)
     found: list[Kills] = []
+    alarms: list[str] = []
     for name in dict.fromkeys(case.spec.name for case in cases):
-        found += kills(mutants[name], [case for case in cases if case.spec.name == name])
-    alarms = []
-    for case in cases:
-        truth = RuleTruth(case)
-        for dtype in FLOATS:
-            right = judge_rule(truth, Reference(), dtype)
-            if any(f.verdict is not Verdict.PASS for f in right):
-                alarms.append(f"{case.name}/{dtype}")
+        truths = [RuleTruth(case) for case in cases if case.spec.name == name]
+        found += kills(mutants[name], truths)
+        for truth in truths:
+            alarms += _alarms(truth)
     return RulePower(
         suite=suite.name,
         suite_version=suite.version,
@@ -160,12 +157,20 @@ def rule_mutants_of(suite: Suite) -> dict[str, list[RuleMutant]]:
     return found
 
 
-def kills(mutants: Sequence[RuleMutant], cases: Iterable[RuleCase]) -> list[Kills]:
+def _alarms(truth: RuleTruth) -> Iterator[str]:
+    """Where the rule's own update does not pass."""
+    for dtype in FLOATS:
+        right = judge_rule(truth, Reference(), dtype)
+        if any(f.verdict is not Verdict.PASS for f in right):
+            yield f"{truth.case.name}/{dtype}"
+
+
+def kills(mutants: Sequence[RuleMutant], truths: Iterable[RuleTruth]) -> list[Kills]:
     """Put every mutant to the judgement in every case of its rule, in float64 and float32."""
     tried: dict[str, list[str]] = {m.full_name: [] for m in mutants}
     killed: dict[str, list[str]] = {m.full_name: [] for m in mutants}
-    for case in cases:
-        truth = RuleTruth(case)
+    for truth in truths:
+        case = truth.case
         name = f"{case.dialect.name}/{case.sample.name}"
         for mutant in mutants:
             if mutant.rule != case.spec.name:

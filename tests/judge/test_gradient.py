@@ -67,6 +67,18 @@ def test_a_failure_of_the_triple_that_the_ladder_explains_is_none():
     assert differences.asked == [[0, 1]]
 
 
+@pytest.mark.parametrize("got", [[2.0, 2.0], [2.0, 2.5], [np.nan, 2.0], [1.0, 1.0]], ids=repr)
+def test_a_verdict_alone_is_the_verdict_that_is_told(got):
+    def judge(told):
+        truth = Truth("x", (2,), ("normal",), Scripted([1.0, 1.0], 0.0, better=2.0))
+        return truth.judge(np.array([got]), F64, told=told)
+
+    told, bare = judge(told=True), judge(told=False)
+    assert (bare.verdict, bare.reason, bare.compared) == (told.verdict, told.reason, told.compared)
+    assert told.worst
+    assert not bare.worst
+
+
 def test_one_confirmed_failure_spares_the_other_elements_the_ladder():
     n = 3 * BATCH
     differences = Scripted(np.ones(n), 0.0)

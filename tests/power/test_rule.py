@@ -4,6 +4,7 @@ import pytest
 
 from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
+from gradcheck.judge.steps import RuleTruth
 from gradcheck.power.rule import RuleMutant, kills, rule_mutants_of
 from gradcheck.rule import RuleSpec, Steps
 
@@ -56,7 +57,7 @@ def suite(reference="", rules=(SPEC,)):
 
 
 def killed(update, **parts):
-    [found] = kills([mutant(update=update, **parts)], suite().rule_cases())
+    [found] = kills([mutant(update=update, **parts)], map(RuleTruth, suite().rule_cases()))
     return found
 
 
