@@ -59,6 +59,13 @@ SUITE = Suite("dozen", "1", [*OPS[:2], op("held", STOPS), op("square5", KILLS), 
 '''
 
 
+DASK = """
+import ctypes, runpy, signal
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # tests that are killed leave no cluster behind
+runpy.run_module("dask", run_name="__main__", alter_sys=True)
+"""
+
+
 class Folder:
     """Where a client is at work."""
 
@@ -147,7 +154,7 @@ class Cluster:
     def _start(self, *words, **env):
         with (self.path / "log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "dask", *words],
+                [sys.executable, "-c", DASK, *words],
                 cwd=self.path, env={**environment(), **env}, stdout=log, stderr=log,
             )  # fmt: skip
         self.processes.append(process)
