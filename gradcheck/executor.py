@@ -49,5 +49,6 @@ def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Working]:
             yield found
         return
     assembly = Assembly(plan, cases, plan.jobs)
-    with Pool(assembly, remote.judge, plan.jobs, remote.begin, (remote.sent(plan),)):
+    begin, own = (remote.sent(plan),), {*plan.implementations} == {"reference"}
+    with Pool(assembly, remote.judge, plan.jobs, remote.begin, begin, ahead=own):
         yield assembly

@@ -60,14 +60,17 @@ class Pool(Generic[Task, Result]):
         jobs: int,
         setup: Callable[..., None],
         arguments: tuple[Any, ...] = (),
+        *,
+        ahead: bool = True,
     ) -> None:
-        """Say what is to be done, by how many."""
+        """Say what is to be done, by how many; `ahead`: no task hangs, others may wait behind."""
         self._feed, self._jobs = feed, min(jobs, max(feed.left, 1))
         self._begin = (function, setup, arguments)
         self._nursery = taken(LISTEN, [importing(function.__module__)])
         self._slots: list[_Slot[Task]] = []
         self._unborn: deque[_Slot[Task]] = deque()
         self._over, self._losses, self._trouble = False, 0, ""
+        self._depths = (False, True) if ahead else (False,)
         self._wake, self._alarm = socket.socketpair()
         self._thread = threading.Thread(target=self._carry_on, name="slots")
 
@@ -103,7 +106,7 @@ class Pool(Generic[Task, Result]):
 
     def _send(self) -> None:
         """Give every slot something to do, and, where that is short, something to do next."""
-        for ahead in (False, True):
+        for ahead in self._depths:
             for slot in self._slots:
                 if len(slot.sent) != ahead:
                     continue
