@@ -55,6 +55,14 @@ def taken(assembly, slot=None):
     return units
 
 
+def hashed(asked, assembly):
+    """The hash of a case that has ended workers is asked of one more."""
+    (unit,) = taken(assembly)
+    assert unit.asks == ()
+    assembly.came(unit, Answer(hash=asked.everything[unit.place].fingerprint))
+    assert assembly.next() is None
+
+
 def divided(asked):
     """An assembly whose cases are sent in as many parts as there are asks."""
     whole = assembly_module.units_of(asked, asked.everything, 1)
@@ -134,7 +142,7 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
             assembly.lost(unit, "SIGKILL")
         else:
             assembly.came(unit, records_of(asked, unit))
-    assert assembly.next() is None
+    hashed(asked, assembly)
     assert [r.verdict for r in assembly.result(0)] == ["pass", "pass", "pass", "crash"]
     crash = assembly.result(0)[-1]
     assert crash.reason == "its worker process ended, in 2 tries: SIGKILL"
@@ -180,8 +188,18 @@ def test_parts_that_fail_differently_each_say_what_they_are():
     assembly.came(wrong, records_of(asked, wrong, Verdict.FAIL))
     (again,) = taken(assembly)
     assembly.lost(again, "SIGSEGV")
+    hashed(asked, assembly)
     assert [r.verdict for r in assembly.result(0)] == ["fail", "crash"]
-    assert assembly.next() is None
+
+
+def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
+    asked = plan("relu", samples=("typical",), dtypes=("float64",))
+    assembly = Assembly(asked, asked.everything, 1)
+    for _ in range(3):  # twice with its ask, and once more for its hash
+        (unit,) = taken(assembly)
+        assembly.lost(unit, "SIGKILL")
+    (crash,) = assembly.result(0)
+    assert (crash.verdict, crash.hash, assembly.left) == (Verdict.CRASH, "", 0)
 
 
 # ── what is left out ─────────────────────────────────────────────────────────────────────────
