@@ -64,18 +64,18 @@ class Abreast:
             if change is None:
                 change = self._singly(bundle, places, stack)
             return None if change is None else (change, given.tolist())
-        if count <= FEW:
-            step = 0
+        together = count > FEW and step > 0
+        step = step if together else 2
         changes, products = np.empty((count, self.base.size)), []
-        for start in range(0, count, step or 2):
-            stack = t[start : start + (step or 2)] * bundle.d
+        for start in range(0, count, step):
+            stack = t[start : start + step] * bundle.d
             stack += bundle.x
             own = min(len(stack), 2 * pairs - start)
             if own > 0:
                 products += ((stack[0:own:2] - stack[1:own:2]) @ bundle.g).tolist()
-            change = self._stacked(bundle, places, stack) if step else None
+            change = self._stacked(bundle, places, stack) if together else None
             if change is None:
-                step = 0
+                together = False
                 change = self._singly(bundle, places, stack)
             if change is None:
                 return None

@@ -115,6 +115,19 @@ def test_many_points_of_large_primals_come_in_chunks():
     np.testing.assert_allclose(found[1], (whole[0:20:2] - whole[1:20:2]) @ bundle.g, rtol=1e-9)
 
 
+def test_many_points_that_cannot_be_stacked_are_all_evaluated():
+    def forward(x):
+        return x / x.sum()  # another value, but no error, for a stack
+
+    t = (4.0 ** -np.arange(1, 11)[:, None] * [1, -1]).reshape(-1, 1)
+    t = np.concatenate([t, [[1e-9], [2e-9]]])
+    x = RNG.uniform(1, 2, size=(20, 400))
+    found, points, bundle, places = along(forward, (x,), t, 10)
+    np.testing.assert_array_equal(found[0], one_by_one(forward, (x,), bundle, places, t))
+    assert len(found[1]) == 10
+    assert points.evaluations >= 22
+
+
 def test_a_few_points_of_large_primals_are_evaluated_alone():
     shapes = []
 
