@@ -13,14 +13,14 @@ import gradcheck
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import Cutoff
 from gradcheck.explain.why import Why
-from gradcheck.feed import Died
 from gradcheck.judging import judge_next, why_of
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import Ready, loaded
 from gradcheck.record import Header, Record, Run, digest_of
+from gradcheck.workers.feed import Died
 
 if TYPE_CHECKING:
-    from gradcheck import executor
+    from gradcheck.workers import executor
 
 
 class Progress(Protocol):
@@ -188,7 +188,7 @@ def _judging(
     if plan.jobs == 1 and plan.executor == "local":
         yield _Here(plan, ready.bindings, cases, cutoff, progress, why_of(plan))
         return
-    from gradcheck import executor  # deferred: what it takes to have other processes
+    from gradcheck.workers import executor  # deferred: what it takes to have other processes
 
     able = replace(plan, implementations=[binding.name for binding in ready.bindings])
     with executor.working(able, cases) as work:

@@ -33,7 +33,8 @@ LAYERS = (
     "manifest.suggest",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",
     "protocol.oneshot protocol.index",
-    "nursery feed pool collect contract contract.determinism contract.purity contract.returned",
+    "workers workers.nursery workers.feed workers.pool workers.collect contract",
+    "contract.determinism contract.purity contract.returned",
     "contract.loss",
     "contract.memory contract.resize",
     "binding binding.source binding.reference binding.keywords binding.into binding.tensors",
@@ -97,10 +98,11 @@ LAYERS = (
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.diagnosis power.tally",
-    "record cutoff shards plan recorded cost unit assembly ready judging remote",
+    "record cutoff shards plan recorded workers.cost workers.unit workers.assembly ready",
+    "judging workers.remote",
     "cluster cluster.identity cluster.process cluster.slot cluster.connect cluster.feeding",
     "cluster.work",
-    "executor run export",
+    "workers.executor run export",
     "report",  # finds its renderers by name, so that each is loaded alone
     "report.places report.words report.diagnosed report.printed report.outline report.models",
     "report.model_words report.page report.model_tables report.sections",

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
 from gradcheck.cluster import slot
-from gradcheck.feed import Died, Feed
+from gradcheck.workers.feed import Died, Feed
 
 Task = TypeVar("Task")
 BATCH: Final = 0.2

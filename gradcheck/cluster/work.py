@@ -11,18 +11,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gradcheck import remote
-from gradcheck.assembly import Assembly
 from gradcheck.cluster import slot
 from gradcheck.cluster.connect import connected
 from gradcheck.cluster.feeding import Feeding
 from gradcheck.cluster.identity import identity
-from gradcheck.collect import Workers
 from gradcheck.errors import UsageError
-from gradcheck.feed import Feed
 from gradcheck.foreign.child import SINGLE
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.suite import installed_suites
+from gradcheck.workers import remote
+from gradcheck.workers.assembly import Assembly
+from gradcheck.workers.collect import Workers
+from gradcheck.workers.feed import Feed
 
 
 @contextmanager

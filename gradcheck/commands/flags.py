@@ -12,8 +12,8 @@ from gradcheck.inert import heard
 
 if TYPE_CHECKING:
     from gradcheck.choice import Choice
-    from gradcheck.collect import Workers
     from gradcheck.suite import Suite
+    from gradcheck.workers.collect import Workers
 
 EXECUTORS: Final = ("local", "dask")
 """What jobs can run on, as `gradcheck.plan` has it."""

@@ -151,11 +151,11 @@ def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     """Let workers load what they need while this process does."""
     if arguments.jobs == 1 or arguments.executor != "local":
         return nullcontext()
-    from gradcheck.nursery import foreseen, importing
-    from gradcheck.pool import LISTEN
+    from gradcheck.workers.nursery import foreseen, importing
+    from gradcheck.workers.pool import LISTEN
 
     suites = ("gradcheck.suite", "load_suite", (arguments.suite,))
-    return foreseen(LISTEN, [importing("gradcheck.remote"), suites])
+    return foreseen(LISTEN, [importing("gradcheck.workers.remote"), suites])
 
 
 def _failed(plan: Plan) -> Plan:

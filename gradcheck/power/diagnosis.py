@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gradcheck.collect import Collected, Workers, collect
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.power.caught import caught, held_out
@@ -16,6 +15,7 @@ from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small, small
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.workers.collect import Collected, Workers, collect
 
 Progress = Callable[[int, int, str], None]
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import gradcheck
 from gradcheck.binding.reference import Reference
-from gradcheck.collect import Workers, collect
 from gradcheck.errors import GradcheckError
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.pattern import WHERE_ALONE
@@ -20,6 +19,7 @@ from gradcheck.power.fault import Fault, Planted, faults_of
 from gradcheck.power.registry import mutants_of
 from gradcheck.suite import Suite, load_suite
 from gradcheck.verdict import Verdict
+from gradcheck.workers.collect import Workers, collect
 
 Progress = Callable[[int, int, str], None]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import gradcheck
-from gradcheck.collect import Workers
 from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small
 from gradcheck.suite import load_suite
+from gradcheck.workers.collect import Workers
 
 ENOUGH: Final = 0.85
 """Share of mutants whose diagnosis must be right."""

@@ -7,15 +7,15 @@ from itertools import islice
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck import assembly as assembly_module
-from gradcheck.assembly import BRIEF, ENDED, Answer, Assembly
 from gradcheck.binding.load import load
-from gradcheck.feed import Died
 from gradcheck.foreign.budget import LIMITS, WORDS
 from gradcheck.judging import judge, judge_next, why_of
 from gradcheck.plan import Plan
 from gradcheck.run import execute
 from gradcheck.verdict import Verdict
+from gradcheck.workers import assembly as assembly_module
+from gradcheck.workers.assembly import BRIEF, ENDED, Answer, Assembly
+from gradcheck.workers.feed import Died
 
 BOTH = ("float64", "float32")
 

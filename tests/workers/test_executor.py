@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck import assembly
 from gradcheck.plan import Plan
 from gradcheck.record import AT_FIRST
 from gradcheck.run import execute
 from gradcheck.verdict import Verdict
+from gradcheck.workers import assembly
 
 CODE = """
 import os, signal

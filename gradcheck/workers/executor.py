@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from gradcheck import remote
-from gradcheck.assembly import Arrived, Assembly
 from gradcheck.plan import AnyCase, Plan
-from gradcheck.pool import Pool
 from gradcheck.record import Record
+from gradcheck.workers import remote
+from gradcheck.workers.assembly import Arrived, Assembly
+from gradcheck.workers.pool import Pool
 
 
 class Working(Protocol):

@@ -28,7 +28,7 @@ FORKS: Final = sys.platform == "linux"
 """Elsewhere system libraries that NumPy uses forbid it."""
 BEGIN: Final = (
     "import json, sys; said = json.loads(sys.argv.pop(1)); sys.path[:] = said['path']; "
-    "from gradcheck.nursery import main; main(said)"
+    "from gradcheck.workers.nursery import main; main(said)"
 )
 ENOUGH: Final = 1 << 16
 """Bytes read at once."""

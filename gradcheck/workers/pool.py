@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Generic, Self, TypeVar
 
-from gradcheck.feed import Died, Feed
 from gradcheck.foreign.ending import in_words
-from gradcheck.nursery import importing, taken
+from gradcheck.workers.feed import Died, Feed
+from gradcheck.workers.nursery import importing, taken
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 PR_SET_PDEATHSIG: Final = 1
-LISTEN: Final = "gradcheck.pool:listen"
+LISTEN: Final = "gradcheck.workers.pool:listen"
 """What a worker does."""
 TRIES: Final = 2
 """How often a worker may end before it is ready, until its slot is given up."""

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gradcheck.cost import Cost, cost_of
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan, point_of
 from gradcheck.suite import Case
+from gradcheck.workers.cost import Cost, cost_of
 
 Names = tuple[str, str, str, int]
 """What a case is called: its operator, model or rule; dialect; sample; seed."""

@@ -10,8 +10,8 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from gradcheck.feed import TRIES, Died, Feed
-from gradcheck.pool import Pool
+from gradcheck.workers.feed import TRIES, Died, Feed
+from gradcheck.workers.pool import Pool
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]

@@ -4,14 +4,15 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 import pytest
 
-from gradcheck import nursery
-from gradcheck.collect import Line
-from gradcheck.feed import Died
-from gradcheck.pool import HOPE, LISTEN, Pool
-from tests import tasks
+from gradcheck.workers import nursery
+from gradcheck.workers.collect import Line
+from gradcheck.workers.feed import Died
+from gradcheck.workers.pool import HOPE, LISTEN, Pool
+from tests.workers import tasks
 
 
 class Watched(Line):
@@ -115,7 +116,7 @@ def test_a_worker_killed_from_outside_is_replaced():
 
 def test_there_is_an_end_to_hope(monkeypatch):
     assert HOPE > 20
-    monkeypatch.setattr("gradcheck.pool.HOPE", 2)
+    monkeypatch.setattr("gradcheck.workers.pool.HOPE", 2)
     line = Watched("dddd")
     line.lost = lambda task, how: line.back(task)
     with Pool(line, tasks.dies, 1, tasks.begin), pytest.raises(Died, match="exit status 3"):
@@ -152,7 +153,7 @@ def test_a_large_result_comes_whole():
 
 @pytest.mark.parametrize("function", [tasks.sleeps, tasks.deaf])
 def test_work_that_is_left_waits_for_nobody_and_leaves_nobody(function, monkeypatch):
-    monkeypatch.setattr("gradcheck.pool.POLITE", 0.3)
+    monkeypatch.setattr("gradcheck.workers.pool.POLITE", 0.3)
     line = Watched("asbs")
     with Pool(line, function, 2, tasks.begin) as pool:
         next(line.arrivals(4))
@@ -177,7 +178,7 @@ def test_what_workers_print_does_not_reach_stdout_and_is_no_command(capfd):
 
 
 def first(function):
-    return ("tests.tasks", function, ())
+    return ("tests.workers.tasks", function, ())
 
 
 @pytest.mark.parametrize("forks", [True, False])
@@ -185,7 +186,7 @@ def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
     if forks and not nursery.FORKS:
         pytest.skip("nobody forks here")
     monkeypatch.setattr("sys.argv", ["some", "words"])
-    monkeypatch.setattr("gradcheck.pool.taken", lambda *words: nursery.Nursery(*words, forks=forks))
+    monkeypatch.setattr("gradcheck.workers.pool.taken", partial(nursery.Nursery, forks=forks))
     line = worked("abcd", tasks.said)
     assert line.results == {name: (["words"], True) for name in "abcd"}
     line = worked("adb", tasks.dies)

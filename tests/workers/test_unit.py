@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.cost import CONTRACT, UNKNOWN, cost_of
 from gradcheck.model import ModelCase, ModelSpec, Size
 from gradcheck.plan import Plan
-from gradcheck.unit import LONG, Unit, asks_of, begun, divided, units_of
+from gradcheck.workers.cost import CONTRACT, UNKNOWN, cost_of
+from gradcheck.workers.unit import LONG, Unit, asks_of, begun, divided, units_of
 
 BOTH = ["float64", "float32"]
 

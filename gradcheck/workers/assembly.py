@@ -14,14 +14,14 @@ from queue import SimpleQueue
 from typing import Final
 
 from gradcheck.cutoff import CALL, Ends
-from gradcheck.feed import TRIES
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import LIMITS
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.record import Record
 from gradcheck.recorded import record_of
-from gradcheck.unit import Ask, Unit, asks_of, begun, divided, units_of
 from gradcheck.verdict import Verdict
+from gradcheck.workers.feed import TRIES
+from gradcheck.workers.unit import Ask, Unit, asks_of, begun, divided, units_of
 
 NEAR: Final = 64
 """How far ahead a slot looks for more of the operator that it is at."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gradcheck.assembly import Answer
 from gradcheck.binding import Implementation
 from gradcheck.errors import LoadError
 from gradcheck.explain.why import Why
@@ -17,7 +16,8 @@ from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import load_all
 from gradcheck.rule import RuleCase
 from gradcheck.suite import Case, Suite, load_suite
-from gradcheck.unit import Unit
+from gradcheck.workers.assembly import Answer
+from gradcheck.workers.unit import Unit
 
 NOWHERE: Final = Suite("nowhere", "0", ())
 """Stands for a suite that a process is to load for itself: a suite cannot be sent."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gradcheck.collect import Line, collect
-from gradcheck.feed import TRIES
-from tests import tasks
+from gradcheck.workers.collect import Line, collect
+from gradcheck.workers.feed import TRIES
+from tests.workers import tasks
 
 
 def told(name):

@@ -1,0 +1,1 @@
+"""A run on several processes: units of work, who judges them, and how results come together."""
