@@ -317,3 +317,9 @@ def test_what_is_not_a_pass_fails_the_assertion():
 def test_the_examples_in_the_documentation_run():
     assert doctest.testmod(gradcheck.library).failed == 0
     assert doctest.testmod(gradcheck.library).attempted >= 3
+
+
+def test_a_wrong_gradient_beyond_the_range_of_float32_fails_without_a_warning():
+    x = np.array([1.0, -2.0, 3.0]) * 1e150
+    assert check(lambda x: 3 * x, lambda ct, x: 3 * ct, x).ok
+    assert check(lambda x: 3 * x, lambda ct, x: 4 * ct, x).verdict is Verdict.FAIL

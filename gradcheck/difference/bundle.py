@@ -59,10 +59,7 @@ class Bundle:
         return of[..., start : start + self.sizes[k]]
 
     def weigh(self, faint: float) -> tuple[list[float], list[float], list[float]]:
-        """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| above the part `faint` of the largest.
-
-        The least is 0 where all are.
-        """
+        """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| of what is not `faint`; 0 if all is."""
         terms = self.g * self.d
         size = np.abs(terms)
         products = np.add.reduceat(terms, self.starts).tolist()
@@ -71,10 +68,19 @@ class Bundle:
         least = np.minimum.reduceat(size, self.starts).tolist()
         for k, top in enumerate(largest):
             if not least[k] > faint * top:
-                own = self.part(size, k)
-                seen = own[own > faint * top]
+                seen = self.part(size, k)[self.counts(k, faint)]
                 least[k] = float(seen.min()) if seen.size else 0.0
         return products, squares, least
+
+    def counts(self, k: int, faint: float) -> NDArray[np.bool_]:
+        """Which elements of tensor k have more than the part `faint` of its largest |g∘d| or |g|.
+
+        A row that moves by its own small size has a small g∘d; its gradient need not be small.
+        """
+        g = self.part(self.g, k)
+        moved, size = np.abs(g * self.part(self.d, k)), np.abs(g)
+        found: NDArray[np.bool_] = (moved > faint * moved.max()) | (size > faint * size.max())
+        return found
 
     def _units(self) -> list[float]:
         """How far t = 1 moves each tensor: how far its elements lie apart, roughly."""

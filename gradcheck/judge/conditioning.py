@@ -125,7 +125,8 @@ def rows_of(answer: Answer, names: Sequence[str], count: int) -> list[Float] | N
 
 def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:
     """A floating primal in another dtype; an index stays."""
-    return primal.astype(dtype) if primal.dtype.kind == "f" else primal
+    with np.errstate(over="ignore"):  # what is beyond float32 is infinite there
+        return primal.astype(dtype) if primal.dtype.kind == "f" else primal
 
 
 def _add_squares(

@@ -44,8 +44,8 @@ element: half of an error of a hundredth (float32: a tenth). Otherwise a tensor 
 LONE: Final = {"float64": 0.025, "float32": 0.05}
 """The same where it moves alone: an error of a tenth shows, several times over."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
-"""Elements of g∘d below this part of the largest need not show: values alone say nothing of them
-(float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
+"""Elements below this part of the largest, in g and in g∘d, need not show: values alone say nothing
+of them (float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
 KINK: Final = 8.0
 """An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
 CLEARED: Final = 0.5
@@ -133,8 +133,8 @@ class Screen:
         tolerance = self._allowed * norm + KAPPA * bar
         visible = abs(error) + tolerance
         settled = abs(error) <= tolerance and not kinked
-        # A ladder must see, as a part of its own ‖g∘d‖, less than what has raised an alarm here.
-        alarm = CLEARED * abs(error) / norm if abs(error) > tolerance else math.inf
+        # A ladder must see less than what has raised an alarm here.
+        alarm = CLEARED * abs(error) if abs(error) > tolerance else math.inf
         used = self._points.evaluations + 1
         sharp = SHARP[self._dtype]
         found = []
@@ -144,7 +144,7 @@ class Screen:
                 size = self._bundle.sizes[k]
                 one = _finding(name, size, error, bar, tolerance, products[k], least[k], used)
             else:
-                one = self._alone(k, name, alarm)
+                one = self._alone(k, name, alarm, alarm / norm)
             if one is None:
                 return None
             found.append(one)
@@ -170,23 +170,25 @@ class Screen:
         )
         return error, bar, kinked
 
-    def _alone(self, k: int, name: str, alarm: float) -> Finding | None:
+    def _alone(self, k: int, name: str, alarm: float, part: float) -> Finding | None:
         """Three steps, or a whole ladder, through one tensor; None if it does not pass.
 
-        Each of its rows moves by its own size.
+        Each of its rows moves by its own size. To be seen are errors of `alarm` along the
+        direction of all tensors, whichever row has them, and `part` of ‖g∘d‖.
         """
         bundle = self._bundle
         x, r, shape = bundle.part(bundle.x, k), bundle.part(bundle.r, k), bundle.shapes[k]
         only = bundle.alone(k, r * (by_rows(x, shape) if len(shape) > 1 else bundle.units[k]))
         (product,), (square,), (least,) = only.weigh(FAINT[self._dtype])
         norm = math.sqrt(square)
+        part = min(part * norm, alarm * float(np.abs(only.d / bundle.part(bundle.d, k)).min()))
         lone = LONE[self._dtype]
         for look in (self._three, self._ladder):
             before = self._points.evaluations
             error, bar, kinked = look(only, k)
             tolerance = self._allowed * norm + KAPPA * bar
             visible = abs(error) + tolerance
-            if kinked or not abs(error) <= tolerance or not visible <= alarm * norm:
+            if kinked or not abs(error) <= tolerance or not visible <= part:
                 continue
             unseen = 0.0
             if not visible <= lone * least:
@@ -206,11 +208,13 @@ class Screen:
 
         All of them count where even what is negligible in the tensor would not show.
         """
-        size = np.abs(bundle.g * bundle.d)
-        top = float(size.max())
-        if not smallest <= RULES[self._dtype].negligible * top:
+        size, g = np.abs(bundle.g * bundle.d), np.abs(bundle.g)
+        negligible = RULES[self._dtype].negligible
+        if not smallest <= negligible * float(size.max()):
             return math.inf, 0.0
-        hidden = (size > FAINT[self._dtype] * top) & (size < smallest)
+        hidden = bundle.counts(0, FAINT[self._dtype]) & (size < smallest)
+        if not np.all(g[hidden] <= negligible * g.max()):
+            return math.inf, 0.0
         return int(hidden.sum()), float(size[size >= smallest].min())
 
     def _ladder(self, bundle: Bundle, only: int) -> tuple[float, float, bool]:

@@ -170,6 +170,20 @@ def test_a_small_tensor_beside_a_large_one_is_seen_by_itself():
     assert judged(lambda ct, x, w: (vjp(ct, x, w)[0], vjp(ct, x, w)[1] * 1.1)) is None
 
 
+@pytest.mark.parametrize("factor", [1.3, 0.0])
+@pytest.mark.parametrize("small", [1e-5, 1e-6, 1e-7])
+def test_a_row_that_moves_by_little_does_not_hide_an_error_of_its_own(small, factor):
+    # Its gradient is as small as it is, so what it moves forward by is that squared.
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=(6, 4))
+        x[0] *= small
+
+        def vjp(ct, x):
+            return 2 * ct * x * np.where(np.arange(6) == 0, factor, 1.0)[:, None]
+
+        assert screened(np.square, vjp, (x,), ["x"], {}, "float64", seed, "f") is None
+
+
 @pytest.mark.parametrize(
     ("forward", "slope", "x"),
     [
