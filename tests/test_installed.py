@@ -25,6 +25,9 @@ def folders(tmp_path, monkeypatch):
             (place / "METADATA").write_text("Metadata-Version: 2.1\n")
         paths = [tmp_path / name.partition("/")[0] for name in texts]
         monkeypatch.setattr(sys, "path", [*dict.fromkeys(map(str, paths)), str(tmp_path / "none")])
+        # What other tests have imported may have brought a finder of its own.
+        python = [f for f in sys.meta_path if getattr(f, "__module__", "").startswith("_frozen")]
+        monkeypatch.setattr(sys, "meta_path", python)
         return tmp_path
 
     return write
