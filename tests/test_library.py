@@ -323,3 +323,13 @@ def test_a_wrong_gradient_beyond_the_range_of_float32_fails_without_a_warning():
     x = np.array([1.0, -2.0, 3.0]) * 1e150
     assert check(lambda x: 3 * x, lambda ct, x: 3 * ct, x).ok
     assert check(lambda x: 3 * x, lambda ct, x: 4 * ct, x).verdict is Verdict.FAIL
+
+
+def test_a_forward_with_noise_of_its_own_does_not_pass():
+    noise = np.random.default_rng(0)
+    x = np.array([0.5, -1.0, 2.0])
+    found = check(
+        lambda x: np.sin(x) + 1e-12 * noise.normal(size=x.shape), lambda ct, x: ct * np.cos(x), x
+    )
+    assert found.verdict is Verdict.ERROR
+    assert "not deterministic" in str(found)
