@@ -82,7 +82,7 @@ def check(
 
     First all primals move at once along a random direction, drawn from `seed`. Where ⟨gradient,
     direction⟩ agrees with the slope of forward within the slope's own error bar, and an error of a
-    hundredth (float32: a tenth) of any element of the gradient that is not zero would not have,
+    hundredth (float32: a tenth) of any element that is not zero in the gradient given would not,
     each primal's finding is a PASS: a few primals may have to move alone for it, by several steps,
     and then a tenth must show. `Finding.smallest_visible_error` says what would have shown in the
     least element that must, `evaluations` what it took. In float32 elements below a thousandth of
@@ -107,10 +107,10 @@ def check(
 
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
     batch, and two of vjp. Element by element 2 to 6 evaluations per element, fewer where outputs
-    do not mix (rows), batched too. `order=2`: per primal about 160 more of
-    forward and 80 of vjp, whatever its size; a `double_vjp` as a first order of its own, with vjp
-    in the place of forward. `jvp`: about 100.
-    A diagnosis: what forward does in a second.
+    do not mix (rows), batched too: a loss of more than 100,000 elements is for `check_model`, which
+    never goes there. `order=2`: per primal about 160 more of forward and 80 of vjp, whatever its
+    size; a `double_vjp` as a first order of its own, with vjp in the place of forward. `jvp`: about
+    100. A diagnosis: what forward does in a second.
 
     Raises:
         UsageError: a primal is complex, of a dtype other than float64 or float32 (integers
