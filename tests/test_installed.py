@@ -3,6 +3,7 @@
 import sys
 import zipfile
 from importlib import metadata
+from importlib.machinery import PathFinder
 from types import MappingProxyType
 
 import pytest
@@ -25,9 +26,11 @@ def folders(tmp_path, monkeypatch):
             (place / "METADATA").write_text("Metadata-Version: 2.1\n")
         paths = [tmp_path / name.partition("/")[0] for name in texts]
         monkeypatch.setattr(sys, "path", [*dict.fromkeys(map(str, paths)), str(tmp_path / "none")])
-        # What other tests have imported may have brought a finder of its own.
+        # What other tests have imported may look for packages in the place of Python's own finder.
         python = [f for f in sys.meta_path if getattr(f, "__module__", "").startswith("_frozen")]
         monkeypatch.setattr(sys, "meta_path", python)
+        own = staticmethod(metadata.MetadataPathFinder.find_distributions)
+        monkeypatch.setattr(PathFinder, "find_distributions", own, raising=False)
         return tmp_path
 
     return write

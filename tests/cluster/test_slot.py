@@ -107,8 +107,11 @@ def test_a_process_that_dies_costs_its_own_task_alone(toy):
 def test_a_process_that_went_away_unasked_is_replaced(toy):
     order = toy.order()
     ((_, _, pid, *_),) = toy.judged(order, "a")
+    (idle,) = slot._crew(order["run"])._idle
     os.kill(pid, signal.SIGKILL)
     assert gone(pid)
+    while idle.alive:  # its first thread has ended, others of it are about to
+        time.sleep(0.001)
     assert toy.judged(order, "b")[0][1] == "b"
 
 
