@@ -1,4 +1,4 @@
-"""One result per name, on several processes: the heaviest first, and nothing known is lost."""
+"""One result per name, on several processes, begun in their order; nothing known is lost."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Collected(Generic[Result]):
 
 
 class Line(Generic[Result]):
-    """Names as tasks of workers, the heaviest first; a `feed.Feed`."""
+    """Names as tasks of workers, in their order; a `feed.Feed`."""
 
-    def __init__(self, names: Sequence[str], weight: Callable[[str], float]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         """Line them up; names are different."""
-        self._waiting = sorted(names, key=lambda name: -weight(name))
+        self._waiting = [*names]
         self.left = len(names)
         self.results: dict[str, Result] = {}
         self.lost_ones: dict[str, str] = {}
@@ -94,7 +94,6 @@ def collect(
     setup: Callable[..., None],
     arguments: tuple[Any, ...],
     *,
-    weight: Callable[[str], float] = lambda name: 1.0,
     progress: Progress | None = None,
     workers: Workers | None = None,
 ) -> Collected[Result]:
@@ -103,7 +102,7 @@ def collect(
     `setup(*arguments)` runs once in every process; both functions stand at the top of a module.
     Ctrl-C, and processes that die, leave what is known.
     """
-    line: Line[Result] = Line(names, weight)
+    line: Line[Result] = Line(names)
     troubles: list[str] = []
     complete = True
     tell = progress or _silent

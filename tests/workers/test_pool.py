@@ -19,7 +19,7 @@ class Watched(Line):
     """A line that remembers what it was told, and lets tasks be sent ahead."""
 
     def __init__(self, names, ahead=False):
-        super().__init__(names, lambda name: 0.0)
+        super().__init__(names)
         self.names, self.ahead, self.sent, self.backed, self.broke = names, ahead, [], [], []
 
     def next(self, slot, *, ahead=False):
