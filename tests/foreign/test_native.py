@@ -490,4 +490,6 @@ def test_scripts_leak_nothing(ask, count):
     assert after[0] - before[0] < 1 << 20
     assert ours_after[0] - ours[0] < 4 << 20
     assert (after[1], ours_after[1]) == (before[1], ours[1])
-    assert after[2] <= before[2] + 5  # neighbouring mappings come and go as one
+    # Neighbouring mappings join and part, a few more or less say nothing; a mapping that each
+    # call, or each tenth, left behind would show.
+    assert after[2] <= before[2] + count // 10
