@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final
 
 import numpy as np
@@ -309,16 +309,19 @@ def _common_dtype(arrays: Sequence[Array]) -> str:
 
 def _names(forward: Callable[..., Any], count: int) -> tuple[str, ...]:
     """Names of the primals, from forward's signature where it has one."""
-    if isinstance(forward, FunctionType) and not forward.__dict__:  # what follows costs 15 µs
-        code = forward.__code__
-        if code.co_argcount >= count:
-            return code.co_varnames[:count]
+    own: Any = forward.__func__ if isinstance(forward, MethodType) else forward
+    if isinstance(own, FunctionType) and not own.__dict__:  # what follows costs 15 µs
+        names = own.__code__.co_varnames[own is not forward : own.__code__.co_argcount]
+    else:
+        names = _positional(forward)
+    return names[:count] if len(names) >= count else tuple([f"primal{i}" for i in range(count)])
+
+
+def _positional(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the parameters that take a positional argument."""
     try:
-        parameters = list(inspect.signature(forward).parameters.values())
+        parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):
-        parameters = []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in positional]
-    return (
-        tuple(names[:count]) if len(names) >= count else tuple(f"primal{i}" for i in range(count))
-    )
+        return ()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple([p.name for p in parameters if p.kind in kinds])

@@ -128,7 +128,7 @@ class Abreast:
         alone = _forms(outputs)  # its buffer may be used again
         moved: list[Float | None] = [None] * len(self._primals)
         for tensor, place in enumerate(places):
-            moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
+            moved[place] = one = bundle.part(stack, tensor).copy()
             one.setflags(write=False)  # a forward that writes must not move the next layout
         for layout in self._layouts(moved, k, len(places) < len(moved)):
             self.evaluations += k
@@ -148,8 +148,9 @@ class Abreast:
     def _layouts(self, moved: Sequence[Float | None], k: int, stays: bool) -> Iterator[list[Array]]:
         """Ways to put an axis of copies in front of the primals; some may stay."""
         primals = self._primals
-        rank = max([p.ndim for p in primals])
-        ragged = min([p.ndim for p in primals]) < rank
+        ranks = [p.ndim for p in primals]
+        rank = max(ranks)
+        ragged = min(ranks) < rank
         for pad in (True, False) if ragged else (True,):
             shapes = [(1,) * (rank - p.ndim if pad else 0) + p.shape for p in primals]
             pairs = [*zip(primals, moved, shapes, strict=True)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -19,17 +18,16 @@ CRAMPED: Final = 1 / 16
 """A tensor moves by the spread of its elements, and at least by this part of their size."""
 SQUARES: Final = (1e-280, 1e280)
 """Mean squares in between have neither underflown nor overflown."""
-ONE: Final = np.array([0])
 
 
 class Bundle:
     """T floating tensors, flat and end to end, in float64: `x`, `g` and `d` are [N].
 
-    Tensor k is `x[starts[k] : starts[k] + sizes[k]]`; t = 1 moves it by `units[k]` times the run
-    `r` of signs and magnitudes.
+    Tensor k is `x[runs[k]]`; t = 1 moves it by `units[k]` times the run `r` of signs and
+    magnitudes.
     """
 
-    __slots__ = ("d", "g", "r", "shapes", "sizes", "starts", "units", "x")
+    __slots__ = ("d", "g", "r", "runs", "shapes", "sizes", "units", "x")
 
     def __init__(self, primals: Sequence[Array], gradient: Float, r: Float) -> None:
         """Copy the primals; `gradient` and `r` are [N]. Callers ignore overflows."""
@@ -38,38 +36,42 @@ class Bundle:
             self.x = self.x.astype(np.float64)
         self.g, self.r = gradient, r
         self.shapes = [p.shape for p in primals]
-        self.sizes = sizes = [p.size for p in primals]
-        self.starts = np.array([0, *accumulate(sizes[:-1])])
-        self.units = self._units()
-        if len(sizes) == 1:
-            self.d = r * self.units[0]
-        else:
-            self.d = r * np.repeat(np.array(self.units), np.array(sizes))
+        self.sizes = [p.size for p in primals]
+        self.runs, self.units, self.d = [], [], np.empty_like(self.x)
+        stop = 0
+        for size in self.sizes:
+            start, stop = stop, stop + size
+            run = slice(start, stop)
+            self.runs.append(run)
+            self.units.append(_unit(self.x[run]))
+            np.multiply(r[run], self.units[-1], out=self.d[run])
 
     def alone(self, k: int, d: Float) -> Bundle:
         """Tensor k, and another direction for it."""
         one = Bundle.__new__(Bundle)
         one.x, one.g, one.d, one.r = self.part(self.x, k), self.part(self.g, k), d, d
-        one.shapes, one.sizes, one.starts, one.units = [self.shapes[k]], [d.size], ONE, [1.0]
+        one.shapes, one.sizes, one.units = [self.shapes[k]], [d.size], [1.0]
+        one.runs = [slice(0, d.size)]
         return one
 
     def part(self, of: Float, k: int) -> Float:
         """Tensor k's run of an array [..., N]."""
-        start = int(self.starts[k])
-        return of[..., start : start + self.sizes[k]]
+        return of[..., self.runs[k]]
 
     def weigh(self, faint: float) -> tuple[list[float], list[float], list[float]]:
         """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| of what is not `faint`; 0 if all is."""
+        products, squares, least = [], [], []
         terms = self.g * self.d
-        size = np.abs(terms)
-        products = np.add.reduceat(terms, self.starts).tolist()
-        squares = np.add.reduceat(terms * terms, self.starts).tolist()
-        largest = np.maximum.reduceat(size, self.starts).tolist()
-        least = np.minimum.reduceat(size, self.starts).tolist()
-        for k, top in enumerate(largest):
-            if not least[k] > faint * top:
-                seen = self.part(size, k)[self.counts(k, faint)]
-                least[k] = float(seen.min()) if seen.size else 0.0
+        sizes = np.abs(terms)
+        for k, run in enumerate(self.runs):
+            size = sizes[run]
+            products.append(float(np.add.reduce(terms[run])))
+            squares.append(float(size.dot(size)))
+            low, high = np.minimum.reduce(size), np.maximum.reduce(size)
+            if not low > faint * high:
+                seen = size[self.counts(k, faint)]
+                low = seen.min() if seen.size else 0.0
+            least.append(float(low))
         return products, squares, least
 
     def counts(self, k: int, faint: float) -> NDArray[np.bool_]:
@@ -82,18 +84,13 @@ class Bundle:
         found: NDArray[np.bool_] = (moved > faint * moved.max()) | (size > faint * size.max())
         return found
 
-    def _units(self) -> list[float]:
-        """How far t = 1 moves each tensor: how far its elements lie apart, roughly."""
-        sums = np.add.reduceat(self.x, self.starts).tolist()
-        squares = np.add.reduceat(self.x * self.x, self.starts).tolist()
-        units = []
-        for k, (total, square, size) in enumerate(zip(sums, squares, self.sizes, strict=True)):
-            mean, both = total / size, square / size
-            if SQUARES[0] < both < SQUARES[1]:
-                units.append(math.sqrt(max(both - mean * mean, both * CRAMPED**2)))
-            else:
-                units.append(magnitude(self.part(self.x, k)))
-        return units
+
+def _unit(x: Float) -> float:
+    """How far t = 1 moves a tensor: how far its elements lie apart, roughly."""
+    mean, both = float(np.add.reduce(x)) / x.size, float(x.dot(x)) / x.size
+    if not SQUARES[0] < both < SQUARES[1]:
+        return magnitude(x)
+    return math.sqrt(max(both - mean * mean, both * CRAMPED**2))
 
 
 def by_rows(x: Float, shape: tuple[int, ...]) -> Float:
@@ -114,4 +111,4 @@ def end_to_end(arrays: Sequence[Array]) -> Array:
     """A flat copy of all of them."""
     if len(arrays) == 1:
         return arrays[0].flatten()
-    return np.concatenate([a.reshape(-1) for a in arrays])
+    return np.concatenate(arrays, axis=None)

@@ -92,7 +92,7 @@ def screened(
         sigma = U * math.sqrt(weighted.dot(weighted))
         if not sigma < math.inf:
             return None
-        floating = [k for k, p in enumerate(primals) if p.dtype.kind == "f"]
+        floating = handed.floating
         r = run_of_direction(seed, subject, gradient.size)
         bundle = Bundle([primals[k] for k in floating], gradient, r)
         screen = Screen(points, bundle, floating, v, sigma, dtype)

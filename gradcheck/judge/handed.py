@@ -29,9 +29,12 @@ OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class Handed:
-    """Both functions and what they are called with: the same read-only copies every time."""
+    """Both functions and what they are called with: the same read-only copies every time.
 
-    __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp")
+    `floating` are the places of the primals that have a gradient.
+    """
+
+    __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp", "floating")
 
     def __init__(
         self,
@@ -45,7 +48,8 @@ class Handed:
         self._copies = [np.array(p, order="C") for p in primals]
         for copy in self._copies:
             copy.setflags(write=False)
-        self._bits = [copy.tobytes() for copy in self._copies]
+        self._bits = _bits(self._copies)
+        self.floating = [k for k, p in enumerate(primals) if p.dtype.kind == "f"]
 
     def values(self, *primals: Array) -> tuple[Array, ...]:
         """Forward's values, as arrays."""
@@ -58,9 +62,12 @@ class Handed:
     def outputs(self) -> tuple[Array, ...] | None:
         """Forward's values at the primals, copied; None if there is anything against them."""
         out = self._call(self.values, ())
-        if out is RAISED or not out or any(o.dtype not in OUTPUTS or not o.size for o in out):
+        if out is RAISED or not out:
             return None
-        return tuple(o.copy() for o in out)
+        for o in out:
+            if o.dtype not in OUTPUTS or not o.size:
+                return None
+        return tuple([o.copy() for o in out])
 
     def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
         """What vjp gives for the cotangent `v` [m]: floating primals end to end, [N].
@@ -77,16 +84,16 @@ class Handed:
                 cts.append((part * factor).astype(o.dtype, copy=False))
                 cts[-1].setflags(write=False)
                 at += o.size
-            bits = [ct.tobytes() for ct in cts]
+            bits = _bits(cts)
             lead = (cts[0] if len(cts) == 1 else tuple(cts),)
             parts = self._parts(self._call(self._vjp, lead, **self._attrs))
-            if parts is None or bits != [ct.tobytes() for ct in cts]:
+            if parts is None or bits != _bits(cts):
                 return None
             # A copy: a gradient may be a view of a buffer that the next call uses again.
             flat = end_to_end(parts)
             if kept is None:
                 kept = flat
-            elif not np.array_equal(flat, kept * flat.dtype.type(factor)):
+            elif not (flat == kept * factor).all():
                 return None
         assert kept is not None
         return kept.astype(np.float64, copy=False)
@@ -112,14 +119,15 @@ class Handed:
         if len(parts) != len(self._primals):
             return None
         found = []
-        for part, primal in zip(parts, self._primals, strict=True):
-            if primal.dtype.kind != "f":
-                continue
+        for k in self.floating:
+            part, primal = parts[k], self._primals[k]
             array = part if type(part) is np.ndarray else returned.as_array(part)
             if array is None or array.shape != primal.shape or array.dtype != primal.dtype:
                 return None
+            if not array.size:
+                return None
             found.append(array)
-        return None if 0 in [array.size for array in found] else found
+        return found
 
     def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
         """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""
@@ -129,5 +137,9 @@ class Handed:
             raise
         except BaseException:  # noqa: BLE001  it is asked again, and then named
             return RAISED
-        pure = self._bits == [copy.tobytes() for copy in self._copies]  # some ignore the flag
-        return out if pure else RAISED
+        return out if self._bits == _bits(self._copies) else RAISED  # some ignore the flag
+
+
+def _bits(arrays: Sequence[Any]) -> bytes:
+    """Those of contiguous arrays, one after the other."""
+    return b"".join(arrays)
