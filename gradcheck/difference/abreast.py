@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradcheck.difference.bundle import Bundle
 from gradcheck.difference.evaluate import CHUNK_BYTES, REFUSALS
+from gradcheck.difference.pages import keep_pages
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -50,35 +51,34 @@ class Abreast:
         self.evaluations = 0
 
     def along(
-        self, bundle: Bundle, places: Sequence[int], t: Float, pairs: int
+        self, bundle: Bundle, places: Sequence[int], steps: Float, pairs: int
     ) -> tuple[Float, list[float]] | None:
         """f(x + t·d) − f(x) for each t, and what the bundle's gradient says of it.
 
-        Tensor k of the bundle is primal `places[k]`. The steps `t` [s, 1] begin with `pairs` of
-        t and −t. None if forward refuses any point.
+        Tensor k of the bundle is primal `places[k]`. The `steps` [s, 2], a row (1, t) for each,
+        begin with `pairs` of t and −t. None if forward refuses any point.
 
         Returns:
             Changes [s, m], and ⟨g, x₊ − x₋⟩ per pair, as the machine rounded the points.
         """
-        count = len(t)
+        count = len(steps)
         step = CHUNK_BYTES // self._width & -2
         if step >= count:
-            stack = t * bundle.d
-            stack += bundle.x
-            given = (stack[0 : 2 * pairs : 2] - stack[1 : 2 * pairs : 2]) @ bundle.g
+            stack = steps.dot(bundle.line)
+            given = (stack[0 : 2 * pairs : 2] - stack[1 : 2 * pairs : 2]).dot(bundle.g)
             change = self._stacked(bundle, places, stack)
             if change is None:
                 change = self._singly(bundle, places, stack)
             return None if change is None else (change, given.tolist())
+        keep_pages()
         together = count > FEW and step > 0
         step = step if together else 2
         changes, products = np.empty((count, self.base.size)), []
         for start in range(0, count, step):
-            stack = t[start : start + step] * bundle.d
-            stack += bundle.x
+            stack = steps[start : start + step].dot(bundle.line)
             own = min(len(stack), 2 * pairs - start)
             if own > 0:
-                products += ((stack[0:own:2] - stack[1:own:2]) @ bundle.g).tolist()
+                products += (stack[0:own:2] - stack[1:own:2]).dot(bundle.g).tolist()
             change = self._stacked(bundle, places, stack) if together else None
             if change is None:
                 together = False
@@ -128,7 +128,7 @@ class Abreast:
         alone = _forms(outputs)  # its buffer may be used again
         moved: list[Float | None] = [None] * len(self._primals)
         for tensor, place in enumerate(places):
-            moved[place] = one = bundle.part(stack, tensor).copy()
+            moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
             one.setflags(write=False)  # a forward that writes must not move the next layout
         for layout in self._layouts(moved, k, len(places) < len(moved)):
             self.evaluations += k
@@ -150,17 +150,16 @@ class Abreast:
         primals = self._primals
         ranks = [p.ndim for p in primals]
         rank = max(ranks)
-        ragged = min(ranks) < rank
-        for pad in (True, False) if ragged else (True,):
-            shapes = [(1,) * (rank - p.ndim if pad else 0) + p.shape for p in primals]
-            pairs = [*zip(primals, moved, shapes, strict=True)]
-            yield [m.reshape(k, *s) if m is not None else p.reshape(1, *s) for p, m, s in pairs]
+        for pad in (True, False) if min(ranks) < rank else (True,):
+            layout = []
+            for p, m in zip(primals, moved, strict=True):
+                shape = (1,) * (rank - p.ndim) + p.shape if pad else p.shape
+                layout.append(p.reshape(1, *shape) if m is None else m.reshape(k, *shape))
+            yield layout
             if stays:
-                yield [p if m is None else m.reshape(k, *s) for p, m, s in pairs]
-                yield [
-                    np.repeat(p.reshape(1, *s), k, axis=0) if m is None else m.reshape(k, *s)
-                    for p, m, s in pairs
-                ]
+                each = [*zip(primals, moved, layout, strict=True)]
+                yield [p if m is None else one for p, m, one in each]
+                yield [np.repeat(one, k, axis=0) if m is None else one for _, m, one in each]
 
 
 def _forms(outputs: Sequence[Array]) -> list[Form]:

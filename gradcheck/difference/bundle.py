@@ -24,20 +24,20 @@ class Bundle:
     """T floating tensors, flat and end to end, in float64: `x`, `g` and `d` are [N].
 
     Tensor k is `x[runs[k]]`; t = 1 moves it by `units[k]` times the run `r` of signs and
-    magnitudes.
+    magnitudes. x and d are the rows of `line` [2, N]: (1, t) times it is x + t·d.
     """
 
-    __slots__ = ("d", "g", "r", "runs", "shapes", "sizes", "units", "x")
+    __slots__ = ("d", "g", "line", "r", "runs", "shapes", "sizes", "units", "x")
 
     def __init__(self, primals: Sequence[Array], gradient: Float, r: Float) -> None:
         """Copy the primals; `gradient` and `r` are [N]. Callers ignore overflows."""
-        self.x = end_to_end(primals)
-        if self.x.dtype != np.float64:
-            self.x = self.x.astype(np.float64)
+        self.line = np.empty((2, gradient.size))
+        self.x, self.d = self.line
+        np.concatenate(primals, axis=None, out=self.x)
         self.g, self.r = gradient, r
         self.shapes = [p.shape for p in primals]
         self.sizes = [p.size for p in primals]
-        self.runs, self.units, self.d = [], [], np.empty_like(self.x)
+        self.runs, self.units = [], []
         stop = 0
         for size in self.sizes:
             start, stop = stop, stop + size
@@ -49,7 +49,9 @@ class Bundle:
     def alone(self, k: int, d: Float) -> Bundle:
         """Tensor k, and another direction for it."""
         one = Bundle.__new__(Bundle)
-        one.x, one.g, one.d, one.r = self.part(self.x, k), self.part(self.g, k), d, d
+        one.line = np.stack([self.part(self.x, k), d])
+        one.x, one.d = one.line
+        one.g, one.r = self.part(self.g, k), d
         one.shapes, one.sizes, one.units = [self.shapes[k]], [d.size], [1.0]
         one.runs = [slice(0, d.size)]
         return one

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gradcheck.difference import structure
 from gradcheck.difference.evaluate import Array, Evaluator
 from gradcheck.difference.noise import RELATIVE
+from gradcheck.difference.pages import keep_pages
 from gradcheck.difference.structure import Structure
 
 Float = NDArray[np.float64]
@@ -54,7 +55,6 @@ SIGMAS: Final = 3.0
 CANCELS: Final = 4.0
 GATHERED: Final = 1 << 13
 """Differences that are contracted at once, if a chunk has fewer."""
-ARENA: Final = 31 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Contraction:
 def screen(evaluator: Evaluator, cts: Float) -> Screened:
     """One pair per colour for the cotangents `cts` [q, m], at the steps that a pilot chooses."""
     x = evaluator.x.reshape(-1)
-    _raise_thresholds()
+    keep_pages()
     with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
         signs = _signs(x.size)
         top = TOP * (float(np.max(np.abs(x))) or 1.0)
@@ -304,14 +304,3 @@ def _signs(n: int) -> Float:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.where(z >> np.uint64(63), 1.0, -1.0)
-
-
-@cache
-def _raise_thresholds() -> None:
-    """Let glibc keep what forward's temporaries free, for the next ones.
-
-    It serves what is larger than 128 KiB by fresh pages, which the kernel must clear each time (a
-    third of a large sweep). Freeing one block of 31 MiB, even unused, raises both thresholds to
-    that size for good. Elsewhere it does nothing.
-    """
-    np.empty(ARENA, dtype=np.uint8)

@@ -57,7 +57,7 @@ PLAN: Final = PLANS["float64"]
 FIRST: Final = RATIO**-5
 """The longest of three steps: truncation and noise are about as large where thirty tensors move,
 and where one does, both are far below what must show."""
-STEPS: Final = np.array([[s * FIRST / RATIO**k] for k in range(3) for s in (1.0, -1.0)])
+STEPS: Final = np.array([[1.0, s * FIRST / RATIO**k] for k in range(3) for s in (1.0, -1.0)])
 UNKNOWN: Final = (0.0, math.inf, False)
 
 
@@ -159,7 +159,7 @@ class Screen:
         found = self._points.along(bundle, places, STEPS, 3)
         if found is None:
             return UNKNOWN
-        phi, given = (found[0] @ self._v).tolist(), found[1]
+        phi, given = found[0].dot(self._v).tolist(), found[1]
         odd = [phi[0] - phi[1], phi[2] - phi[3], phi[4] - phi[5]]
         even = [phi[0] + phi[1], phi[2] + phi[3], phi[4] + phi[5]]
         error, bar, _ = three(odd, given, even, FIRST, U, self._sigma)
@@ -223,11 +223,12 @@ class Screen:
         steps = np.repeat(RATIO ** -np.array(levels, dtype=np.float64), 2)
         steps[1::2] *= -1.0
         line = noise.LINE / noise.LINE[-1] * LINE_UNITS * U
-        t = np.concatenate([steps, line])[:, None]
-        found = self._points.along(bundle, [self._floating[only]], t, len(levels))
+        t = np.concatenate([steps, line])
+        rows = np.stack([np.ones_like(t), t], axis=1)
+        found = self._points.along(bundle, [self._floating[only]], rows, len(levels))
         if found is None:
             return UNKNOWN
-        phi, given = found[0] @ self._v, found[1]
+        phi, given = found[0].dot(self._v), found[1]
         residuals = Residuals(0.0, U, self._sigma, noise.scatter(phi[steps.size :]))
         values = phi.tolist()
         for j, level in enumerate(levels):

@@ -8,6 +8,7 @@ from gradcheck.difference.bundle import Bundle, end_to_end
 
 RNG = np.random.default_rng(0)
 T = np.array([[s * 4.0**-j] for j in (2, 3, 4) for s in (1, -1)])
+"""[s, 1]; the steps are rows (1, t)."""
 X, W, A, B = (RNG.normal(size=shape) for shape in [(5, 4), (4,), (6, 3), (3, 6)])
 INDEX = np.array([2, 0, 1, 2])
 
@@ -28,7 +29,7 @@ def along(forward, primals, t=T, pairs=3, only=None):
     if only is not None:
         places, bundle = [places[only]], bundle.alone(only, bundle.part(bundle.d, only))
     points = Abreast(outputs, primals, outputs(*primals))
-    return points.along(bundle, places, t, pairs), points, bundle, places
+    return points.along(bundle, places, np.insert(t, 0, 1.0, axis=1), pairs), points, bundle, places
 
 
 def one_by_one(forward, primals, bundle, places, t):
@@ -182,7 +183,7 @@ def test_a_forward_that_returns_one_buffer_again_and_again_is_read_in_time():
 
     points = Abreast(lambda x: (forward(x),), (X,), (X * X,))
     bundle = Bundle([X], np.zeros(X.size), np.ones(X.size))
-    change, _ = points.along(bundle, [0], T, 3)
+    change, _ = points.along(bundle, [0], np.insert(T, 0, 1.0, axis=1), 3)
     moved = X.reshape(-1) + T * bundle.d
     np.testing.assert_allclose(change, moved**2 - X.reshape(-1) ** 2, atol=1e-15)
 
