@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -18,16 +19,17 @@ CRAMPED: Final = 1 / 16
 """A tensor moves by the spread of its elements, and at least by this part of their size."""
 SQUARES: Final = (1e-280, 1e280)
 """Mean squares in between have neither underflown nor overflown."""
+ONE: Final = np.array([0])
 
 
 class Bundle:
     """T floating tensors, flat and end to end, in float64: `x`, `g` and `d` are [N].
 
-    Tensor k is `x[runs[k]]`; t = 1 moves it by `units[k]` times the run `r` of signs and
-    magnitudes. x and d are the rows of `line` [2, N]: (1, t) times it is x + t·d.
+    Tensor k begins at `starts[k]` and is `x[runs[k]]`; t = 1 moves it by `units[k]` times the run
+    `r` of signs and magnitudes. x and d are the rows of `line` [2, N]: (1, t) · line = x + t·d.
     """
 
-    __slots__ = ("d", "g", "line", "r", "runs", "shapes", "sizes", "units", "x")
+    __slots__ = ("d", "g", "line", "r", "runs", "shapes", "sizes", "starts", "units", "x")
 
     def __init__(self, primals: Sequence[Array], gradient: Float, r: Float) -> None:
         """Copy the primals; `gradient` and `r` are [N]. Callers ignore overflows."""
@@ -37,14 +39,12 @@ class Bundle:
         self.g, self.r = gradient, r
         self.shapes = [p.shape for p in primals]
         self.sizes = [p.size for p in primals]
-        self.runs, self.units = [], []
-        stop = 0
-        for size in self.sizes:
-            start, stop = stop, stop + size
-            run = slice(start, stop)
-            self.runs.append(run)
-            self.units.append(_unit(self.x[run]))
-            np.multiply(r[run], self.units[-1], out=self.d[run])
+        ends = [0, *accumulate(self.sizes)]
+        self.starts = np.array(ends[:-1])
+        self.runs = [*map(slice, ends, ends[1:])]
+        self.units = [_unit(self.x[run]) for run in self.runs]
+        for run, unit in zip(self.runs, self.units, strict=True):
+            np.multiply(r[run], unit, out=self.d[run])
 
     def alone(self, k: int, d: Float) -> Bundle:
         """Tensor k, and another direction for it."""
@@ -53,7 +53,7 @@ class Bundle:
         one.x, one.d = one.line
         one.g, one.r = self.part(self.g, k), d
         one.shapes, one.sizes, one.units = [self.shapes[k]], [d.size], [1.0]
-        one.runs = [slice(0, d.size)]
+        one.starts, one.runs = ONE, [slice(0, d.size)]
         return one
 
     def part(self, of: Float, k: int) -> Float:
@@ -62,18 +62,16 @@ class Bundle:
 
     def weigh(self, faint: float) -> tuple[list[float], list[float], list[float]]:
         """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| of what is not `faint`; 0 if all is."""
-        products, squares, least = [], [], []
         terms = self.g * self.d
-        sizes = np.abs(terms)
-        for k, run in enumerate(self.runs):
-            size = sizes[run]
-            products.append(float(np.add.reduce(terms[run])))
-            squares.append(float(size.dot(size)))
-            low, high = np.minimum.reduce(size), np.maximum.reduce(size)
-            if not low > faint * high:
-                seen = size[self.counts(k, faint)]
-                low = seen.min() if seen.size else 0.0
-            least.append(float(low))
+        size = np.abs(terms)
+        products = np.add.reduceat(terms, self.starts).tolist()
+        squares = np.add.reduceat(terms * terms, self.starts).tolist()
+        largest = np.maximum.reduceat(size, self.starts).tolist()
+        least = np.minimum.reduceat(size, self.starts).tolist()
+        for k, top in enumerate(largest):
+            if not least[k] > faint * top:
+                seen = self.part(size, k)[self.counts(k, faint)]
+                least[k] = float(seen.min()) if seen.size else 0.0
         return products, squares, least
 
     def counts(self, k: int, faint: float) -> NDArray[np.bool_]:

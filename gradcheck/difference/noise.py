@@ -146,8 +146,20 @@ def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
     """What no polynomial explains of `values` [..., 12, k]: [..., k]."""
     residual, _ = _unexplained(values, *_fit(degree))
-    deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - degree - 1))
+    deviation = _root(residual, LINE.size - degree - 1)
     return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
+
+
+def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
+    """The root of Σ residual² / `freedom` over its last but one axis, where that has one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
+        lost = ~np.isfinite(found)
+        if lost.any():  # squares beyond the largest number; or there is no value
+            largest = np.max(np.abs(residual), axis=-2, keepdims=True)
+            part = np.sqrt(np.sum((residual / largest) ** 2, axis=-2) / freedom)
+            found = np.where(lost, largest[..., 0, :] * part, found)
+    return np.asarray(found)
 
 
 def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -160,7 +172,7 @@ def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore", invalid="ignore"):
             kink = -jump / bend  # where both sides meet: between the two points, or it is a jump
         met = (t[at - 1] <= kink) & (kink <= t[at])
-        deviation = np.sqrt(np.sum(residual**2, axis=-2) / (LINE.size - 6))
+        deviation = _root(residual, LINE.size - 6)
         least = np.where(met, np.fmin(least, deviation), least)
     return least
 
