@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 
-from gradcheck.errors import UnknownNameError
+from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.suite import Case, Suite
@@ -32,7 +32,7 @@ class Choice:
 
     Without globs for operators, models and rules every operator is meant; with globs for some of
     these kinds, those kinds alone. `samples` name an operator's and a rule's samples and a model's
-    sizes.
+    sizes. Of what is left, `keyword` is an expression on names, as `keyword_expression` has it.
     """
 
     ops: Sequence[str] = ()
@@ -40,6 +40,7 @@ class Choice:
     rules: Sequence[str] = ()
     dialects: Sequence[str] = ()
     samples: Sequence[str] = ()
+    keyword: str | None = None
     seed: int = 0
 
     @property
@@ -52,6 +53,7 @@ class Choice:
 
         Raises:
             UnknownNameError: a glob matches nothing.
+            UsageError: the keyword does, or is no expression.
         """
         return self._narrowed(
             suite.cases(self.ops, seed=self.seed) if self.has_operators else [],
@@ -64,6 +66,7 @@ class Choice:
 
         Raises:
             UnknownNameError: a glob matches nothing.
+            UsageError: the keyword does, or is no expression.
         """
         if self.ops or self.models or self.rules:
             return self.cases(suite)
@@ -81,11 +84,34 @@ class Choice:
         samples = [(c.sample.name for c in of_kind) for of_kind in (operators, rules)]
         _check("dialect", self.dialects, chain(*dialects))
         _check(kind, self.samples, chain(*samples, (c.size.name for c in models)))
-        return Chosen(
-            operators=[c for c in operators if self._wants(c.dialect.name, c.sample.name)],
-            models=[c for c in models if self._wants(c.dialect.name, c.size.name)],
-            rules=[c for c in rules if self._wants(c.dialect.name, c.sample.name)],
+        return self._meant(
+            Chosen(
+                operators=[c for c in operators if self._wants(c.dialect.name, c.sample.name)],
+                models=[c for c in models if self._wants(c.dialect.name, c.size.name)],
+                rules=[c for c in rules if self._wants(c.dialect.name, c.sample.name)],
+            )
         )
+
+    def _meant(self, chosen: Chosen) -> Chosen:
+        """What the keyword leaves of it; that has to be something."""
+        if self.keyword is None:
+            return chosen
+        from gradcheck.keyword_expression import parsed  # deferred: few runs have one
+
+        holds = parsed(self.keyword)
+        found = Chosen(
+            operators=[c for c in chosen.operators if holds(c.name)],
+            models=[c for c in chosen.models if holds(c.name)],
+            rules=[c for c in chosen.rules if holds(c.name)],
+        )
+        if chosen and not found:
+            kind = "size" if not (chosen.operators or chosen.rules) else "sample"
+            count = sum(map(len, (chosen.operators, chosen.models, chosen.rules)))
+            raise UsageError(
+                f"-k {self.keyword!r}: none of the {count:,} cases selected is called so; a name is "
+                f"operator/dialect/{kind} (`gradcheck list`), and dtypes are chosen by --dtype"
+            )
+        return found
 
     def _wants(self, dialect: str, sample: str) -> bool:
         return _matches(dialect, self.dialects) and _matches(sample, self.samples)

@@ -29,13 +29,14 @@ KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("impl", "dtype", "output"), WORDS),
     **dict.fromkeys(("baseline", "convention", "format", "scheduler"), TEXT),
     **dict.fromkeys(("contract", "train", "project", "taylor"), SWITCH),
-    **dict.fromkeys(("no-build", "no-isolate", "quiet", "progress"), SWITCH),
+    **dict.fromkeys(("no-build", "no-isolate", "quiet", "verbose", "progress"), SWITCH),
     "color": Kind(Literal["auto", "always", "never"], 'write "auto", "always" or "never"'),
     "executor": Kind(Literal["local", "dask"], 'write "local" or "dask"'),
     "seed": Kind(int, "write a whole number"),
     "jobs": Kind(
         Annotated[int, Meta(ge=1)] | Literal["auto"], 'write a number of processes, or "auto"'
     ),
+    "max-fail": Kind(Annotated[int, Meta(ge=1)], "write a number of cases, 1 or more"),
     "timeout": Kind(Annotated[float, Meta(gt=0, le=1e9)], "write seconds, a positive number"),
 }
 """The keys there are."""

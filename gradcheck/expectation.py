@@ -88,9 +88,13 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What a baseline makes of a run; `results` holds what an entry is about, by `Record.key`."""
+    """What a baseline makes of a run; `results` holds what an entry is about, by `Record.key`.
+
+    `baseline` is the file as messages call it, `digest` the SHA-256 of what it held.
+    """
 
     baseline: str
+    digest: str = ""
     results: Mapping[tuple[str, ...], Expected] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()

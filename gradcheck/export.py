@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import npz
 from gradcheck.binding.process import vjp_request
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import UsageError
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.protocol import folder, index

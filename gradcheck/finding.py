@@ -99,6 +99,12 @@ class Taylor:
         if not len(self.steps) == len(self.remainders) == len(self.slopes) + 1:
             raise ValueError("a Taylor curve has a remainder per step, and a slope between two")
 
+    @property
+    def share(self) -> float:
+        """What is missing from ⟨g, d⟩, as a part of it; infinite where that means nothing."""
+        share = abs(self.intercept / self.product) if self.product else math.inf
+        return share if math.isfinite(share) and math.isfinite(self.error_bar) else math.inf
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VCurve:

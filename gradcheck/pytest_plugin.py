@@ -1,9 +1,10 @@
 """The pytest plugin: a suite as items, `@gradcheck.case`, known failures, a summary of it all.
 
 `pytest --gradcheck-impl mykernels:IMPL` adds an item per (implementation, case, dtype) to whatever
-else is collected. Without a flag, and without a decorator of ours in a test file, the plugin does
-nothing and imports nothing. Items select with `-k`, rerun with `--lf`, and spread with `-n auto`,
-because their names and inputs depend on nothing but names.
+else is collected, and `pytest --gradcheck` does so for what `[tool.gradcheck]` names. Without a
+flag that asks, and without a decorator of ours in a test file, the plugin does nothing and imports
+nothing. Items select with `-k`, rerun with `--lf`, and spread with `-n auto`, because their names
+and inputs depend on nothing but names.
 """
 
 from __future__ import annotations
@@ -29,8 +30,16 @@ SESSION: Final = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flags of `gradcheck run`, as far as they say what is judged, and how."""
+    """The flags of `gradcheck run`, as far as they say what is judged, and how.
+
+    One that is not given is None: a project may say what it means.
+    """
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
+    group.addoption(
+        "--gradcheck", action="store_true", dest="gradcheck_asked",
+        help="judge what [tool.gradcheck] of pyproject.toml names; it gives the defaults of all "
+        "flags here once this one, --gradcheck-impl or --gradcheck-baseline asks for anything",
+    )  # fmt: skip
     for flag, what in (
         ("impl", "judge this implementation: reference, torch, jax, pkg.module:NAME, FILE.toml "
                  "(repeat)"),
@@ -41,38 +50,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("sample", "only samples, or sizes of models, that match (repeat)"),
         ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
         ("suite", "a suite of your own, MODULE:NAME (repeat)"),
-        ("report", "write what was found to FILE[:FORMAT], as `gradcheck run -o` does (repeat)"),
     ):  # fmt: skip
-        group.addoption(f"--gradcheck-{flag}", action="append", default=[], help=what)
-    group.addoption("--gradcheck-seed", type=int, default=0, help="of all inputs; default 0")
+        group.addoption(f"--gradcheck-{flag}", action="append", help=what)
+    group.addoption(
+        "--gradcheck-report", action="append", default=[],
+        help="write what was found to FILE[:FORMAT], as `gradcheck run -o` does (repeat)",
+    )  # fmt: skip
+    group.addoption("--gradcheck-seed", type=int, help="of all inputs; default 0")
     group.addoption(
         "--gradcheck-baseline", metavar="FILE",
         help="failures that are known (`gradcheck baseline write FILE`): they are xfailed, "
         "strictly, and anything else about them fails",
     )  # fmt: skip
     group.addoption(
-        "--gradcheck-timeout", type=float, default=30.0, metavar="S",
+        "--gradcheck-timeout", type=float, metavar="S",
         help="seconds that one call of a Python implementation may take; default 30",
     )  # fmt: skip
     group.addoption(
-        "--gradcheck-convention", default="", metavar="SYSTEM",
+        "--gradcheck-convention", metavar="SYSTEM",
         help="on kinks accept only what this system returns (PyTorch, JAX, ggml, …)",
     )  # fmt: skip
+    for name, value, what in (
+        ("isolate", False, "run Python implementations in pytest's own process: for a debugger"),
+        ("build", False, "run none of the commands in a manifest"),
+        ("contract", True, "ask what a backward owes beyond its numbers, of the reference too"),
+        ("contract", False, "ask for the numbers alone"),
+        ("train", True, "models: train each at its smallest size"),
+        ("project", True, "models: hold gradients against slopes of the loss"),
+        ("taylor", True, "also the Taylor remainder of every gradient (in reports)"),
+    ):
+        flag = f"--gradcheck-{'' if value else 'no-'}{name}"
+        dest = f"gradcheck_{name}"
+        group.addoption(flag, action="store_const", const=value, dest=dest, help=what)
     group.addoption(
-        "--gradcheck-no-isolate", action="store_false", dest="gradcheck_isolate",
-        help="run Python implementations in pytest's own process: for a debugger",
-    )  # fmt: skip
-    group.addoption(
-        "--gradcheck-no-build", action="store_false", dest="gradcheck_build",
-        help="run none of the commands in a manifest",
-    )  # fmt: skip
-    group.addoption(
-        "--gradcheck-contract", action="store_true", dest="gradcheck_contract", default=None,
-        help="ask what a backward owes beyond its numbers, of the reference too",
-    )  # fmt: skip
-    group.addoption(
-        "--gradcheck-no-contract", action="store_false", dest="gradcheck_contract", default=None,
-        help="ask for the numbers alone",
+        "--gradcheck-no-config", action="store_false", dest="gradcheck_config",
+        help="leave the defaults in [tool.gradcheck] of pyproject.toml out",
     )  # fmt: skip
 
 
@@ -83,9 +95,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     config.addinivalue_line("markers", f"{MARKER}: judges a gradient")
     option = config.getoption
-    session = bool(option("--gradcheck-impl") or option("--gradcheck-baseline"))
+    asks = ("gradcheck_asked", "gradcheck_impl", "gradcheck_baseline")
+    session = any(map(option, asks))
     sys.path[:0] = [str(config.invocation_params.dir)] * session  # as the command line does
     try:
+        if session:
+            from gradcheck.testing.settled import settle
+
+            settle(config)
         if not hasattr(config, "workerinput"):  # here all reports arrive
             targets = _targets(option("--gradcheck-report"))
             heard = Heard(lambda: config.stash.get(SESSION, None), targets)
@@ -93,7 +110,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if session:
             from gradcheck.testing.session import Session
 
-            config.stash[SESSION] = Session(config)
+            config.stash[SESSION] = ours = Session(config)
+            if ours.distribution != "no":
+                from gradcheck.testing.lost import Lost
+
+                config.pluginmanager.register(Lost(ours), "gradcheck-lost")
     except GradcheckError as error:
         from gradcheck.report.words import clean
 
@@ -111,10 +132,15 @@ def _targets(outputs: Sequence[str]) -> list[Target]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a process of xdist's what it cannot find out: what was built says its version."""
+    """Tell a process of xdist's what it cannot find out: what was built says its version.
+
+    So also what the flags mean: the project may have changed since.
+    """
     session = node.config.stash.get(SESSION, None)
     if session is not None:
-        node.workerinput[MARKER] = dict(session.versions)
+        from gradcheck.testing.settled import told
+
+        node.workerinput[MARKER] = {"versions": dict(session.versions), "flags": told(node.config)}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -k, --lf and random orders, so that they see the items

@@ -17,6 +17,7 @@ from gradcheck.verdict import Verdict, worst
 
 __all__ = [
     "AT_FIRST",
+    "AT_MOST",
     "Blame",
     "Cell",
     "Certificate",
@@ -39,6 +40,8 @@ __all__ = [
 SCHEMA: Final = 1
 AT_FIRST: Final = "stopped at the first failure (-x)"
 """What `Run.stopped` begins with where the run was asked to end there."""
+AT_MOST: Final = "stopped at too many failures (--max-fail)"
+"""What it begins with where it was asked to end after several."""
 
 Standing = Verdict | Known
 """How a result stands: a verdict, or what a baseline makes of one."""
@@ -195,7 +198,7 @@ class Run:
     @property
     def halted(self) -> bool:
         """Whether it ended early as it was asked to, at a failure: an answer, no interruption."""
-        return not self.complete and self.stopped.startswith(AT_FIRST)
+        return not self.complete and self.stopped.startswith((AT_FIRST, AT_MOST))
 
     def expected(self, result: Record) -> Expected | None:
         """What the baseline says of a result; None where it says nothing, or there is none."""

@@ -2,12 +2,12 @@
 
 import copy
 
-import mpmath
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import DIGITS, F32, F64, FLOATS, mp50
+from gradcheck.arithmetic import F32, F64, FLOATS
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 from gradcheck.rounding import ROUNDING
 
 ALL = (F32, F64, mp50())
@@ -182,14 +182,6 @@ def test_the_examples_know_a_wrong_function():
         np.testing.assert_allclose(evaluate(F64, call, [x]), np.cos(4 * X), atol=1e-3)
 
 
-def test_fifty_digits_are_fifty():
-    xp = mp50()
-    digits = "2.7182818284590452353602874713526624977572470936999595749669676277"
-    exact = xp.context.mpf(digits)
-    assert abs(xp.exp(xp.asarray([1.0]))[0] / exact - 1) < xp.context.mpf(10) ** (1 - DIGITS)
-    assert xp.context.dps == DIGITS == 50
-
-
 def test_constants_are_as_exact_as_their_arithmetic():
     xp = mp50()
     tenth = xp.const("0.1") * 10 - 1
@@ -225,22 +217,6 @@ def test_sigmoid_overflows_on_neither_side():
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             y = xp.sigmoid(xp.asarray([-800.0, 0.0, 800.0]))
         assert y.tolist() == [0.0, 0.5, 1.0]
-
-
-# ── the private context ──────────────────────────────────────────────────────────────────────
-
-
-def test_the_global_precision_matters_to_nobody():
-    before = mpmath.mp.dps
-    xp = mp50()
-    try:
-        mpmath.mp.dps = 5
-        root = xp.sqrt(xp.asarray([2.0]))[0]
-        assert float(abs(root * root - 2)) < 1e-48
-        assert float(abs(xp.const("0.1") * 3 - xp.const("0.3"))) < 1e-48
-        assert mpmath.mp.dps == 5
-    finally:
-        mpmath.mp.dps = before
 
 
 # ── look-ups and their adjoints ──────────────────────────────────────────────────────────────

@@ -16,14 +16,15 @@ CASES = Path(gradcheck_cases.__file__).parent
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
     "inert installed disk errors families label selection draw spec rule",
-    "exact arithmetic model suite choice rounding",
+    "dtypes exact arithmetic fifty_digits model suite rounding",
+    "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
-    "verdict expectation finding difference.screen difference.truth difference.direction",
-    "difference.taylor",
-    "difference.drawn difference.bundle difference.abreast",
+    "verdict expectation finding",
+    "difference.drawn difference.pages difference.screen difference.truth difference.direction",
+    "difference.bundle difference.abreast difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
     "foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation manifest.schema manifest.syntax manifest.prototype",
@@ -104,7 +105,9 @@ LAYERS = (
     "cluster.work",
     "workers.executor run export",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.places report.words report.diagnosed report.printed report.outline report.models",
+    "report.places report.words report.run_words report.taylor_words report.failure_words",
+    "report.diagnosed report.printed report.outline report.failures report.remarks",
+    "report.models",
     "report.model_words report.page report.model_tables report.sections",
     "report.fitted report.model_catalogue report.rule_catalogue",
     "report.catalogue",
@@ -118,6 +121,7 @@ LAYERS = (
     "stored.described stored.schema",
     "stored.merge",
     "stored.failed",
+    "report.smoke report.spread report.concise",
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
     "report.github report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",
@@ -132,7 +136,7 @@ LAYERS = (
     "console commands commands.flags commands.outcome commands.examples commands.parsing",
     "commands.project commands.progress",
     "commands.power",
-    "commands.watch commands.run",
+    "commands.gate commands.planned commands.published commands.watch commands.run",
     "commands.report commands.merge",
     "commands.listing",
     "commands.workflow commands.init",
@@ -141,21 +145,22 @@ LAYERS = (
     "commands.demo commands.completion",
     "commands.schema",
     "testing testing.inputs testing.failure testing.given testing.parametrize",
-    "testing.session testing.items testing.own testing.told testing.heard",
+    "testing.settled testing.session testing.items testing.own testing.told testing.heard",
+    "testing.lost",
     "cli pytest_plugin __main__",
 )
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("exact", "arithmetic", "rounding", "draw", "spec", "model", "rule", "suite",
-              "difference", "manifest", "contract", "binding", "judge", "protocol.probe", "power",
-              "explain", "plan", "cluster.identity", "run", "repro", "demo.kernels", "library",
-              "library_model", "testing"),
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec", "model",
+              "rule", "suite", "difference", "manifest", "contract", "binding", "judge",
+              "protocol.probe", "power", "explain", "plan", "cluster.identity", "run", "repro",
+              "demo.kernels", "library", "library_model", "testing"),
     "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
               "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing",
               "stored.parts", "stored.plain"),
-    "mpmath": ("arithmetic",),
-    "ml_dtypes": ("arithmetic",),
+    "mpmath": ("fifty_digits",),
+    "ml_dtypes": ("dtypes",),
     "torch": ("binding.tensors",),
     "jax": ("binding.jax_op",),
     "tabulate": ("report",),
@@ -168,7 +173,7 @@ OUTSIDE = {
     "jinja2": ("report.html", "report.html_evidence", "report.diff_html"),
     "markupsafe": ("report.html", "report.html_evidence", "report.diff_html"),  # comes with jinja2
     "pytest": ("pytest_plugin", "testing.session", "testing.items", "testing.own", "testing.told",
-              "testing.heard"),
+              "testing.heard", "testing.settled", "testing.lost"),
 }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from gradcheck_cases import activation, indexing, linear, loss, reduction
 
-from gradcheck.arithmetic import F64, mp50
+from gradcheck.arithmetic import F64
 from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.fifty_digits import mp50
 from gradcheck.model import MARGIN, ModelCase, ModelSpec, Nudged, Program, Size, Stage, Whole
 from gradcheck.spec import DEFAULT
 from gradcheck.suite import Suite

@@ -6,8 +6,9 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
 from gradcheck_cases.position import diag_mask_inf
 
-from gradcheck.arithmetic import F32, F64, mp50
+from gradcheck.arithmetic import F32, F64
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance

@@ -44,6 +44,7 @@ def applied(run: Run, baseline: Baseline, scope: Scope, day: date) -> Run:
     problems.sort(key=lambda problem: (problem.line is None, problem.line or 0))
     gate = Gate(
         baseline=baseline.name,
+        digest=baseline.digest,
         results=judged.results,
         problems=tuple(problems),
         warnings=(*_older(run, baseline), *_broad(found, baseline)),
@@ -54,10 +55,12 @@ def applied(run: Run, baseline: Baseline, scope: Scope, day: date) -> Run:
 def accepted(run: Run, baseline: Baseline) -> Run:
     """The run with what the baseline makes of its results, and nothing of what it lacks.
 
-    For a part of a run: which entries excuse nothing can be said only of the whole.
+    For a part of a run, with whole cases in it: which entries excuse nothing can be said only of
+    the whole, and so what one says of a pass that compared nothing.
     """
     judged = _judged(run, baseline, matched(run, baseline))
-    return replace(run, gate=Gate(baseline=baseline.name, results=judged.results))
+    gate = Gate(baseline=baseline.name, digest=baseline.digest, results=judged.results)
+    return replace(run, gate=gate)
 
 
 def _judged(run: Run, baseline: Baseline, found: Sequence[Found]) -> _Judged:

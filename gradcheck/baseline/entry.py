@@ -60,12 +60,14 @@ class Baseline:
 
     `name` is the file as messages call it. `suite` is the calendar version of the cases that it
     was written for, and `dtypes` those that a full run has; empty where the file does not say.
+    `digest` is the SHA-256 of the file; empty where there is none.
     """
 
     name: str
     entries: tuple[Entry, ...] = ()
     suite: str = ""
     dtypes: tuple[str, ...] = ()
+    digest: str = ""
 
     def where(self, entry: Entry) -> str:
         """Where an entry begins: "FILE:LINE"."""

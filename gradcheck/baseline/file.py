@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -80,7 +81,10 @@ def parsed(text: str, name: str) -> Baseline:
         for table, line in zip(tables, lines_of(text, len(tables), name), strict=True)
     ]
     _no_twins(entries, name)
-    return Baseline(name=name, entries=tuple(entries), suite=suite, dtypes=tuple(dtypes))
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return Baseline(
+        name=name, entries=tuple(entries), suite=suite, dtypes=tuple(dtypes), digest=digest
+    )
 
 
 def lines_of(text: str, count: int, name: str) -> list[int]:

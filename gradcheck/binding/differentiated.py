@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from gradcheck.arithmetic import is_float
+from gradcheck.dtypes import is_float
 
 
 class Differentiated(ABC):

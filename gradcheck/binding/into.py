@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import is_float
 from gradcheck.binding import Into
 from gradcheck.binding.keywords import accepted, member, method
 from gradcheck.contract.memory import framed
+from gradcheck.dtypes import is_float
 from gradcheck.errors import LoadError
 from gradcheck.spec import Attrs, OpSpec
 

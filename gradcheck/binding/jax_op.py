@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import is_float
 from gradcheck.binding import Bound
 from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.keywords import accepted
 from gradcheck.contract.returned import broken
+from gradcheck.dtypes import is_float
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict

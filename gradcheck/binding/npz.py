@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
+from gradcheck.dtypes import dtype_named
 from gradcheck.protocol.folder import META, BadFolder, meta
 from gradcheck.protocol.message import Block, Form, Request, tame
 

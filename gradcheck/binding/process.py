@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, dtype_named, is_float
+from gradcheck.arithmetic import F64
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.contract.returned import Broken, broken
+from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget

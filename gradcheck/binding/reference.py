@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import F32, FLOATS, dtype_named
+from gradcheck.arithmetic import F32, FLOATS
 from gradcheck.binding import Bound, BoundModel, BoundRule
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import Unsupported
 from gradcheck.model import ModelCase, Stage, StageVjp, Values
 from gradcheck.rule import RuleCase, State, Tensors

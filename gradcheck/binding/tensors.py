@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named, is_float
+from gradcheck.dtypes import dtype_named, is_float
 
 Array = NDArray[Any]
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named, is_float
 from gradcheck.contract.returned import Missing, as_array
+from gradcheck.dtypes import dtype_named, is_float
 
 Array = NDArray[Any]
 Block = bytes | memoryview

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from gradcheck.errors import UsageError
 
-REACHED: Final = 5
+REACHED: Final = 10
 """Seconds in which a scheduler must answer."""
-JOINED: Final = 10
+JOINED: Final = 20
 """Seconds in which it must have a worker."""
 ADDRESS: Final = re.compile(r"(?:(tcp|tls|ws|wss|ucx)://)?[^\s/]+:[0-9]+")
 LOGGERS: Final = ("distributed", "tornado", "asyncio", "bokeh")

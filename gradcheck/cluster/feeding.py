@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -23,12 +24,19 @@ LOOK: Final = 2.0
 """Seconds between looks at how many slots there are."""
 PATIENCE: Final = 60.0
 """Seconds without any worker after which none is expected."""
+HOPE: Final = 3
+"""How often every slot may fail to begin, with no answer from any, until that is the end."""
 
 
 class Gone(Died):
     """There is no cluster any more, or it cannot do what is asked."""
 
     advice = "what was finished is kept"
+
+
+def connection_lost(where: str) -> Gone:
+    """The scheduler of that cluster is not reached any more."""
+    return Gone(f"the connection to {where} was lost")
 
 
 class Feeding(Generic[Task]):
@@ -47,7 +55,9 @@ class Feeding(Generic[Task]):
         self._coming = as_completed(loop=client.loop, with_results=True, raise_errors=False)
         self._under_way: dict[Any, tuple[Any, int, list[Task]]] = {}
         self._load: Counter[int] = Counter()
-        self._sent, self._slots, self._over = 0, 0, False
+        self._threads: dict[str, int] = {}
+        self._poor: Counter[str] = Counter()
+        self._sent, self._slots, self._rounds, self._over = 0, 0, 0, False
         self._expected, self._taken, self._pace = 0.0, 0.0, 1.0
         self._seen = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._carry_on, name="cluster", daemon=True)
@@ -103,12 +113,15 @@ class Feeding(Generic[Task]):
 
     def _submit(self, number: int, batch: list[Task]) -> None:
         self._sent += 1
+        rather = [worker for worker, n in self._threads.items() if n > self._poor[worker]]
         future = self._client.submit(
             slot.judge,
             self._order,
             [*map(pickle.dumps, batch)],
             key=(f"gradcheck-{self._order['run']}", self._sent),
             pure=False,
+            workers=rather if self._poor else None,
+            allow_other_workers=bool(self._poor),
         )
         self._load[number] += 1
         self._under_way[future.key] = (future, number, batch)
@@ -134,15 +147,28 @@ class Feeding(Generic[Task]):
             Gone: there have been none for long.
         """
         with suppress(OSError, TimeoutError):  # if it is gone, the client will have noticed soon
-            self._slots = sum(self._client.nthreads().values())
+            self._threads = self._client.nthreads()
+        self._count()
         self._looked = time.monotonic()
         if self._slots:
             self._seen = self._looked
         elif self._looked > self._seen + PATIENCE:
             raise Gone(f"{self._where} has had no workers for {PATIENCE:g} s")
 
+    def _count(self) -> bool:
+        """Count the slots: the threads of all workers, less those that could not begin.
+
+        Where those are all that there are, they are asked again; then this is False.
+        """
+        free = {worker: max(n - self._poor[worker], 0) for worker, n in self._threads.items()}
+        some = any(free.values())
+        if not some:
+            self._poor.clear()
+        self._slots = sum((free if some else self._threads).values())
+        return some
+
     def _lost(self) -> Gone:
-        return Gone(f"the connection to {self._where} was lost")
+        return connection_lost(self._where)
 
     def _check(self) -> None:
         """Look whether there is a scheduler.
@@ -157,27 +183,50 @@ class Feeding(Generic[Task]):
         """Take home what came of a batch.
 
         Raises:
-            Gone: there is no scheduler any more, or a worker that joined cannot judge.
+            Gone: there is no scheduler any more, a worker that joined cannot judge, or nothing
+                has been able to begin for long.
             Exception: what a worker raised instead of an answer: a defect of ours.
         """
         _, number, batch = self._under_way.pop(future.key)
         self._load[number] -= 1
         if future.status == "finished":
-            for task, answer in zip(batch, result, strict=True):
+            for task, answer in zip(batch, result, strict=False):
                 if isinstance(answer, bytes):
                     self._came(task, pickle.loads(answer))
                 else:
                     self._feed.lost(task, answer)
+            self._back(batch[len(result) :])
+            self._rounds = 0
         elif future.status == "error":
             error: BaseException = result[1]
             if isinstance(error, slot.Unfit):
                 raise Gone(f"a worker of {self._where} cannot judge this: {error}")
-            if not isinstance(error, self._killed):
+            if isinstance(error, slot.Lost):
+                self._back(batch)
+                self._spare(*error.args)
+            elif isinstance(error, self._killed):
+                for task in batch:
+                    self._feed.lost(task, "one worker after the other was lost with it")
+            else:
                 raise error
-            for task in batch:
-                self._feed.lost(task, "one worker after the other was lost with it")
         elif not self._over:  # cancelled, and not by us: it has started anew
             raise self._lost()
+
+    def _back(self, tasks: Sequence[Task]) -> None:
+        for task in reversed(tasks):
+            self._feed.back(task)
+
+    def _spare(self, why: str, worker: str) -> None:
+        """Ask less of a worker where nothing lived to judge; where that is all of them, begin anew.
+
+        Raises:
+            Gone: that has been so for long.
+        """
+        self._poor[worker] += 1
+        if not self._count():
+            self._rounds += 1
+            if self._rounds >= HOPE:
+                raise Gone(f"no process on {self._where} lives to judge: {why}")
 
     def _came(self, task: Task, result: Any) -> None:
         """Take home one result, and learn how much longer than expected tasks take."""

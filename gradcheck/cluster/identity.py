@@ -5,16 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 Identity = Mapping[str, str]
 """What a machine has, by what a reader calls it."""
+FRAMEWORKS: Final = {"torch": {"PyTorch": "torch"}, "jax": {"JAX": "jax", "jaxlib": "jaxlib"}}
+"""By the `--impl` word of a framework: what is installed for it, and by which name."""
 
 
-def identity(suites: Iterable[str]) -> dict[str, str]:
-    """What this process has; `suites` are the references of those that are judged."""
+def identity(suites: Iterable[str], words: Collection[str] = ()) -> dict[str, str]:
+    """What this process has; `suites` are the references of those that are judged.
+
+    `words` are those of `--impl`; the versions of frameworks count where one of them is named.
+    """
     import numpy as np
 
     import gradcheck
@@ -24,6 +31,12 @@ def identity(suites: Iterable[str]) -> dict[str, str]:
         "system": "{0.sysname} {0.machine}".format(os.uname()),
         "NumPy": np.__version__,
         "gradcheck": f"{gradcheck.__version__} (its files: {_digest('gradcheck')})",
+        **{
+            name: _installed(package)
+            for word, packages in FRAMEWORKS.items()
+            if word in words
+            for name, package in packages.items()
+        },
         **{f"suite {ref}": f"of files {_digest(ref.partition(':')[0])}" for ref in suites},
     }
 
@@ -40,6 +53,14 @@ def difference(here: Identity, there: Identity) -> str:
         if there.get(name) != said
     ]
     return "; ".join(found)
+
+
+def _installed(package: str) -> str:
+    """The version of a package, which is not imported for it: that can take seconds."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
 
 
 def _digest(module: str) -> str:

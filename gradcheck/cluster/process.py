@@ -24,17 +24,20 @@ from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
 from gradcheck.foreign.worker import Line
 
-IDLE: Final = 60.0
-"""Seconds without a task after which it goes: its client may have been killed."""
+WAIT: Final = 60.0
+"""Seconds in which its first task must come: other workers may still be loading."""
+IDLE: Final = 10.0
+"""Seconds without another task after which it goes: its client may have been killed."""
 GRACE: Final = 2.0
 """Seconds in which a task may end itself once nobody waits for it."""
 
 
 class _Task:
-    """What judges, and whether it is at work."""
+    """What judges, whether it is at work, and whether it ever was."""
 
     function: Callable[[Any], Any]
     running = False
+    served = False
 
 
 def main(words: Sequence[str]) -> None:
@@ -46,7 +49,7 @@ def main(words: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_watch, args=(mine,), daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
-        while select.select([mine], [], [], IDLE)[0]:
+        while select.select([mine], [], [], IDLE if _Task.served else WAIT)[0]:
             _serve(line)
 
 
@@ -71,9 +74,10 @@ def _serve(line: Line) -> None:
 
 def _answer(asked: Mapping[str, Any], blocks: Sequence[memoryview]) -> tuple[dict[str, Any], bytes]:
     if asked["kind"] == "judge":
+        _Task.served = True
         return {"kind": "judged"}, pickle.dumps(_Task.function(pickle.loads(blocks[0])))
     _settle(asked)
-    other = difference(asked["identity"], identity(asked["suites"]))
+    other = difference(asked["identity"], identity(asked["suites"], asked["words"]))
     if other:  # before the plan is read: it may mean something else there
         return {"kind": "unfit", "text": other}, b""
     _Task.function, setup, arguments = pickle.loads(blocks[0])

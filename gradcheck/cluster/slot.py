@@ -25,6 +25,10 @@ from gradcheck.inert import inert
 
 LOADING: Final = 300.0
 """Seconds that loading a plan may take."""
+TRIES: Final = 2
+"""How often a process is begun that ends while it loads."""
+ENOUGH: Final = 0.5
+"""Seconds after which a batch goes home as it is: what is done is not to wait for what is not."""
 GRACE: Final = 2.0
 """Seconds that a process gets to end itself, with all that it has started."""
 MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
@@ -54,19 +58,43 @@ class Unfit(RuntimeError):  # noqa: N818  a worker is
     """This worker cannot judge the run; the message says why."""
 
 
+class Lost(RuntimeError):  # noqa: N818  a process was
+    """No process of this worker lived to judge: another worker, or another time, may do.
+
+    The first argument says why, the second which worker it is, by the name that Dask has for it.
+    """
+
+    def __str__(self) -> str:
+        """Say why."""
+        return str(self.args[0])
+
+
 class Left(RuntimeError):  # noqa: N818  a run is
     """The run is over: nobody waits for this."""
 
 
 def judge(order: Order, batch: Sequence[bytes]) -> list[Answer]:
-    """What came of every unit of a batch; a process that dies takes none but its own with it.
+    """What came of a batch, unit by unit; a process that dies takes none but its own with it.
+
+    Of units that are left when it has taken long, nothing: they are not begun.
 
     Raises:
         Unfit: this worker cannot load what is judged.
+        Lost: what was to judge died while it loaded; nothing of the batch was begun.
         Left: the run has ended meanwhile.
     """
-    crew = _crew(order["run"])
-    return [_judged(crew, order, unit) for unit in batch]
+    crew, start = _crew(order["run"]), time.monotonic()
+    found: list[Answer] = []
+    for unit in batch:
+        try:
+            found.append(_judged(crew, order, unit))
+        except Lost:
+            if not found:
+                raise
+            break
+        if time.monotonic() > start + ENOUGH:
+            break
+    return found
 
 
 async def prepare(order: Order) -> None:
@@ -74,6 +102,7 @@ async def prepare(order: Order) -> None:
 
     Raises:
         Unfit: this worker cannot load what is judged.
+        Lost: what was to judge died while it loaded.
     """
     crew = _crew(order["run"])
     await asyncio.to_thread(lambda: crew.back(crew.taken(order)))
@@ -111,6 +140,7 @@ class _Crew:
 
         Raises:
             Unfit: it cannot load what is judged.
+            Lost: it died while it loaded.
             Left: the run is over.
         """
         while True:
@@ -167,6 +197,31 @@ class _Crew:
                 time.sleep(0.01)
 
     def _started(self, order: Order) -> Child:
+        """A new process that has loaded the plan; one that dies of it is begun again.
+
+        Raises:
+            Unfit, Lost, Left: as `taken` does.
+        """
+        how = ""
+        for _ in range(TRIES):
+            try:
+                child = self._begun(order)
+            except OSError as error:  # no more processes, or no memory for one
+                how = f"{error.strerror or error}"
+                continue
+            try:
+                frame = _asked(child, {"kind": "begin", **order["begin"]}, order["load"], LOADING)
+            except Ended as end:
+                self.lost(child)
+                how = f"{end.ending.reason} while it loaded the run"
+                continue
+            if frame.header["kind"] != "ready":
+                self.lost(child)
+                raise Unfit(f"on {socket.gethostname()}: {frame.header['text']}")
+            return child
+        raise Lost(f"on {socket.gethostname()}: {how}, in {TRIES} tries", _address())
+
+    def _begun(self, order: Order) -> Child:
         path = json.dumps([p for p in sys.path if isinstance(p, str)])
         words = [sys.executable, "-c", PROGRAM, path]
         with self._lock:
@@ -174,14 +229,6 @@ class _Crew:
                 raise Left
             child = Child(words, env={**MEMORY, **order["env"]}, channel="pipes")
             self._busy.append(child)
-        try:
-            frame = _asked(child, {"kind": "begin", **order["begin"]}, order["load"], LOADING)
-        except Ended as end:
-            self.lost(child)
-            raise _unfit(f"{end.ending.reason} while it loaded the run") from None
-        if frame.header["kind"] != "ready":
-            self.lost(child)
-            raise _unfit(frame.header["text"])
         return child
 
 
@@ -194,8 +241,13 @@ def _crew(run: str) -> _Crew:
         return _CREWS.setdefault(run, _Crew())
 
 
-def _unfit(why: str) -> Unfit:
-    return Unfit(f"on {socket.gethostname()}: {why}")
+def _address() -> str:
+    """What Dask calls the worker that this is; empty: it is none."""
+    distributed: Any = sys.modules.get("distributed")  # a worker has it; nobody else needs it
+    try:
+        return str(distributed.get_worker().address)
+    except (AttributeError, ValueError):
+        return ""
 
 
 def _asked(child: Child, header: Mapping[str, Any], block: bytes, seconds: float) -> frames.Frame:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gradcheck.cluster import slot
 from gradcheck.cluster.connect import connected
-from gradcheck.cluster.feeding import Feeding
+from gradcheck.cluster.feeding import PATIENCE, Feeding, Gone, connection_lost
 from gradcheck.cluster.identity import identity
 from gradcheck.errors import UsageError
 from gradcheck.foreign.child import SINGLE
@@ -24,6 +25,11 @@ from gradcheck.workers.assembly import Assembly
 from gradcheck.workers.collect import Workers
 from gradcheck.workers.feed import Feed
 
+LOSSES: Final = 3
+"""Workers that may be lost while they load, as many as Dask itself allows a task."""
+PAUSE: Final = 0.2
+"""Seconds between looks for a worker, where the last one was lost."""
+
 
 @contextmanager
 def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Assembly]:
@@ -31,11 +37,13 @@ def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Assembly]:
 
     Raises:
         UsageError: there is no cluster, or its workers cannot judge this.
+        Gone: it, or every worker, was lost before one was ready.
     """
-    order = _order(plan.suites, (remote.judge, remote.begin, (remote.sent(plan),)))
-    with connected(plan.scheduler, plan.jobs) as client, _engaged(client, order):
+    load = (remote.judge, remote.begin, (remote.sent(plan),))
+    order, where = _order(plan.suites, load, plan.implementations), _named(plan.scheduler)
+    with connected(plan.scheduler, plan.jobs) as client, _engaged(client, order, where):
         assembly = Assembly(plan, cases, max(sum(client.nthreads().values()), 1))
-        with Feeding(client, order, assembly, _named(plan.scheduler)):
+        with Feeding(client, order, assembly, where):
             yield assembly
 
 
@@ -47,11 +55,11 @@ def workers(scheduler: str, jobs: int, suites: Sequence[str]) -> Workers:
 
     @contextmanager
     def fed(feed: Feed[str, Any], *load: Any) -> Iterator[None]:
-        order = _order(suites, load)
+        order, where = _order(suites, load), _named(scheduler)
         with (
             connected(scheduler, jobs) as client,
-            _engaged(client, order),
-            Feeding(client, order, feed, _named(scheduler)),
+            _engaged(client, order, where),
+            Feeding(client, order, feed, where),
         ):
             yield
 
@@ -63,14 +71,14 @@ def _named(scheduler: str) -> str:
 
 
 @contextmanager
-def _engaged(client: Any, order: slot.Order) -> Iterator[None]:
+def _engaged(client: Any, order: slot.Order, where: str) -> Iterator[None]:
     """Have every worker load what is needed; with the block they are as they were.
 
     Raises:
-        UsageError: one of them cannot.
+        UsageError, Gone: as `_prepare` does.
     """
     try:
-        _prepare(client, order)
+        _prepare(client, order, where)
         yield
     finally:
         if client.status == "running":
@@ -78,8 +86,11 @@ def _engaged(client: Any, order: slot.Order) -> Iterator[None]:
                 client.run(slot.end, order["run"], on_error="ignore")
 
 
-def _order(suites: Sequence[str], load: tuple[Any, ...]) -> slot.Order:
-    """What the workers are told: of suites by reference, and what a process there is to load."""
+def _order(suites: Sequence[str], load: tuple[Any, ...], words: Sequence[str] = ()) -> slot.Order:
+    """What the workers are told: of suites by reference, and what a process there is to load.
+
+    `words` are those of `--impl`, by which frameworks are known.
+    """
     suites = suites or installed_suites()
     installed = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     own = [
@@ -90,8 +101,9 @@ def _order(suites: Sequence[str], load: tuple[Any, ...]) -> slot.Order:
     return {
         "run": uuid.uuid4().hex,
         "begin": {
-            "identity": identity(suites),
+            "identity": identity(suites, words),
             "suites": [*suites],
+            "words": [*words],
             "folder": str(Path.cwd()),
             "argv": sys.argv,
             "path": own,
@@ -101,24 +113,59 @@ def _order(suites: Sequence[str], load: tuple[Any, ...]) -> slot.Order:
     }
 
 
-def _prepare(client: Any, order: slot.Order) -> None:
-    """Have every worker load what is judged, or say what one lacks.
+def _prepare(client: Any, order: slot.Order, where: str) -> None:
+    """Have every worker load what is judged, or say what one lacks; go on with those that live.
+
+    A worker that is lost meanwhile is a loss like any other: the next may do it. Until there is
+    one, this waits.
 
     Raises:
-        UsageError: one of them cannot.
+        UsageError: a worker lacks something, or nothing of it lives on any of them.
+        Gone: the scheduler was lost, or one worker after the other.
     """
-    said: Mapping[str, Any] = client.run(slot.prepare, order, on_error="return")
-    wrong = {worker: error for worker, error in said.items() if isinstance(error, Exception)}
-    lost = {worker for worker, error in wrong.items() if isinstance(error, OSError)}
-    for worker, error in wrong.items():
-        if worker in lost and len(lost) < len(said):
-            continue  # it is gone; there are others
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise UsageError(f"the worker at {worker}{more} cannot judge this: {_why(error)}")
+    lost: set[str] = set()
+    seen = time.monotonic()
+    while True:
+        said = _told(client, order, where)
+        wrong = {worker: error for worker, error in said.items() if isinstance(error, Exception)}
+        fallen = {worker for worker, error in wrong.items() if isinstance(error, OSError)}
+        poor = [worker for worker, error in wrong.items() if isinstance(error, slot.Lost)]
+        unfit = [worker for worker in wrong if worker not in {*fallen, *poor}]
+        if unfit or (poor and len(poor) == len(said)):
+            raise UsageError(_refused([*unfit, *poor][0], wrong))
+        if len(fallen) + len(poor) < len(said):
+            return
+        if said.keys() - lost:
+            seen = time.monotonic()
+        lost |= fallen
+        if len(lost) > LOSSES:
+            raise Gone(f"{where} lost one worker after the other while they loaded this")
+        if time.monotonic() > seen + PATIENCE:
+            raise Gone(f"{where} has had no workers for {PATIENCE:g} s")
+        time.sleep(PAUSE)
+
+
+def _told(client: Any, order: slot.Order, where: str) -> Mapping[str, Any]:
+    """What each worker says that is there now: nothing, or what went wrong.
+
+    Raises:
+        Gone: the scheduler was lost.
+    """
+    try:
+        said: Mapping[str, Any] = client.run(slot.prepare, order, on_error="return")
+    except OSError:
+        raise connection_lost(where) from None
+    return said
+
+
+def _refused(worker: str, wrong: Mapping[str, Exception]) -> str:
+    """Why a worker is of no use, in one line; how many are not."""
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return f"the worker at {worker}{more} cannot judge this: {_why(wrong[worker])}"
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, slot.Unfit):
+    if isinstance(error, (slot.Unfit, slot.Lost)):
         return f"{error}; it needs the same there as here, at the same path"
     return (
         f"{type(error).__name__}: {error}; install the same gradcheck there as here, and start "

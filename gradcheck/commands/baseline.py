@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
+from gradcheck.commands.gate import code_of, held
 from gradcheck.commands.outcome import check_writable
+from gradcheck.commands.planned import add_plan, plan_of
 from gradcheck.commands.progress import add_progress
 from gradcheck.commands.project import open_to_defaults, settle
 from gradcheck.commands.report import suite_for
-from gradcheck.commands.run import add_plan, code_of, executed, held, plan_of
+from gradcheck.commands.run import executed
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def _refuse_partial(found: Run, path: Path) -> None:
         UsageError: the run did.
     """
     if not found.complete:
-        from gradcheck.report.words import incomplete
+        from gradcheck.report.run_words import incomplete
 
         raise UsageError(f"{path}: nothing is changed: {incomplete(found)}; run again")
     if found.troubles:
@@ -137,7 +139,7 @@ def _save(path: Path, change: Change) -> bool:
 
 def _told(change: Change, judged: Run) -> str:
     """What was changed, what was refused, what the gate says now."""
-    from gradcheck.report.words import baseline as said
+    from gradcheck.report.run_words import baseline as said
 
     refused = [f"refused: {text}" for text in change.refused]
     return "\n".join([*change.done, *refused, *said(judged), judged.summary, ""])

@@ -9,8 +9,10 @@ from pathlib import Path
 from gradcheck import console
 from gradcheck.commands.flags import add_jobs, add_seed, add_selection, add_suite, choice, suite_of
 from gradcheck.commands.outcome import NOTHING, OK, USAGE, targets_of
+from gradcheck.commands.planned import convention_of
 from gradcheck.commands.progress import Progress, add_progress
-from gradcheck.commands.run import add_output, carry_out, convention_of
+from gradcheck.commands.published import add_output
+from gradcheck.commands.run import carry_out
 from gradcheck.errors import UsageError
 from gradcheck.selection import dtypes_of
 

@@ -30,6 +30,11 @@ def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
         ("sample", "only samples, or sizes of models, that match (repeat); default: all"),
     ):
         group.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
+    group.add_argument(
+        "-k", dest="keyword", metavar="EXPR",
+        help="of these, cases whose name (operator/dialect/sample) holds a word: WORD, not, and, "
+        "or, parentheses",
+    )  # fmt: skip
     add_suite(group)
 
 
@@ -168,6 +173,7 @@ def choice(arguments: argparse.Namespace) -> Choice:
         rules=arguments.rule,
         dialects=arguments.dialect,
         samples=arguments.sample,
+        keyword=arguments.keyword,
         seed=getattr(arguments, "seed", 0),
     )
 

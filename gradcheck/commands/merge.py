@@ -7,16 +7,10 @@ from pathlib import Path
 
 from gradcheck import console
 from gradcheck.commands.flags import add_suite
+from gradcheck.commands.gate import add_gate, baseline_of, held
 from gradcheck.commands.outcome import targets_of
+from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.commands.report import suite_for
-from gradcheck.commands.run import (
-    add_baseline,
-    add_output,
-    baseline_of,
-    check_format,
-    held,
-    publish_run,
-)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "runs", metavar="SHARD.jsonl", type=Path, nargs="+", help="logs, or JSON reports"
     )
     add_suite(parser)
-    add_baseline(parser)
+    add_gate(parser)
     add_output(parser)
     parser.set_defaults(command=merge)
 

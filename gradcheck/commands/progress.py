@@ -25,9 +25,9 @@ CALM: Final = 2.0
 """Seconds in which the shown end of a run follows what is known of it."""
 
 
-def add_progress(parser: argparse._ActionsContainer) -> None:
-    """Whether it is shown."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+def add_progress(parser: argparse._ActionsContainer, quiet: str = "no progress on stderr") -> None:
+    """Whether it is shown; `quiet` says what else -q means."""
+    parser.add_argument("-q", "--quiet", action="store_true", help=quiet)
     parser.add_argument(
         "--progress", action="store_true",
         help=f"progress also where stderr is no terminal: a line every {SELDOM:g} s",

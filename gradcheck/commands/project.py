@@ -11,8 +11,8 @@ from typing import Any, Final
 KEYS: Final = (
     "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
     "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
-    "taylor", "no-build", "no-isolate", "quiet", "progress",
-    "executor", "scheduler",
+    "taylor", "no-build", "no-isolate", "quiet", "verbose", "progress",
+    "executor", "scheduler", "max-fail",
 )  # fmt: skip
 """The flags that a project can give, as `gradcheck.config_table` has them."""
 DESTINATIONS: Final[Mapping[str, str]] = {
@@ -49,17 +49,31 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     usual = arguments.usual
     project = project_of(Path.cwd()) if arguments.config else None
     defaults = dict(project.defaults) if project is not None else {}
-    if any(getattr(arguments, key) is not None for key in SELECTION):
-        defaults = {key: defaults[key] for key in defaults if key not in SELECTION}
     if only is not None:
         defaults = {key: defaults[key] for key in defaults if key in only}
-    for key, value in usual.items():
-        name = destination(key)
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, _given(key, defaults[key]) if key in defaults else value)
+    given = {key: getattr(arguments, destination(key)) for key in usual}
+    for key, value in filled(given, usual, defaults).items():
+        setattr(arguments, destination(key), value)
     arguments.config = project is not None
     if project is not None:
         find_modules(project.path)
+
+
+def filled(
+    given: Mapping[str, Any], usual: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The value of every flag by key: as given (None: it is not), else the project's, else usual.
+
+    The keys are those of `usual`; other `defaults` are left out.
+    """
+    if any(given.get(key) is not None for key in SELECTION):
+        defaults = {key: defaults[key] for key in defaults if key not in SELECTION}
+    return {
+        key: given[key]
+        if given[key] is not None
+        else (_given(key, defaults[key]) if key in defaults else usual[key])
+        for key in usual
+    }
 
 
 def find_modules(path: Path | None) -> None:

@@ -8,15 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradcheck.commands.flags import add_suite, suite_of
+from gradcheck.commands.gate import add_gate, baseline_of, held
 from gradcheck.commands.outcome import targets_of
-from gradcheck.commands.run import (
-    add_baseline,
-    add_output,
-    baseline_of,
-    check_format,
-    held,
-    publish_run,
-)
+from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,14 +22,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.description = (
         "Render a run again, in any format, without running anything: from the log or the JSON "
-        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run, and "
-        "a log knows of no baseline: name it again. The exit code is the gate's, as of `run`."
+        "report that `gradcheck run -o` wrote. A log that was cut short is an incomplete run. What "
+        "a baseline made of the run is in it; --baseline holds it against another one, or against "
+        "what the file says now. The exit code is the gate's, as of `run`."
     )
     parser.add_argument(
         "log", metavar="RUN.jsonl", type=_path, help="a log, or a JSON report; - for stdin"
     )
     add_suite(parser)
-    add_baseline(parser)
+    add_gate(parser)
     add_output(parser)
     parser.set_defaults(command=report)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from gradcheck import console
 from gradcheck.commands.flags import add_implementation, add_suite, suite_of
 from gradcheck.commands.outcome import check_writable, save, targets_of
+from gradcheck.commands.planned import convention_of
 from gradcheck.commands.project import find_modules
-from gradcheck.commands.run import add_output, check_format, convention_of, publish_run
+from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.config import file_of
 from gradcheck.errors import Unsupported, UsageError
 from gradcheck.inert import heard

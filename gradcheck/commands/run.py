@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
-from gradcheck.commands.flags import (
-    add_color,
-    add_executor,
-    add_implementation,
-    add_jobs,
-    add_selection,
-    choice,
-    executor_of,
-    suite_of,
-)
-from gradcheck.commands.outcome import exit_code, save, targets_of
-from gradcheck.commands.progress import Progress, add_progress
+from gradcheck.commands.flags import add_executor, executor_of
+from gradcheck.commands.gate import add_gate, baseline_of, held
+from gradcheck.commands.outcome import targets_of
+from gradcheck.commands.planned import add_plan, plan_of
+from gradcheck.commands.progress import Progress
 from gradcheck.commands.project import open_to_defaults, settle
-from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.inert import heard
-from gradcheck.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.baseline.entry import Baseline
@@ -35,7 +26,6 @@ if TYPE_CHECKING:
     from gradcheck.plan import Plan
     from gradcheck.record import Header, Record, Run
     from gradcheck.run import Witness
-    from gradcheck.suite import Suite
 
 LOG: Final = "jsonl"
 """The format that is written while a run goes on."""
@@ -48,10 +38,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "failure with what is wrong, and a line that repeats it."
     )
     add_plan(parser)
-    add_baseline(parser)
+    add_gate(parser)
     parser.add_argument(
-        "-x", dest="first", action="store_true",
+        "-x", dest="max_fail", action="store_const", const=1,
         help="stop at the first case with a failure that no baseline knows",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-fail", type=_positive, metavar="N", help="stop at the N-th such case",
     )  # fmt: skip
     parser.add_argument(
         "--lf", dest="failed", action="store_true",
@@ -67,6 +60,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     open_to_defaults(parser)
 
 
+def _positive(word: str) -> int:
+    if not (word.isascii() and word.isdecimal()) or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
+    return int(word)
+
+
 def _shard(text: str) -> str:
     from gradcheck.shards import parsed
 
@@ -75,62 +74,6 @@ def _shard(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
-
-
-def add_baseline(parser: argparse.ArgumentParser) -> None:
-    """What is known."""
-    parser.add_argument(
-        "--baseline", type=Path, metavar="FILE",
-        help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
-        "anything else, and on a listed one that passes",
-    )  # fmt: skip
-
-
-def add_plan(parser: argparse.ArgumentParser) -> None:
-    """What is judged, of whom, and how."""
-    add_selection(parser, "all, unless another kind is named")
-    add_implementation(parser)
-    parser.add_argument(
-        "--dtype", action="append", default=[], metavar="DTYPE",
-        help="float64, float32, float16, bfloat16, all (repeat); models: mp50, float64, float32; "
-        "default: float64 and float32, and mp50 for the suite's own models",
-    )  # fmt: skip
-    parser.add_argument(
-        "--train", action="store_true",
-        help="models: train each at its smallest size; does every step's loss fall as predicted?",
-    )  # fmt: skip
-    parser.add_argument(
-        "--project", action="store_true",
-        help="models: hold gradients against slopes of the loss, as of any function, and not "
-        "element by element",
-    )  # fmt: skip
-    parser.add_argument(
-        "--taylor", action="store_true",
-        help="also the Taylor remainder of every gradient along one direction (in -o reports)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--contract", action=argparse.BooleanOptionalAction, default=None,
-        help="what a backward owes beyond its numbers (linear, no state, any layout, …), once per "
-        "operator and dialect; default: of all but the reference",
-    )  # fmt: skip
-    add_jobs(parser)
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Where the report of a run goes."""
-    group = parser.add_argument_group("reports")
-    group.add_argument(
-        "-o", "--output", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
-        help="write a report: .md .html .json .xml .txt; .jsonl, a log that grows with the run; or "
-        "FILE:FORMAT, also with summary (a CI job's page), github, badge (repeat)",
-    )  # fmt: skip
-    group.add_argument(
-        "--format", default="terminal", metavar="FORMAT",
-        help="what stdout carries: terminal (default), markdown, summary, html, json, jsonl, "
-        "junit, github, badge",
-    )  # fmt: skip
-    add_color(group)
-    add_progress(group)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -171,64 +114,6 @@ def _failed(plan: Plan) -> Plan:
     return narrow
 
 
-def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Baseline | None:
-    """What the flag of `add_baseline` names, read before anything is done.
-
-    Raises:
-        UsageError: it is no baseline, or a report would overwrite it.
-    """
-    if arguments.baseline is None:
-        return None
-    from gradcheck.baseline.file import read
-
-    baseline = read(arguments.baseline)
-    for path, _ in targets:
-        if path.exists() and path.samefile(arguments.baseline):
-            raise UsageError(f"-o {path}: it is the baseline; write the report elsewhere")
-    return baseline
-
-
-def plan_of(arguments: argparse.Namespace) -> Plan:
-    """What the flags of `add_plan` ask for.
-
-    Raises:
-        UsageError, LoadError: they cannot be right.
-    """
-    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
-    dtypes, model_dtypes = all_dtypes_of(
-        arguments.dtype,
-        operators=bool(arguments.op or arguments.rule) or not arguments.model,
-        models=bool(arguments.model),
-        certify="reference" in implementations,
-    )
-
-    from gradcheck.plan import Plan
-
-    suite = suite_of(arguments.suite)
-    chosen = choice(arguments).cases(suite)
-    return Plan(
-        suite=suite,
-        cases=chosen.operators,
-        models=chosen.models,
-        rules=chosen.rules,
-        implementations=implementations,
-        dtypes=dtypes,
-        model_dtypes=model_dtypes,
-        seed=arguments.seed,
-        suites=arguments.suite,
-        convention=convention_of(arguments.convention, suite),
-        jobs=arguments.jobs,
-        taylor=arguments.taylor,
-        project=arguments.project,
-        train=arguments.train,
-        build=arguments.build,
-        contract=arguments.contract,
-        isolate=arguments.isolate,
-        timeout=arguments.timeout,
-        config=arguments.config,
-    )
-
-
 def carry_out(
     plan: Plan,
     arguments: argparse.Namespace,
@@ -243,12 +128,12 @@ def carry_out(
     """
     check_format(arguments.format)
     logs = [path for path, form in targets if form == LOG]
-    watch = _watch(logs, baseline, first=getattr(arguments, "first", False))
+    watch = _watch(logs, baseline, getattr(arguments, "max_fail", None))
     with closing(watch):
         found = executed(plan, arguments, watch)
+        if baseline is not None:
+            found = held(found, baseline, plan.suite)
         written = watch.ends(found)
-    if baseline is not None:
-        found = held(found, baseline, plan.suite)
     if remember:
         from gradcheck.stored.failed import keep
 
@@ -257,36 +142,30 @@ def carry_out(
     return publish_run(found, arguments, others, written=written)
 
 
-def _watch(logs: Sequence[Path], baseline: Baseline | None, *, first: bool) -> Watch:
-    """What is to look at a run: its logs, and, where its `first` failure ends it, what is one."""
+def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) -> Watch:
+    """What is to look at a run: its logs, and what ends it after `most` cases that fail."""
     from gradcheck.commands.watch import Watch
+
+    def so_far(run: Run) -> Run:
+        if baseline is None:
+            return run
+        from gradcheck.baseline.apply import accepted
+
+        return accepted(run, baseline)
 
     def fails(header: Header, results: Sequence[Record]) -> bool:
         if all(result.verdict.expected for result in results):
             return False
         from gradcheck.record import Run
 
-        some = Run(header=header, results=tuple(results))
-        if baseline is not None:
-            from gradcheck.baseline.apply import accepted
-
-            some = accepted(some, baseline)
+        some = so_far(Run(header=header, results=tuple(results)))
         return any(map(some.fails, results))
 
     if not logs:
-        return Watch(fails=fails if first else None)
+        return Watch(fails=fails, most=most)
     from gradcheck.stored.log import Log
 
-    return Watch([Log(path) for path in logs], fails if first else None)
-
-
-def held(found: Run, baseline: Baseline, suite: Suite) -> Run:
-    """A run with what a baseline makes of it today."""
-    from gradcheck.baseline import today
-    from gradcheck.baseline.apply import applied
-    from gradcheck.baseline.scope import Scope
-
-    return applied(found, baseline, Scope.of(suite, baseline, found), today.today())
+    return Watch([Log(path, so_far) for path in logs], fails, most)
 
 
 def executed(plan: Plan, arguments: argparse.Namespace, witness: Witness | None = None) -> Run:
@@ -298,82 +177,3 @@ def executed(plan: Plan, arguments: argparse.Namespace, witness: Witness | None 
         found = execute(plan, progress, progress)
     progress.clear()
     return found
-
-
-def publish_run(
-    found: Run,
-    arguments: argparse.Namespace,
-    targets: Sequence[Target],
-    terminal: Callable[..., str] | None = None,
-    *,
-    written: bool = True,
-) -> int:
-    """Report a run as the flags of `add_output` say; returns the exit code.
-
-    `terminal` renders what a terminal shows, if that is not the report of a run; `written` says
-    whether all else that was to be written is.
-    """
-    from gradcheck import report
-
-    saved = [written, *(save(path, report.pieces(found, form)) for path, form in targets)]
-    how: dict[str, Any] = {
-        "color": console.colored(arguments.color),
-        "width": console.width(sys.stdout),
-    }
-    if arguments.format == "terminal" and terminal is not None:
-        text = terminal(**how)
-    else:
-        text = report.render(found, arguments.format, **how)
-    if arguments.format != "terminal":  # the terminal report shows them itself
-        wrong = found.gate.problems if found.gate is not None else ()
-        for line in (*found.troubles, *(problem.text for problem in wrong)):
-            console.say(line)
-    saved.append(console.show(text))
-    return code_of(found, written=all(saved))
-
-
-def code_of(found: Run, *, written: bool) -> int:
-    """The exit code of a run; `written`: every report of it was."""
-    from gradcheck.verdict import Verdict
-
-    return exit_code(
-        complete=found.complete or found.halted,
-        invalid=bool(found.footer.counts[Verdict.INVALID]),
-        unloaded=bool(found.troubles),
-        written=written,
-        checked=bool(found.footer.checked),
-        passed=found.passed,
-    )
-
-
-def check_format(word: str) -> None:
-    """Refuse a format that there is not.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    from gradcheck import report
-
-    if word not in report.FORMATS:
-        raise UnknownNameError("format", word, report.FORMATS)
-
-
-def convention_of(word: str, suite: Suite) -> str:
-    """The system that a word means, however it is capitalised.
-
-    Raises:
-        UnknownNameError: no operator of the suite knows a convention of it.
-    """
-    if not word:  # no operator is looked at: the suite imports them when they are
-        return ""
-    known = {
-        system
-        for spec in suite
-        for kink in spec.kinks
-        for convention in kink.conventions
-        for system in convention.systems
-    }
-    by_lower = {system.lower(): system for system in known}
-    if word.lower() not in by_lower:
-        raise UnknownNameError("system with conventions on kinks", word, sorted(known))
-    return by_lower[word.lower()]

@@ -1,4 +1,4 @@
-"""What looks at a run while it goes on: logs that grow with it, and what ends it at a failure."""
+"""What looks at a run while it goes on: logs that grow with it, and what ends it at failures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gradcheck import console
-from gradcheck.record import AT_FIRST
+from gradcheck.record import AT_FIRST, AT_MOST
 
 if TYPE_CHECKING:
     from gradcheck.record import Header, Record, Run
@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Watch:
-    """Is told of a run as it goes, and tells its logs; `fails` says what ends it (-x)."""
+    """Is told of a run as it goes, and tells its logs.
+
+    `most` cases end it in which something `fails` (None: as many as there are).
+    """
 
     logs: Sequence[Log] = ()
     fails: Callable[[Header, Sequence[Record]], bool] | None = None
+    most: int | None = None
+    _failed: int = field(default=0, init=False)
     _header: Header | None = field(default=None, init=False)
 
     def begins(self, header: Header) -> None:
@@ -33,8 +38,12 @@ class Watch:
         for log in self.logs:
             log.sees(results)
         assert self._header is not None
-        failed = self.fails is not None and self.fails(self._header, results)
-        return AT_FIRST if failed else ""
+        if self.most is None or self.fails is None or not self.fails(self._header, results):
+            return ""
+        self._failed += 1
+        if self._failed < self.most:
+            return ""
+        return AT_FIRST if self.most == 1 else AT_MOST
 
     def close(self) -> None:
         """Close the logs; one that is not sealed by then is a log that was cut short."""

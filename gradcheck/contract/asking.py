@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Binding, Bound, Into
 from gradcheck.contract import purity, returned
 from gradcheck.contract.memory import Framed, framed
 from gradcheck.contract.returned import Broken
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.operator import CaseTruth

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import is_float
+from gradcheck.dtypes import is_float
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.verdict import Verdict
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, dtype_limits
+from gradcheck.arithmetic import F64
 from gradcheck.contract.asking import Asking, Cotangent, Gradients, Unasked, Unfit, bare, quiet
 from gradcheck.contract.differing import difference, finite, place, told
 from gradcheck.contract.resize import resized
 from gradcheck.contract.returned import Broken
+from gradcheck.dtypes import dtype_limits
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.judge.compare import CANCELLED
 from gradcheck.judge.operator import CaseTruth, judge_case

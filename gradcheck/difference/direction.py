@@ -235,4 +235,7 @@ def _whole(outputs: int) -> Structure:
         order=np.arange(outputs, dtype=np.int64),
         starts=np.zeros(count, dtype=np.int64),
         present=np.zeros(count, dtype=np.int64),
+        outputs=np.full(1, outputs),
+        axes=(0,),
+        lengths=(1,),
     )

@@ -88,23 +88,28 @@ class Evaluator:
             yield rows, self.values(copies)
 
     def first_values(self, copies: Array) -> NDArray[np.float64]:
-        """`values`, and a layout for all that follow: the first that gets the first copy right.
+        """`values`, and a layout for all that follow: the first that gets the last copy right.
 
-        Right is what comes out bit by bit as that copy does alone. Before anything is blamed on
-        what it shows, `be_sure`.
+        That is the primal itself, whose values are known: they must come out bit by bit. Where
+        nothing else comes out, it proves nothing, and the first copy is evaluated alone, too.
+        Before anything is blamed on what the layout shows, `be_sure`.
         """
-        alone = self._try(copies[0])
-        if alone is not None:
-            expected = flatten(alone)
-            for layout in self._layouts():
-                try:
-                    values = self._stacked(copies, layout)
-                except REFUSALS:  # a layout that the function refuses is no layout
-                    continue
-                if np.array_equal(values[0], expected, equal_nan=True):
-                    self.layout, self._sure = layout, False
-                    return values
+        for layout in self._layouts():
+            try:
+                values = self._stacked(copies, layout)
+            except REFUSALS:  # a layout that the function refuses is no layout
+                continue
+            if _same(values[-1], self.base) and self._moves(values, copies[0]):
+                self.layout, self._sure = layout, False
+                return values
         return self.values(copies)
+
+    def _moves(self, values: NDArray[np.float64], copy: Array) -> bool:
+        """Whether some of `values` are not those at the primal, or `copy` alone gives those too."""
+        if not _same(values[0], self.base):
+            return True
+        alone = self._try(copy)
+        return alone is not None and _same(flatten(alone), self.base)
 
     def be_sure(self) -> None:
         """Find the layout anew, as it is found where no first copies showed one."""
@@ -117,8 +122,8 @@ class Evaluator:
         """Yield f(above) − f(below), [k, m], for chunks of the rows of `cells` [c, blocks].
 
         A row's elements (flat indices) move together, to `above` and `below`, [c, blocks] too.
-        What is yielded is only good until the next chunk. One buffer serves all chunks: of a
-        primal that two copies fill, writing the copies costs more than evaluating them.
+        One buffer serves all chunks: of a primal that two copies fill, writing the copies costs
+        more than evaluating them.
         """
         n, count = self.x.size, len(cells)
         # Forward's own arrays are about as large as the largest that it gets or gives.
@@ -140,8 +145,9 @@ class Evaluator:
             some = shown if size == step else shown[:, :size]
             values = self.values(some.reshape(2 * size, *self.x.shape), owned=False)
             yield rows, values[:size] - values[size:]
-            still = self.x.reshape(-1)[rows if alone else cells[rows]]
-            parts[0][at], parts[1][at] = still, still
+            if rows.stop < count:
+                still = self.x.reshape(-1)[rows if alone else cells[rows]]
+                parts[0][at], parts[1][at] = still, still
 
     def values(self, copies: Array, *, owned: bool = True) -> NDArray[np.float64]:
         """Outputs [k, m] at `copies[k, *shape]`; NaN where forward refuses a point.
@@ -179,8 +185,8 @@ class Evaluator:
             np.asarray(o, dtype=np.float64).reshape(count, math.prod(shape))
             for o, shape in zip(outputs, self.shapes, strict=True)
         ]
-        if len(flat) == 1 and not owned:
-            return flat[0]
+        if len(flat) == 1:
+            return flat[0].copy() if owned else flat[0]
         return np.concatenate(flat, axis=1) if flat else np.zeros((count, 0))
 
     def _find_layout(self) -> Layout | None:
@@ -195,15 +201,18 @@ class Evaluator:
         expected = np.stack([flatten(single) for single in singles if single is not None])
         for layout in self._layouts():
             try:
-                if np.array_equal(self._stacked(copies, layout), expected, equal_nan=True):
+                if _same(self._stacked(copies, layout), expected):
                     return layout
             except REFUSALS:  # a layout that the function refuses is no layout
                 continue
         return None
 
     def _layouts(self) -> tuple[Layout, ...]:
-        known = () if self.point.core_ranks is None else (_gufunc,)
-        return (*known, _lone, _padded, _all)
+        if self.point.core_ranks is not None:
+            return (_gufunc, _lone, _padded, _all)
+        # Copies of a primal with fewer axes than others rarely line up as they are.
+        short = self.x.ndim < max(p.ndim for p in self.point.primals)
+        return (_padded, _lone, _all) if short else (_lone, _padded, _all)
 
     def _try(self, x: Array) -> tuple[Array, ...] | None:
         try:
@@ -211,6 +220,11 @@ class Evaluator:
         except REFUSALS:
             return None
         return outputs if tuple(np.shape(o) for o in outputs) == self.shapes else None
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether all numbers are equal, NaN to NaN; where all bits are, that is seen soonest."""
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=True)
 
 
 def _diagonal(rows: slice, n: int) -> slice:

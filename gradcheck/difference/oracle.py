@@ -12,14 +12,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import DIGITS, BigArithmetic, mp50
+from gradcheck.arithmetic import DIGITS
 from gradcheck.draw import key_of
 from gradcheck.spec import Attrs, as_tuple
+
+if TYPE_CHECKING:
+    from gradcheck.fifty_digits import BigArithmetic
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -86,6 +89,8 @@ class Oracle:
         close: Sequence[NDArray[np.bool_] | None] = (),
     ) -> None:
         """Convert the primals exactly."""
+        from gradcheck.fifty_digits import mp50  # deferred: few runs need the oracle
+
         self.xp: BigArithmetic = mp50()
         self.operator = operator
         self.attrs = attrs

@@ -11,6 +11,7 @@ all, right or wrong, agrees with such differences: they are measured again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -77,16 +78,18 @@ class Contraction:
     def __init__(self, shape: Structure, cts: Float) -> None:
         """Arrange `cts` [q, m] by block, where all blocks have the same number of outputs."""
         self._shape, self._cts = shape, cts
-        self.outputs = np.zeros(shape.blocks, dtype=np.int64)
-        self.outputs[shape.present] = np.diff(shape.starts, append=len(shape.order))
+        self.outputs = shape.outputs
         each = int(self.outputs[0])
         self._order = shape.order
+        self._sorted = bool(
+            (shape.owner[:-1] <= shape.owner[1:]).all() and len(shape.order) == cts.shape[1]
+        )
         self._weights: Float | None = None
-        if each and np.all(self.outputs == each):
-            ordered = cts[:, shape.order].reshape(len(cts), shape.blocks, each)
+        if each and (self.outputs == each).all():
+            ordered = cts if self._sorted else cts[:, shape.order]
+            ordered = ordered.reshape(len(cts), shape.blocks, each)
             self._weights = np.ascontiguousarray(ordered.transpose(1, 2, 0))
             self._sizes = np.abs(self._weights)
-        self._sorted = bool(np.all(np.diff(shape.order) == 1)) and len(shape.order) == cts.shape[1]
 
     def by_block(self, values: Float) -> Float:
         """Sums of `values` [q, m] over the outputs of each block, [q, blocks]."""
@@ -116,27 +119,23 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
     keep_pages()
     with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
         signs = _signs(x.size)
-        top = TOP * (float(np.max(np.abs(x))) or 1.0)
-        above, below = x + top * signs, x - top * signs
-        moved = None
+        h = TOP * (float(np.abs(x).max()) or 1.0) / FALL ** np.arange(LEVELS)
+        # Most vectors have one colour: the steps that show the structure are the whole pilot then.
+        step = (h if evaluator.x.ndim == 1 else h[:1])[:, None] * signs
         if evaluator.base.size == 1:
-            shape = structure.whole(evaluator.x, 1)
-            evaluator.first_values(np.stack([above, below]).reshape(2, *evaluator.x.shape))
+            shape, moved = structure.whole(evaluator.x, 1), np.zeros((0, 1))
+            copies = np.stack([x + step[0], x - step[0], x])
+            evaluator.first_values(copies.reshape(3, *evaluator.x.shape))
         else:
-            shape, moved = structure.near(evaluator, above, below)
+            shape, moved = structure.near(evaluator, x + step, x - step)
         sums = Contraction(shape, cts)
         pilot = _Pilot(evaluator, shape, sums, signs, _model(sums, evaluator, cts))
-        levels = np.asarray(top / FALL ** np.arange(LEVELS), dtype=np.float64)
-        pilot.look(levels, moved if shape.colours == 1 else None)
+        pilot.look(h, moved if shape.colours == 1 else moved[:0])
         pilot.settle()
-        value, bar, scale = pilot.extrapolated() if pilot.whole else pilot.sweep()
-    terms = np.tile(sums.outputs, (shape.colours, 1)).reshape(-1)
-    value, bar, scale = (a.reshape(len(cts), -1) for a in (value, bar, scale))
-    if not shape.ordered:
-        places = np.argsort(shape.grid, axis=None)
-        value, bar, scale = (a[:, places] for a in (value, bar, scale))
-        terms = terms[places]
-    return Screened(value, bar, scale, terms)
+        found = pilot.extrapolated() if pilot.whole else pilot.sweep()
+    terms = np.empty(shape.grid.shape, dtype=np.int64)
+    terms[:] = sums.outputs
+    return Screened(*map(shape.by_element, (*found, terms)))
 
 
 class _Pilot:
@@ -148,28 +147,28 @@ class _Pilot:
         """Choose the colours; `noise` [q, blocks] is a model of one standard deviation."""
         self._evaluator, self._shape, self._sums = evaluator, shape, sums
         self._signs, self._noise = signs, noise
+        self._u = float(np.finfo(evaluator.x.dtype).eps) / 2
         count = COLOURS if shape.blocks >= COLOURS else 2 * COLOURS
         count = min(max(count, shape.colours // PER_COLOUR), 8 * COLOURS, shape.colours)
         self.whole = count == shape.colours
-        self._colours = np.linspace(0, shape.colours - 1, count).astype(np.int64)
+        self._colours = np.arange(count) * (shape.colours - 1) // max(count - 1, 1)
         self._h = np.zeros(0)
         self._slopes = self._scales = np.zeros((0, len(noise), count, shape.blocks))
 
-    def look(self, h: Float, first: Float | None = None) -> None:
-        """Difference the colours at further steps `h`; of the first, `first` may be known."""
+    def look(self, h: Float, known: Float) -> None:
+        """Difference the colours at further steps `h`.
+
+        `known` [k, m] are the differences of the first k steps, where there is but one colour.
+        """
         cells = self._shape.grid[self._colours]
-        above, below = self._ends(cells, h[:, None, None])
-        skipped = 0 if first is None else len(cells)
-        rows = [] if first is None else [first[None]]
-        flat = (len(h) * len(cells), cells.shape[1])
-        every = np.broadcast_to(cells, above.shape).reshape(flat)
-        ends = (above.reshape(flat), below.reshape(flat))
-        rows += [
-            d.copy()
-            for _, d in self._evaluator.pairs(every[skipped:], *(e[skipped:] for e in ends))
-        ]
-        gaps = (ends[0] - ends[1])[None]
-        sums, sizes = self._sums(np.concatenate(rows))
+        every = np.concatenate([cells] * len(h))
+        above, below = self._ends(every, h.repeat(len(cells))[:, None])
+        moved = [known]
+        if len(known) < len(every):
+            rest = (ends[len(known) :] for ends in (every, above, below))
+            moved += [d for _, d in self._evaluator.pairs(*rest)]
+        sums, sizes = self._sums(np.concatenate(moved))
+        gaps = above - below
         shape = (len(sums), len(h), *cells.shape)
         slopes = (sums / gaps).reshape(shape).swapaxes(0, 1)
         scales = (sizes / np.abs(gaps)).reshape(shape).swapaxes(0, 1)
@@ -189,19 +188,20 @@ class _Pilot:
         for _ in range(FINER):
             if np.isfinite(self._growth).all():
                 return
-            self.look(self._h[-1:] / FALL)
+            self.look(self._h[-1:] / FALL, np.zeros((0, self._evaluator.base.size)))
             self._read()
 
     def _read(self) -> None:
         h, slopes, scales = self._h, self._slopes, self._scales
-        least = LEAST * scales.mean(axis=2)  # [level, q, blocks]
+        count = scales.shape[2]
+        least = scales.sum(axis=2) * (LEAST / count)  # [level, q, blocks]
         change = slopes[:-1] - slopes[1:]
         part = np.abs(change) / (scales[1:] + least[1:, :, None])
         part[change == 0] = 0.0
-        worst = part.reshape(len(part), -1, part.shape[-1]).max(axis=1)  # [level − 1, blocks]
+        worst = part.max(axis=(1, 2))  # [level − 1, blocks]
         ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
-        settled, first = ok.any(axis=0), np.argmax(ok, axis=0)
-        growth = worst[first, np.arange(ok.shape[1])] / h[first] ** 2
+        settled, first = ok.any(axis=0), ok.argmax(axis=0)
+        growth = worst[first, np.arange(first.size)] / h[first] ** 2
         self._reach = np.where(settled, h[first], h[-1])
         # Few colours may make a block look better than it is: it is no outlier without a reason.
         usual = _middle(growth[settled])
@@ -209,12 +209,12 @@ class _Pilot:
         self._growth = np.where(settled, growth, np.inf)
         self._least = least[-2]
         # What is left of the finest change when its h² is taken away is rounding.
-        seen = (change[-1] - change[-2] / FALL**2) * (h[-1] * np.sqrt(2))
+        seen = (change[-1] - change[-2] / FALL**2) * (h[-1] * math.sqrt(2))
         squares = np.where(settled & np.isfinite(seen), seen, 0.0) ** 2
-        model = self._noise
-        share = squares.mean() / np.mean(np.where(settled, model, 0.0) ** 2)
-        ratio = np.sqrt(share) if share > 1 else 1.0  # nan: nothing moves
-        self._level = np.maximum(ratio * model, np.sqrt(squares.mean(axis=1)))
+        model = np.where(settled, self._noise, 0.0)
+        share = squares.sum() / (count * (model * model).sum())
+        ratio = math.sqrt(share) if share > 1 else 1.0  # nan: nothing moves
+        self._level = np.maximum(ratio * self._noise, np.sqrt(squares.sum(axis=1) / count))
 
     def extrapolated(self) -> tuple[Float, Float, Float]:
         """Value, bar and scale [q, colours, blocks] from all steps, where no colour is left out."""
@@ -241,19 +241,14 @@ class _Pilot:
     def sweep(self) -> tuple[Float, Float, Float]:
         """Value, bar and scale [q, colours, blocks]: one pair per colour."""
         grid = self._shape.grid
-        typical = self._least / LEAST
-        rounding = np.max(self._level / typical, axis=0)
+        rounding = (self._level * LEAST / self._least).max(axis=0)
         ideal = np.cbrt(SIGMAS * rounding / (2 * SAFETY * self._growth))
-        h = np.where(np.isfinite(ideal), np.clip(ideal, self._h[-1], self._reach), self._h[1])
+        within = np.minimum(np.maximum(ideal, self._h[-1]), self._reach)
+        h = np.where(np.isfinite(ideal), within, self._h[1])
         above, below = self._ends(grid, h)
         gaps = above - below
-        value = np.empty((len(self._noise), *grid.shape))
-        scale = np.empty_like(value)
-        start = 0
-        for moved in _gathered(self._evaluator.pairs(grid, above, below)):
-            rows = slice(start, start + len(moved))
-            value[:, rows], scale[:, rows] = self._sums(moved)
-            start = rows.stop
+        found = [self._sums(d) for d in _gathered(self._evaluator.pairs(grid, above, below))]
+        value, scale = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
         value /= gaps
         scale /= np.abs(gaps)
         bar = scale + self._least[:, None]
@@ -261,10 +256,6 @@ class _Pilot:
         bar += (SIGMAS * self._level / h)[:, None]
         bar[~np.isfinite(bar)] = np.inf
         return value, bar, scale
-
-    @property
-    def _u(self) -> float:
-        return float(np.finfo(self._evaluator.x.dtype).eps) / 2
 
 
 def _gathered(chunks: Iterator[tuple[slice, Float]]) -> Iterator[Float]:

@@ -28,7 +28,9 @@ class Structure:
 
     `grid[c, b]` is the flat index of the element with colour c in block b; perturbing all
     elements of a colour at once, output j answers for the element of block `owner[j]`
-    (−1: the output moves with none). `order` and `starts` group the outputs by block.
+    (−1: the output moves with none). `order` and `starts` group the outputs by block; `outputs`
+    counts those of each, `present` are the blocks that have some. The grid is the primal with its
+    axes in the order `axes`, which are `lengths` long.
     """
 
     grid: NDArray[np.int64]
@@ -36,6 +38,9 @@ class Structure:
     order: NDArray[np.int64]
     starts: NDArray[np.int64]
     present: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    axes: tuple[int, ...]
+    lengths: tuple[int, ...]
 
     @property
     def colours(self) -> int:
@@ -47,11 +52,12 @@ class Structure:
         """Number of elements perturbed together."""
         return int(self.grid.shape[1])
 
-    @property
-    def ordered(self) -> bool:
-        """Whether elements by colour and block are in the order of the primal."""
-        flat = self.grid.reshape(-1)
-        return bool(np.all(flat[1:] > flat[:-1]))
+    def by_element(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A copy of `values[…, colours, blocks]` in the order of the primal's elements, `[…, n]`."""
+        front = values.shape[:-2]
+        back = [len(front) + self.axes.index(axis) for axis in range(len(self.axes))]
+        apart = values.reshape((*front, *self.lengths)).transpose(*range(len(front)), *back)
+        return apart.copy().reshape((*front, self.grid.size))
 
     def by_block(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum `values[…, m]` over the outputs of each block: `[…, blocks]`."""
@@ -96,7 +102,7 @@ def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
 
 
 def near(evaluator: Evaluator, above: Array, below: Array) -> tuple[Structure, NDArray[np.float64]]:
-    """Structure as steps to `above` [n] show it, and f(above) − f(below), [m].
+    """Structure as the first steps `above` [s, n] show it, and f(above) − f(below), [s, m].
 
     Cheaper than `find`: where all slices step, and then those whose bit is set, an output that one
     slice moves has either its old value or, bit by bit, the one that the whole step gave it. So
@@ -104,36 +110,34 @@ def near(evaluator: Evaluator, above: Array, below: Array) -> tuple[Structure, N
     independent. Give elements signs at random: what `near` overlooks then shows in differences,
     of which no gradient is right.
     """
-    x, base = evaluator.x, evaluator.base
-    axes = tuple((axis, (n - 1).bit_length()) for axis, n in enumerate(x.shape) if n > 1)
-    copies = np.where(_codes(x.shape), above, x.reshape(-1))
-    copies[1] = below
+    x, base, count = evaluator.x, evaluator.base, len(above)
+    some = np.where(_codes(x.shape), above[0], x.reshape(-1))
+    copies = np.concatenate([above, below, some, x.reshape(1, -1)])
     values = evaluator.first_values(copies.reshape(-1, *x.shape))
-    new, some = values[0], values[2:]
-    moved = some != base
-    steps = np.all(~moved | (some == new), axis=1)
+    new, some = values[0], values[2 * count : -1]
+    moved, still = some != base, new == base
+    steps = (~moved | (some == new)).all(axis=1)
     owners, place = {}, 0
-    for axis, count in axes:
-        bits = slice(place, place + count)
-        place += count
+    for axis, n in enumerate(x.shape):
+        if n == 1:
+            continue
+        bits = slice(place, place + (n - 1).bit_length())
+        place = bits.stop
         if not steps[bits].all():
             continue
-        owner = (1 << np.arange(count)) @ moved[bits]
-        owner[new == base] = -1
-        if owner.max(initial=-1) < x.shape[axis]:
+        owner = (2.0 ** np.arange(bits.stop - bits.start) @ moved[bits]).astype(np.int64)
+        owner[still] = -1
+        if owner.max(initial=-1) < n:
             owners[axis] = owner
-    return _arrange(x, owners, base.size), new - values[1]
+    return _arrange(x, owners, base.size), values[:count] - values[count : 2 * count]
 
 
 @lru_cache(maxsize=8)
 def _codes(shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Elements [k, n] that step: two times all, then per axis those with each bit set."""
+    """Elements [k, n] that step: per axis those with each bit of their slice's number set."""
     numbers = np.indices(shape).reshape(len(shape), math.prod(shape))
-    rows = [np.ones((2, numbers.shape[1]), dtype=bool)]
-    for axis, n in enumerate(shape):
-        count = (n - 1).bit_length()
-        rows.append((numbers[axis] >> np.arange(count)[:, None]) & 1 == 1)
-    return np.concatenate(rows)
+    bits = [np.arange((n - 1).bit_length())[:, None] for n in shape]
+    return np.concatenate([(own >> bit) & 1 == 1 for own, bit in zip(numbers, bits, strict=True)])
 
 
 def whole(x: Array, outputs: int) -> Structure:
@@ -171,18 +175,19 @@ def _probes(x: Array, rng: np.random.Generator) -> list[Array]:
 
 def _arrange(x: Array, owners: dict[int, NDArray[np.int64]], outputs: int) -> Structure:
     free = tuple(owners)
-    tied = tuple(axis for axis in range(x.ndim) if axis not in owners)
+    axes = (*(axis for axis in range(x.ndim) if axis not in owners), *free)
     flat = np.arange(x.size, dtype=np.int64).reshape(x.shape)
-    blocks = int(np.prod([x.shape[a] for a in free], dtype=np.int64))
-    grid = np.transpose(flat, (*tied, *free)).reshape(-1, blocks)
+    blocks = math.prod(x.shape[a] for a in free)
+    grid = flat.transpose(axes).reshape(-1, blocks)
     owner = np.zeros(outputs, dtype=np.int64)
-    never = np.zeros(outputs, dtype=bool)
     for axis in free:
-        owner = owner * x.shape[axis] + np.maximum(owners[axis], 0)
-        never |= owners[axis] < 0
-    owner[never] = -1
+        owner = owner * x.shape[axis] + owners[axis]
+    for axis in free:
+        owner[owners[axis] < 0] = -1
     order = np.argsort(owner, kind="stable")
     counts = np.bincount(owner + 1, minlength=blocks + 1)
-    present = np.flatnonzero(counts[1:])
-    starts = np.cumsum(counts)[present] - counts[0]
-    return Structure(grid, owner, order[counts[0] :], starts, present)
+    nobody, counts = counts[0], counts[1:]
+    (present,) = counts.nonzero()
+    starts = (counts.cumsum() - counts)[present]
+    lengths = tuple(x.shape[axis] for axis in axes)
+    return Structure(grid, owner, order[nobody:], starts, present, counts, axes, lengths)

@@ -235,7 +235,7 @@ class Differences:
             np.zeros(shape),
             np.zeros(shape),
             np.zeros(shape),
-            self._to_elements(terms),
+            self.structure.by_element(terms),
             np.zeros(shape, dtype=bool),
             np.zeros(size, dtype=bool),
         )
@@ -244,9 +244,9 @@ class Differences:
         value, bar, scale = ladder.triple(
             self.evaluator, self.structure, self.cts, noise, self._u, every
         )
-        estimate.value = self._to_elements(value)
-        estimate.bar = self._to_elements(bar)
-        estimate.scale = self._to_elements(scale)
+        estimate.value = self.structure.by_element(value)
+        estimate.bar = self.structure.by_element(bar)
+        estimate.scale = self.structure.by_element(scale)
         return estimate
 
     def _noise_of(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
@@ -294,9 +294,3 @@ class Differences:
                 np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
             )
         return out, terms
-
-    def _to_elements(self, values: NDArray[Any]) -> NDArray[Any]:
-        """[…, c, blocks] as […, n]."""
-        out = np.empty((*values.shape[:-2], self.structure.grid.size), dtype=values.dtype)
-        out[..., self.structure.grid.reshape(-1)] = values.reshape(*values.shape[:-2], -1)
-        return out

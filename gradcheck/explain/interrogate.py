@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, dtype_named
+from gradcheck.arithmetic import F64
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken, Missing, as_array
 from gradcheck.draw import Draw
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
 from gradcheck.foreign.budget import uncounted

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Binding
 from gradcheck.contract.returned import Broken
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import Unsupported
 from gradcheck.explain.diagnose import ruled
 from gradcheck.explain.diagnoses import remembering, unsteady

@@ -10,10 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, dtype_named
+from gradcheck.arithmetic import F64
 from gradcheck.contract.determinism import differs
 from gradcheck.contract.returned import Broken
 from gradcheck.draw import Draw
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.interrogate import ENDED, Interrogation, OfSpec
 from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe

@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, is_float
+from gradcheck.arithmetic import F64
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken
+from gradcheck.dtypes import is_float
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.probe import attempt, guarded_call

@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.difference.truth import Estimate
+from gradcheck.dtypes import dtype_named
 from gradcheck.finding import Finding, Heat, Miss
 from gradcheck.judge.heat import heat_of
 from gradcheck.verdict import Verdict
@@ -158,7 +158,8 @@ class Comparison:
     @property
     def unresolved(self) -> Mask:
         """Open, and not known to be right within an error bar of its own either."""
-        return self.open & ~self.agreed
+        undecided = self.open
+        return undecided & ~self.agreed if undecided.any() else undecided
 
     @property
     def _blind(self) -> tuple[Mask, Mask]:
@@ -190,17 +191,20 @@ class Comparison:
         verdict, reason = self._verdict(failed, unresolved)
         if not told:
             return Finding(name=name, verdict=verdict, reason=reason, compared=self.got.size)
-        worst = self._worst(shape, cotangents, WORST if failed.any() else 1)
+        with np.errstate(all="ignore"):
+            allowed = self.bound + self.uncertainty
+            worst = self._worst(shape, cotangents, allowed)
+            visible = self._smallest_visible(unresolved, allowed)
         told = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
         return Finding(
             name=name,
             verdict=verdict,
             reason=reason,
             compared=int(self.got.size),
-            failed=int(failed.sum()),
-            unresolved=int(unresolved.sum()),
-            kinked=int(self.kinked.sum()),
-            smallest_visible_error=self._smallest_visible(unresolved),
+            failed=int(np.count_nonzero(failed)),
+            unresolved=int(np.count_nonzero(unresolved)),
+            kinked=int(np.count_nonzero(self.kinked)),
+            smallest_visible_error=visible,
             oracle=bool(self.estimate.settled.any()),
             worst=worst,
             heat=self._heat(shape, cotangents, worst[0].cotangent) if told else None,
@@ -237,31 +241,27 @@ class Comparison:
             return Verdict.INCONCLUSIVE, f"{blind} of {of} elements cannot be resolved: {why}"
         return Verdict.PASS, ""
 
-    def _smallest_visible(self, unresolved: Mask) -> float | None:
+    def _smallest_visible(self, unresolved: Mask, allowed: Float) -> float | None:
         """The largest (B + U) / S among resolved elements that are not zero."""
-        size = np.maximum(np.abs(self.got), np.abs(self.want))
-        with np.errstate(all="ignore"):
-            ratio = (self.bound + self.uncertainty) / size
-        seen = ratio[~unresolved & (size > 0) & np.isfinite(ratio)]
+        ratio = allowed / np.maximum(np.abs(self.got), np.abs(self.want))
+        seen = ratio[np.isfinite(ratio) & ~unresolved]
         return float(seen.max()) if seen.size else None
 
     def _worst(
-        self, shape: tuple[int, ...], cotangents: tuple[str, ...], limit: int
+        self, shape: tuple[int, ...], cotangents: tuple[str, ...], allowed: Float
     ) -> tuple[Miss, ...]:
-        error, bound, bar = self.error, self.bound, self.uncertainty
-        with np.errstate(all="ignore"):
-            ratio = np.where(error == 0, 0.0, error / (bound + bar))
+        """Up to 20 that failed, worst first; or the one that came nearest to it."""
+        count = min(np.count_nonzero(self.failed), WORST)
+        ratio = np.where(self.error == 0, 0.0, self.error / allowed)
         ratio = np.where(np.isfinite(self.got) & ~np.isnan(ratio), ratio, np.inf)
-        if self.failed.any():  # an element whose truth is unknown must not hide one that failed
+        if count:  # an element whose truth is unknown must not hide one that failed
             ratio = np.where(self.failed, ratio, -1.0)
-            limit = min(limit, int(self.failed.sum()))
-        if limit == 1:
-            order = np.array([np.argmax(ratio)] if ratio.size else [], dtype=np.intp)
+        if count > 1:
+            order = np.argsort(-ratio, axis=None, kind="stable")[:count].tolist()
         else:
-            order = np.argsort(-ratio, axis=None, kind="stable")[:limit]
-        return tuple(
-            self._miss(int(flat), shape, cotangents, (error, bound, bar / KAPPA)) for flat in order
-        )
+            order = [int(ratio.argmax())] if ratio.size else []
+        numbers = (self.error, self.bound, self.uncertainty / KAPPA)
+        return tuple(self._miss(flat, shape, cotangents, numbers) for flat in order)
 
     def _miss(
         self,
@@ -304,13 +304,13 @@ def compare(
     with np.errstate(invalid="ignore", over="ignore"):
         kinked, want = _allowed(got, estimate, kinks)
         known = np.isfinite(estimate.value) & ~np.isnan(estimate.bar)
+        scale = _finite_scale(estimate)
+        largest = scale.max(axis=1, initial=0.0, keepdims=True)
         bar = np.where(known, estimate.bar, np.inf)
-        largest = largest_scale(estimate)
-        blur = np.maximum(KAPPA * bar, resolution * largest)
-        uncertainty = np.where(kinked, 0.0, blur)
+        uncertainty = np.maximum(KAPPA * bar, resolution * largest)
         error = np.where(got == want, 0.0, np.abs(got - want))  # an infinite slope on a kink
-        size = np.where(np.isfinite(got), np.maximum(np.abs(got), np.abs(want)), np.abs(want))
-        scale = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
+        number = np.isfinite(got)
+        size = np.maximum(np.abs(np.where(number, got, want)), np.abs(want))
         root = np.sqrt(np.maximum(estimate.terms, 1))
         roundings = (
             ROUNDINGS * rules.u * root
@@ -321,23 +321,17 @@ def compare(
         bound = rules.rtol * size + part * scale + rules.underflow
         if extra is not None:
             bound = bound + extra
-        sharp = (bound <= _blunt(rules, largest)) | kinked | (error == 0)
-        certified = sharp & (error + uncertainty <= bound)
+        sharp = (bound <= _blunt(rules, largest)) | (error == 0)
+        if kinks:
+            uncertainty = np.where(kinked, 0.0, uncertainty)
+            sharp |= kinked
+            known = known | kinked
+            number |= kinked & (error == 0)
         # Never `error > bound`: a NaN would pass.
-        explained = error <= bound + uncertainty
-        failed = ~(explained | ~(known | kinked)) | ~(np.isfinite(got) | (kinked & (error == 0)))
+        failed = (known & ~(error <= bound + uncertainty)) | ~number
+        certified = sharp & (error + uncertainty <= bound) & ~failed
     return Comparison(
-        got,
-        estimate,
-        rules,
-        kinked,
-        want,
-        uncertainty,
-        error,
-        bound,
-        certified & ~failed,
-        failed,
-        largest,
+        got, estimate, rules, kinked, want, uncertainty, error, bound, certified, failed, largest
     )
 
 
@@ -363,8 +357,12 @@ def against(
 
 def largest_scale(estimate: Estimate) -> Float:
     """The tensor's largest Σ|ct·J| per cotangent, [q, 1]."""
-    finite = np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
-    return np.asarray(np.max(finite, axis=1, initial=0.0, keepdims=True))
+    return np.asarray(np.max(_finite_scale(estimate), axis=1, initial=0.0, keepdims=True))
+
+
+def _finite_scale(estimate: Estimate) -> Float:
+    """Σ|ct·J|, [q, n]; 0 where it is not known."""
+    return np.where(np.isfinite(estimate.scale), estimate.scale, 0.0)
 
 
 def _blunt(rules: Rules, largest: Float) -> Float:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.draw import Draw
+from gradcheck.dtypes import dtype_named
 
 Array = NDArray[Any]
 
@@ -27,8 +27,8 @@ class Cotangents:
     @property
     def flat(self) -> NDArray[np.float64]:
         """All of them as rows [q, m]."""
-        rows = [np.concatenate([part.reshape(-1) for part in ct]) for ct in self.values]
-        return np.stack(rows)
+        parts = [part.reshape(-1) for ct in self.values for part in ct]
+        return np.concatenate(parts).reshape(len(self.values), -1)
 
     def typed(self, dtype: str) -> list[tuple[Array, ...]]:
         """All of them in a working dtype."""

@@ -91,8 +91,9 @@ class BlackBox:
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
-        reason = "; ".join(filter(None, (finding.reason, *self._notes)))
-        return replace(finding, reason=reason)
+        if not self._notes:
+            return finding
+        return replace(finding, reason="; ".join(filter(None, (finding.reason, *self._notes))))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""

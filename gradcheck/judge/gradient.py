@@ -49,10 +49,10 @@ class Truth:
         if found.pending.any():
             kinks = [*kinks, *self.settle(found)]
             found = self._compare(got, rules, kinks)
-        for allowed in self._allowances(rules) if found.pending.any() else ():
-            found = self._compare(got, rules, kinks, allowed)
-            if not found.pending.any():
-                break
+            for allowed in self._allowances(rules) if found.pending.any() else ():
+                found = self._compare(got, rules, kinks, allowed)
+                if not found.pending.any():
+                    break
         finding = found.finding(self.name, self.shape, self.cotangents, told=told)
         return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
@@ -107,6 +107,8 @@ class Truth:
             found = self._compare(got, rules, kinks)
             blurred = found.blurred
         tried &= self.differences.estimate.screened  # these agree
+        if tried.all():
+            return found
         while True:
             failed = np.any(found.failed & np.isfinite(got), axis=0)
             confirmed = np.any(failed & tried & ~self.differences.estimate.screened)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_limits, dtype_named
+from gradcheck.dtypes import dtype_limits, dtype_named
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -10,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, FLOATS, Arithmetic, mp50
+from gradcheck.arithmetic import F64, FLOATS, Arithmetic
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.oracle import Agreement, Oracle
 from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
+from gradcheck.fifty_digits import mp50
 from gradcheck.finding import Finding
 from gradcheck.judge.projection import judge_tensors
 from gradcheck.judge.propagated import Propagated

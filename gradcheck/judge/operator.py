@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, dtype_named
+from gradcheck.arithmetic import F64
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, noise_lines
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
 from gradcheck.judge.certificate import Impersonated

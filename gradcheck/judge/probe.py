@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import is_float
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken, overwrites
+from gradcheck.dtypes import is_float
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.spec import Attrs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gradcheck.arithmetic import mp50
+from gradcheck.fifty_digits import mp50
 from gradcheck.finding import Finding, Part
 from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict

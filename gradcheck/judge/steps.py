@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import mp50
 from gradcheck.errors import SpecError, Unsupported
+from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.rule import RuleCase, State, Tensors

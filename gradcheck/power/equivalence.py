@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import mp50
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
 

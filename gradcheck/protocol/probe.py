@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import dtype_named, is_float
 from gradcheck.binding.process import Process, vjp_request
 from gradcheck.contract.returned import Broken
+from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.errors import LoadError, SpecError, Unsupported
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.manifest.operation import Program

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gradcheck.arithmetic import dtype_named, is_float
 from gradcheck.binding.process import Process, forward_request
+from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.foreign.ending import in_words
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol import folder

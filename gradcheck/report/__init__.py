@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.errors import UsageError
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 
 FORMATS: Final = (
-    "terminal", "json", "jsonl", "markdown", "summary", "html", "junit", "github", "badge",
+    "terminal", "concise", "json", "jsonl", "markdown", "summary", "html", "junit", "github",
+    "badge",
 )  # fmt: skip
 """The formats by name; each is a module of this package with a function `render`."""
 
@@ -75,7 +76,9 @@ def format_of(path_text: str) -> tuple[Path, str]:
     return Path(path), format
 
 
-def render(run: Run, format: str, *, color: bool = False, width: int = 100) -> str:
+def render(
+    run: Run, format: str, *, color: bool = False, width: int = 100, verbosity: int = 0
+) -> str:
     """The report of `run`, ending in a newline.
 
     Args:
@@ -83,12 +86,15 @@ def render(run: Run, format: str, *, color: bool = False, width: int = 100) -> s
         format: one of `FORMATS`.
         color: use ANSI colours (terminal only).
         width: columns to use (terminal only).
+        verbosity: above 0, every case; below 0, less (terminal and concise only).
 
     Raises:
         UsageError: the format is unknown.
     """
     module = import_module(f"{__name__}.{check_format(format)}")
-    options = {"color": color, "width": width} if format == "terminal" else {}
+    options: dict[str, Any] = {"color": color, "width": width} if format == "terminal" else {}
+    if format in ("terminal", "concise"):
+        options["verbosity"] = verbosity
     text: str = module.render(run, **options)
     return text
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.label import LABELS
-from gradcheck.report import words
+from gradcheck.report import failure_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def told(results: Iterable[Record]) -> Iterator[Told]:
 def alone(result: Record) -> Told:
     """What is said of a result that stands by itself."""
     found, reason = result.diagnosis, words.clean(result.reason)
-    facts = words.facts(result)
+    facts = failure_words.facts(result)
     if found is None:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
     # A property's reason holds its witness already.
@@ -86,10 +86,10 @@ def alone(result: Record) -> Told:
 def _again(result: Record) -> Told:
     """What is said of a result whose diagnosis has been told."""
     named, reason = word(result.diagnosis), words.clean(result.reason)
-    facts = words.facts(result)
+    facts = failure_words.facts(result)
     if not named:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
-    counted = words.extent(result).partition(";")[0]
+    counted = failure_words.extent(result).partition(";")[0]
     told_below = counted and reason.startswith(counted)  # "failed: 3 of 24 elements; …"
     behind = [("reason", reason)] if reason and not told_below else []
     return Told(result=result, word=f"{named}, as above", text="", facts=(*behind, *facts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.diff.change import Mark
 from gradcheck.finding import Part
-from gradcheck.report import diagnosed, outline, words
+from gradcheck.report import diagnosed, outline, run_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def about(side: Side, names: Iterable[str]) -> str:
     if run.gate is not None:
         parts.append(f"baseline {run.gate.baseline}")
     if not run.complete:
-        parts.append(f"incomplete: {words.incomplete(run)}")
+        parts.append(f"incomplete: {run_words.incomplete(run)}")
     parts += run.troubles
     return words.clean(" · ".join(filter(None, parts)))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
-from gradcheck.report import diagnosed, model_words, outline, words
+from gradcheck.report import diagnosed, failures, model_words, run_words, words
 from gradcheck.report.page import clip
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def render(run: Run) -> str:
     errors = [*_troubles(run), *_failures(run), *_baseline(run)]
     lines = errors[:MOST]
     left_out = len(errors) - len(lines)
-    spoilt = len(outline.explained(run, Part.GRADIENT))
+    spoilt = len(failures.explained(run, Part.GRADIENT))
     if left_out:
         lines.append(command("notice", f"and {left_out:,} more; -o report.html shows each"))
     warnings = run.gate.warnings if run.gate is not None else ()
@@ -57,16 +57,16 @@ def render(run: Run) -> str:
 
 def _failures(run: Run) -> Iterator[str]:
     """An error per gradient, the worst first; none for those that a guilty stage spoils."""
-    spoilt = outline.explained(run, Part.GRADIENT)
+    spoilt = failures.explained(run, Part.GRADIENT)
     named = len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1
     blames = {(r.implementation, r.name): r.blames for r in run.results if r.blames}
-    for group in outline.failing(run):
+    for group in failures.groups(run):
         if group not in spoilt:
             first = group.results[0]
             yield _failure(group, named, blames.get((first.implementation, first.name), ()))
 
 
-def _failure(group: outline.Group, named: bool, blames: Sequence[Blame]) -> str:
+def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str:
     first = group.results[0]
     whose = f"{words.clean(group.implementation)} · " if named else ""
     about = words.subject(group.output, group.part)
@@ -75,7 +75,7 @@ def _failure(group: outline.Group, named: bool, blames: Sequence[Blame]) -> str:
     return command("error", "\n".join(_message(group, blames)), **place(first), title=title)
 
 
-def _message(group: outline.Group, blames: Sequence[Blame]) -> Iterator[str]:
+def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
     """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
     first = group.results[0]
     said = diagnosed.alone(first)
@@ -98,7 +98,7 @@ def _troubles(run: Run) -> Iterator[str]:
     for text in run.troubles:
         yield command("error", words.clean(text), title="gradcheck: problem")
     if not run.complete:
-        yield command("error", words.incomplete(run), title="gradcheck: incomplete")
+        yield command("error", run_words.incomplete(run), title="gradcheck: incomplete")
     if not run.footer.checked:
         yield command("error", "nothing was checked", title="gradcheck: nothing was checked")
 

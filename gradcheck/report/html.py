@@ -18,14 +18,17 @@ from gradcheck.expectation import Known
 from gradcheck.record import Kind, Part
 from gradcheck.report import (
     diagnosed,
+    failures,
     figures,
     html_details,
     html_evidence,
     html_matrix,
     model_words,
     models,
-    outline,
     printed,
+    remarks,
+    run_words,
+    taylor_words,
     words,
 )
 from gradcheck.verdict import SEVERITY, Verdict
@@ -70,14 +73,16 @@ def render(run: Run) -> str:
     cells = sum(matrix.cells for matrix in operators)
     found = html_matrix.model_matrices(run, cells)
     every = [*operators, *found]
-    groups = outline.failing(run)
+    groups = failures.groups(run)
     pictures = html_evidence.pictures(environment, html_evidence.drawn(every))
     script = Markup("\n").join(_asset(environment, name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
         run=run,
         groups=groups,
-        explained=[g for part in (Part.STAGE, Part.GRADIENT) for g in outline.explained(run, part)],
+        explained=[
+            g for part in (Part.STAGE, Part.GRADIENT) for g in failures.explained(run, part)
+        ],
         tables=operators,
         models=found,
         score=score(run),
@@ -87,12 +92,12 @@ def render(run: Run) -> str:
         blamed=models.blamed(run),
         sights=models.sights(run),
         named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
-        gaps=outline.gaps(run),
-        talkers=outline.talkers(run),
-        rejected=outline.certificate(run),
-        conventions=outline.conventions(run),
-        slacks=outline.slacks(run),
-        curves=outline.curves(run),
+        gaps=remarks.gaps(run),
+        talkers=remarks.talkers(run),
+        rejected=remarks.certificate(run),
+        conventions=remarks.conventions(run),
+        slacks=remarks.slacks(run),
+        curves=remarks.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         most_drawn=DRAWN,
@@ -175,6 +180,8 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         words=words,
+        run_words=run_words,
+        taylor_words=taylor_words,
         model_words=model_words,
         diagnosed=diagnosed,
         printed=printed,

@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import diagnosed, printed, words
+from gradcheck.report import diagnosed, failure_words, printed, words
 from gradcheck.stored import plain
 from gradcheck.verdict import Verdict
 
@@ -139,7 +139,7 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
         "compared": lambda r: str(r.compared),
         "failed": lambda r: str(r.failed or ""),
         "unresolved": lambda r: str(r.unresolved or ""),
-        "place": of_top(words.place),
+        "place": of_top(failure_words.place),
         "got": of_top(_values),
         "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
         "error": of_top(lambda r, top: words.number(top.error)),
@@ -158,7 +158,7 @@ def named(result: Record) -> str:
 
 def _values(result: Record, top: Miss) -> str:
     """What was got and, behind a blank, what was wanted, if that is printed differently."""
-    got, want = words.values(top, DIGITS if result.verdict is Verdict.PASS else 17)
+    got, want = failure_words.values(top, DIGITS if result.verdict is Verdict.PASS else 17)
     return got if want == got else f"{got} {want}"
 
 
@@ -195,7 +195,7 @@ def _more(run: Run, result: Record, pictures: Sequence[Any]) -> dict[str, Any]:
     elif result.evaluations or result.taylor is not None or result.reason:
         found["lead"] = words.clean(result.reason)
         kept = ("visible", "taylor")
-        found["facts"] = [pair for pair in words.facts(result) if pair[0] in kept]
+        found["facts"] = [pair for pair in failure_words.facts(result) if pair[0] in kept]
     notes = [*result.conventions, *([f"wider bound: {result.slack}"] if result.slack else [])]
     if notes:
         found["notes"] = [words.clean(text) for text in notes]
@@ -210,10 +210,10 @@ def _more(run: Run, result: Record, pictures: Sequence[Any]) -> dict[str, Any]:
 
 def _element(result: Record, miss: Miss) -> Iterator[str]:
     """An element: where, got, want with its error bar, error in multiples of its bound, ulp."""
-    got, want = words.values(miss)
-    yield words.place(result, miss)
+    got, want = failure_words.values(miss)
+    yield failure_words.place(result, miss)
     yield got
-    yield f"{want} {words.bar(miss)}"
+    yield f"{want} {failure_words.bar(miss)}"
     yield words.multiple(miss.error, miss.bound)
     yield "" if miss.ulp is None else words.number(miss.ulp)
     yield words.clean(miss.cotangent)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Cell, Kind, Part
-from gradcheck.report import model_words, models, outline, words
+from gradcheck.report import failure_words, model_words, models, outline, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -269,9 +269,9 @@ def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterab
         for row in found:
             result = models.telling(row)
             if result is not None and result.top is not None:
-                place = words.spot(result, result.top)
+                place = failure_words.spot(result, result.top)
                 tensor = words.clean(result.top.tensor) if part is Part.STAGE else ""
-                notes.setdefault(row.output, f"{tensor}{place} {words.bar(result.top)}")
+                notes.setdefault(row.output, f"{tensor}{place} {failure_words.bar(result.top)}")
         lines = tuple(
             _line(key, cells, columns, notes.get(key[3], ""))
             for key, cells in _merged(found).items()

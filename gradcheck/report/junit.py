@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from gradcheck.expectation import Breach, Known
 from gradcheck.finding import Part
-from gradcheck.report import diagnosed, model_words, printed, words
+from gradcheck.report import diagnosed, model_words, printed, run_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def kind(verdict: Standing) -> str:
 def _suite(root: ET.Element, run: Run, name: str) -> ET.Element:
     suite = ET.SubElement(root, "testsuite", name=words.clean(name), time="0")
     properties = ET.SubElement(suite, "properties")
-    for label, text in words.versions(run):
+    for label, text in run_words.versions(run):
         ET.SubElement(properties, "property", name=label, value=text)
     return suite
 
@@ -114,7 +114,7 @@ def _troubles(run: Run) -> list[tuple[str, str]]:
     lines = [p.text for p in run.gate.problems if p.breach in BARE] if run.gate else []
     found += [(f"baseline {i}", words.clean(text)) for i, text in enumerate(lines, 1)]
     if not run.complete:
-        found.append(("complete", words.incomplete(run)))
+        found.append(("complete", run_words.incomplete(run)))
     if not run.footer.checked:
         found.append(("checked", "nothing was checked"))
     return found

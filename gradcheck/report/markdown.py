@@ -9,7 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind
-from gradcheck.report import diagnosed, model_markdown, outline, printed, words
+from gradcheck.report import (
+    diagnosed,
+    failure_words,
+    failures,
+    model_markdown,
+    outline,
+    printed,
+    remarks,
+    run_words,
+    taylor_words,
+    words,
+)
 from gradcheck.report.capped import Capped
 from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
 
@@ -25,15 +36,15 @@ RESULTS: Final = 20
 def render(run: Run, *, limit: int = LIMIT) -> str:
     """The run as GitHub's markdown, at most `limit` bytes of UTF-8."""
     page = Capped(limit)
-    counts = ", ".join(text for _, text in words.tally(run)) or "no results"
-    page.add(f"**gradcheck: {escape(words.headline(run))}** ({counts})\n")
-    facts = (f"{label} {escape(text)}" for label, text in words.versions(run))
+    counts = ", ".join(text for _, text in run_words.tally(run)) or "no results"
+    page.add(f"**gradcheck: {escape(run_words.headline(run))}** ({counts})\n")
+    facts = (f"{label} {escape(text)}" for label, text in run_words.versions(run))
     page.add("\n" + " · ".join(facts) + "\n")
     for trouble in run.troubles:
         page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
     if not run.complete:
-        page.add(f"\n> incomplete: {escape(words.incomplete(run))}\n")
-    for text in words.baseline(run):
+        page.add(f"\n> incomplete: {escape(run_words.incomplete(run))}\n")
+    for text in run_words.baseline(run):
         page.add(f"\n> baseline: {escape(text)}\n", "line of the baseline")
     found = outline.tables(run)
     named = len({*run.header.implementations, *(table.implementation for table in found)}) > 1
@@ -62,14 +73,14 @@ def _matrix(page: Capped, table: outline.Table) -> None:
 
 
 def _soundness(page: Capped, run: Run) -> None:
-    found = outline.certificate(run)
+    found = remarks.certificate(run)
     if found is not None:
-        page.add(f"\nCertificate: {escape(words.rejected(found))}.\n")
-    for curves in outline.curves(run):
-        page.add(f"\nTaylor: {escape(words.curves(*curves))}.\n")
-    for name, text in outline.slacks(run):
+        page.add(f"\nCertificate: {escape(run_words.rejected(found))}.\n")
+    for curves in remarks.curves(run):
+        page.add(f"\nTaylor: {escape(taylor_words.curves(*curves))}.\n")
+    for name, text in remarks.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {escape(words.clean(text))}.\n")
-    rows = outline.conventions(run)
+    rows = remarks.conventions(run)
     if rows:
         page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")
     for name, texts in rows:
@@ -77,7 +88,7 @@ def _soundness(page: Capped, run: Run) -> None:
 
 
 def _gaps(page: Capped, run: Run) -> None:
-    for i, gap in enumerate(outline.gaps(run)):
+    for i, gap in enumerate(remarks.gaps(run)):
         ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {escape(words.clean(gap.reason))}" if gap.reason else ""
         page.add(
@@ -88,7 +99,7 @@ def _gaps(page: Capped, run: Run) -> None:
 
 
 def _noise(page: Capped, run: Run) -> None:
-    for result, count in outline.talkers(run):
+    for result, count in remarks.talkers(run):
         text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
         where = f"in {code(result.sample)}, {code(result.dtype)}:"
         lines = [where, "", *fenced(printed.lines(result.printed))]
@@ -96,12 +107,12 @@ def _noise(page: Capped, run: Run) -> None:
 
 
 def _failures(page: Capped, run: Run) -> None:
-    groups = outline.failing(run)
+    groups = failures.groups(run)
     named = len({group.implementation for group in groups}) > 1
     page.add_all((_details(group, named) for group in groups), "failing gradient", len(groups))
 
 
-def _details(group: outline.Group, named: bool) -> str:
+def _details(group: failures.Group, named: bool) -> str:
     """One gradient's failures: a line to unfold, a table of worst elements, lines to paste."""
     whose = f"{group.implementation} · " if named else ""
     about = words.subject(group.output, group.part)
@@ -130,7 +141,7 @@ def _details(group: outline.Group, named: bool) -> str:
     return folded(words.word(group.verdict), f"{text}{': ' if lead else ''}{lead}", lines)
 
 
-def _diagnoses(group: outline.Group, several: bool) -> list[str]:
+def _diagnoses(group: failures.Group, several: bool) -> list[str]:
     """Why the gradient is wrong: a line per diagnosis, and what it rests on below it.
 
     Where there are not several, the line stands above already.
@@ -151,15 +162,15 @@ def _diagnoses(group: outline.Group, several: bool) -> list[str]:
 
 def _line(result: Record, several: bool) -> str:
     top = result.top
-    got, want = words.values(top) if top else ("", "")
+    got, want = failure_words.values(top) if top else ("", "")
     cells = [
         code(result.sample),
         code(result.dtype),
         words.word(result.verdict),
-        code(words.place(result, top)) if top else "",
+        code(failure_words.place(result, top)) if top else "",
         got,
-        f"{want} {words.bar(top)}" if top else "",
-        words.errors(top) if top else "",
+        f"{want} {failure_words.bar(top)}" if top else "",
+        failure_words.errors(top) if top else "",
         f"{result.failed:,} of {result.compared:,}" if result.compared else "",
         escape(diagnosed.brief(result) if several else words.clean(result.reason)),
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
-from gradcheck.report import model_words, models, words
+from gradcheck.report import failure_words, model_words, models, words
 from gradcheck.report.page import Page, clip, grid, span
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> 
     top = result.top if result is not None and result.dtype != models.CERTIFICATE else None
     if result is None or top is None:
         return [*line, *([""] * (3 if layout.want else 1))]
-    spot = words.spot(result, top)
+    spot = failure_words.spot(result, top)
     if not layout.want:
-        return [*line, f"{spot} {words.bar(top)}".strip()]
+        return [*line, f"{spot} {failure_words.bar(top)}".strip()]
     place = words.clean(top.tensor) * (block.part is Part.STAGE) + spot
-    want = f"{words.values(top)[1]} {words.bar(top)}"
+    want = f"{failure_words.values(top)[1]} {failure_words.bar(top)}"
     return [*line, place, want, words.clean(f"{result.sample}/{result.dtype}")]
 
 

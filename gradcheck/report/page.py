@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.inert import MARK, inert
-from gradcheck.report import outline, words
+from gradcheck.report import outline, run_words, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +27,11 @@ def whole(sections: Iterable[Sequence[str]], last: str) -> str:
 
     Nothing before it is taken for such a line, or by a CI service for a command.
     """
-    text = "".join("\n".join(lines) + "\n\n" for lines in sections if lines)
+    return ended("".join("\n".join(lines) + "\n\n" for lines in sections if lines), last)
+
+
+def ended(text: str, last: str) -> str:
+    """A text of whole lines, with the line for scripts behind it, as `whole` has it."""
     return LAST.sub(rf"{MARK}\g<0>", inert(text)) + f"{last}\n"
 
 
@@ -56,7 +60,7 @@ class Page:
 
     def header(self, run: Run) -> list[str]:
         """What was run, on what."""
-        facts = words.versions(run)
+        facts = run_words.versions(run)
         column = 2 + max(len(label) for label, _ in facts)
         return [
             line

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import words
+from gradcheck.report import taylor_words, words
 from gradcheck.report.axis import Axis, Tick, path
 from gradcheck.report.vcurve import BOTTOM, HEIGHT, LEFT, LINE, RIGHT, TICKS, TOP, WIDTH, Note
 
@@ -69,7 +69,7 @@ def picture(result: Record) -> Picture | None:
         noise=y.at(SIGMAS * found.noise),
         notes=note,
         label=f"remainder of {words.subject(result.output, result.part)} over the step",
-        caption=words.taylor(found),
+        caption=taylor_words.curve(found),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import diagnosed, printed, sketch, words
+from gradcheck.report import diagnosed, failure_words, printed, sketch, words
 from gradcheck.report.page import Page, grid, span, whole
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ def elements(result: Record, width: int) -> list[str]:
     heads = ["element", "got", "want", "± bar", "error", "bound", "ulp", "cotangent"]
     body = []
     for miss in result.worst:
-        got, want = words.values(miss)
+        got, want = failure_words.values(miss)
         ulp = "" if miss.ulp is None else words.number(miss.ulp)
         sizes = (miss.error_bar, miss.error, miss.bound)
         body.append([
-            words.place(result, miss), got, want, *(words.number(s, 2) for s in sizes), ulp,
+            failure_words.place(result, miss), got, want, *(words.number(s, 2) for s in sizes), ulp,
             words.clean(miss.cotangent),
         ])  # fmt: skip
     for columns in range(len(heads), LEAST, -1):

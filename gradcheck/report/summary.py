@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.finding import Part
-from gradcheck.report import diagnosed, model_markdown, outline, printed, words
+from gradcheck.report import (
+    diagnosed,
+    failures,
+    model_markdown,
+    outline,
+    printed,
+    remarks,
+    run_words,
+    words,
+)
 from gradcheck.report.capped import Capped
 from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
 from gradcheck.report.page import clip
@@ -31,14 +40,14 @@ QUIET: Final = ("run", "visible", "taylor")
 def render(run: Run, *, limit: int = LIMIT) -> str:
     """The run as GitHub's markdown, at most `limit` bytes of UTF-8."""
     page = Capped(limit, HINT)
-    counts = ", ".join(text for _, text in words.tally(run)) or "no results"
-    page.add(f"**gradcheck: {_brief(words.headline(run))}** ({counts})\n")
-    facts = (f"{label} {_brief(text)}" for label, text in words.versions(run))
+    counts = ", ".join(text for _, text in run_words.tally(run)) or "no results"
+    page.add(f"**gradcheck: {_brief(run_words.headline(run))}** ({counts})\n")
+    facts = (f"{label} {_brief(text)}" for label, text in run_words.versions(run))
     page.add("\n" + " · ".join(facts) + "\n")
     page.until(0.2)
     for trouble in run.troubles:
         page.add(f"\n> problem: {_brief(words.clean(trouble))}\n", "problem")
-    for text in words.baseline(run):
+    for text in run_words.baseline(run):
         page.add(f"\n> baseline: {_brief(text)}\n", "line of the baseline")
     page.until(0.4)
     calm = _tables(page, run)
@@ -92,8 +101,8 @@ def _accepted(run: Run, row: Row) -> bool:
 
 def _failures(page: Capped, run: Run) -> None:
     """Each gradient that fails, the worst first; those that a guilty stage spoils are counted."""
-    spoilt = outline.explained(run, Part.GRADIENT)
-    groups = [group for group in outline.failing(run) if group not in spoilt]
+    spoilt = failures.explained(run, Part.GRADIENT)
+    groups = [group for group in failures.groups(run) if group not in spoilt]
     named = len({r.implementation for r in run.results}) > 1
     blocks = (_failure(group, named) for group in groups)
     page.add_all(blocks, "failing gradient", len(groups))
@@ -101,7 +110,7 @@ def _failures(page: Capped, run: Run) -> None:
         page.add(f"\n{words.plural(len(spoilt), 'gradient')} that the guilty stages spoil.\n")
 
 
-def _failure(group: outline.Group, named: bool) -> str:
+def _failure(group: failures.Group, named: bool) -> str:
     """What is wrong with one gradient, and its worst case, to unfold."""
     first, more = group.results[0], group.results[1:]
     said = diagnosed.alone(first)
@@ -124,12 +133,12 @@ def _footnotes(page: Capped, run: Run) -> None:
     """How to read a table, what would have been rejected, and what was not checked."""
     if run.results:
         page.add(f"\n{LEGEND}\n")
-    found = outline.certificate(run)
+    found = remarks.certificate(run)
     if found is not None:
-        page.add(f"\nCertificate: {_brief(words.rejected(found))}.\n")
-    for name, text in outline.slacks(run):
+        page.add(f"\nCertificate: {_brief(run_words.rejected(found))}.\n")
+    for name, text in remarks.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {_brief(words.clean(text))}.\n")
-    for i, gap in enumerate(outline.gaps(run)):
+    for i, gap in enumerate(remarks.gaps(run)):
         ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {_brief(words.clean(gap.reason))}" if gap.reason else ""
         page.add(

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import outline, printed, words
+from gradcheck.report import outline, remarks, run_words, words
 from gradcheck.report.page import Page, clip, grid, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gradcheck.record import Row, Run
+    from gradcheck.report.failures import Group
 
 GUILTY: Final = 2
 """Stages that blame names and whose failures are shown in full all the same."""
@@ -32,13 +33,14 @@ NARROWEST: Final = 40
 """Columns below which nothing is readable any more."""
 
 
-def render(run: Run, *, color: bool = False, width: int = 100) -> str:
+def render(run: Run, *, color: bool = False, width: int = 100, verbosity: int = 0) -> str:
     """The run as plain text; its last line is `run.summary`.
 
     No line is wider than `width` but those that are meant to be copied or parsed: repro lines
-    and the last one.
+    and the last one. Of a `verbosity` above 0, every case has a row and every failure is shown in
+    full; below 0, nothing is said of how the implementations were loaded.
     """
-    page = _Page(color=color, width=max(width, NARROWEST))
+    page = _Page(color=color, width=max(width, NARROWEST), verbosity=verbosity)
     sights: list[list[str]] = []
     blame: list[str] = []
     if any(result.kind is Kind.MODEL for result in run.results):
@@ -47,6 +49,7 @@ def render(run: Run, *, color: bool = False, width: int = 100) -> str:
         sights, blame = [*model_tables.sections(page, run)], model_tables.blame(page, run)
     sections = (
         page.header(run),
+        page.smoke(run),
         *page.tables(run),
         *sights,
         page.soundness(run),
@@ -84,8 +87,24 @@ LAYOUTS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class _Page(Page):
     """The sections of a report."""
+
+    verbosity: int = 0
+
+    @property
+    def verbose(self) -> bool:
+        """Whether all is to be shown, however long that is."""
+        return self.verbosity > 0
+
+    def smoke(self, run: Run) -> list[str]:
+        """How the implementations were loaded."""
+        if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
+            return []
+        from gradcheck.report import smoke  # deferred: the reference needs no loading
+
+        return [line for text in smoke.told(run) for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
@@ -93,6 +112,13 @@ class _Page(Page):
         named = len({*run.header.implementations, *(t.implementation for t in found)}) > 1
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
+            if self.verbose:
+                from gradcheck.report.spread import spread
+
+                cases = spread(run, table.rows)
+                rows = tuple(row for _, row in cases)
+                yield title + self.table(rows, table.dtypes, [name for name, _ in cases])
+                continue
             if len(table.rows) <= LONGEST:
                 yield title + self.table(table.rows, table.dtypes)
                 continue
@@ -102,63 +128,87 @@ class _Page(Page):
             note = f"One line per passing {kind}; {flag} NAME or -o report.html shows every row."
             yield title + self.table(folded, table.dtypes) + self.wrap(note)
 
-    def table(self, rows: tuple[Row, ...], dtypes: tuple[str, ...]) -> list[str]:
-        """The most telling table that fits the width; several, if none does."""
+    def table(
+        self, rows: tuple[Row, ...], dtypes: tuple[str, ...], samples: Sequence[str] = ()
+    ) -> list[str]:
+        """The most telling table that fits the width; several, if none does.
+
+        `samples` names the one that each row is about, where it is about one alone.
+        """
         for layout in LAYOUTS:
-            lines = self.drawn(rows, dtypes, layout)
+            lines = self.drawn(rows, dtypes, layout, samples)
             if len(lines[1]) <= self.width:  # the rule under the header spans the table
                 return lines
         if len(dtypes) > 1:
             half = len(dtypes) // 2
-            return [*self.table(rows, dtypes[:half]), "", *self.table(rows, dtypes[half:])]
+            first, second = (
+                self.table(rows, some, samples) for some in (dtypes[:half], dtypes[half:])
+            )
+            return [*first, "", *second]
         return [line[: self.width] for line in lines]
 
-    def drawn(self, rows: tuple[Row, ...], dtypes: tuple[str, ...], layout: _Layout) -> list[str]:
+    def drawn(
+        self,
+        rows: tuple[Row, ...],
+        dtypes: tuple[str, ...],
+        layout: _Layout,
+        samples: Sequence[str] = (),
+    ) -> list[str]:
         """One table, in one layout; repeated names are left blank."""
+        counted = layout.samples and not samples
         several = any(row.dialect != "default" for row in rows)
         heads = [
             rows[0].kind.value,
             *(["dialect"] if several else []),
+            *(["sample"] if samples else []),
             words.OUTPUT[rows[0].kind],
             *dtypes,
         ]
-        heads += ["samples"] * layout.samples + ["elements"] * layout.elements
+        heads += ["samples"] * counted + ["elements"] * layout.elements
         body = []
-        last: tuple[str, ...] = ("", "")
-        for row in rows:
-            op = "" if row.op == last[0] else row.op
-            dialect = "" if (row.op, row.dialect) == last else row.dialect
-            last = (row.op, row.dialect)
-            names = [op, dialect] if several else [op]
+        last: tuple[str, ...] = ("", "", "")
+        for row, sample in zip(rows, samples or [""] * len(rows), strict=True):
+            full = (row.op, row.dialect, sample)
+            new = [full[: end + 1] != last[: end + 1] for end in range(len(full))]
+            last = full
+            kept = (True, several, bool(samples))
+            names = [
+                name if fresh else ""
+                for name, fresh, shown in zip(full, new, kept, strict=True)
+                if shown
+            ]
             line = [clip(words.clean(name), layout.name) for name in names]
             line.append(clip(words.subject(row.output, row.part), layout.name))
             line += [
                 self.cell(row.cells.get(dtype), measured=layout.errors, bound=layout.bounds)
                 for dtype in dtypes
             ]
-            line += [f"{row.samples:,}"] * layout.samples
+            line += [f"{row.samples:,}"] * counted
             line += [f"{row.compared:,}"] * layout.elements
             body.append(line)
-        return grid(heads, body, layout.samples + layout.elements)
+        return grid(heads, body, counted + layout.elements)
 
     def soundness(self, run: Run) -> list[str]:
         """What would have been rejected, whose bounds are wider, whose conventions were found."""
         lines = []
-        found = outline.certificate(run)
+        found = remarks.certificate(run)
         if found is not None:
-            lines += self.wrap(words.rejected(found), "certificate: ", "  ")
-        for curves in outline.curves(run):
-            lines += self.wrap(words.curves(*curves), "taylor: ", "  ")
-        for name, text in outline.slacks(run):
+            lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
+        if curves := remarks.curves(run):
+            from gradcheck.report import taylor_words  # deferred: only projections have curves
+
+            for of_dtype in curves:
+                lines += self.wrap(taylor_words.curves(*of_dtype), "taylor: ", "  ")
+        for name, text in remarks.slacks(run):
             lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
-        for name, texts in outline.conventions(run):
+        for name, texts in remarks.conventions(run):
             lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines
 
     def gaps(self, run: Run) -> list[str]:
         """What was not checked, one paragraph per reason."""
         lines = []
-        for gap in outline.gaps(run):
+        for gap in remarks.gaps(run):
             ops = ", ".join(map(words.clean, gap.named))
             text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
@@ -169,7 +219,7 @@ class _Page(Page):
     def noise(self, run: Run) -> list[str]:
         """What was printed where all went well."""
         lines = []
-        for result, count in outline.talkers(run):
+        for result, count in remarks.talkers(run):
             where = words.clean(f"{result.op}/{result.dialect}")
             text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
             lines += self.wrap(text, f"{where} printed ", "  ")
@@ -178,6 +228,8 @@ class _Page(Page):
 
     def quoted(self, text: str) -> list[str]:
         """What was printed, each line framed, so that none can be taken for one of ours."""
+        from gradcheck.report import printed  # deferred: most code prints nothing
+
         found = printed.marked(text, "  ", LINES)
         return [
             part
@@ -187,13 +239,20 @@ class _Page(Page):
 
     def failures(self, run: Run) -> list[str]:
         """Failures by gradient, the worst first; what is left out is counted."""
-        guilty = outline.explained(run, Part.STAGE)
-        spoilt = outline.explained(run, Part.GRADIENT)
+        if not any(map(run.fails, run.results)):
+            return []
+        from gradcheck.report import failures  # deferred: most runs pass
+
+        guilty = failures.explained(run, Part.STAGE)
+        spoilt = failures.explained(run, Part.GRADIENT)
+        if self.verbose:
+            guilty = spoilt = []
         brief = [*guilty[GUILTY:], *spoilt]
-        groups = [group for group in outline.failing(run) if group not in brief]
+        groups = [group for group in failures.groups(run) if group not in brief]
         named = len({r.implementation for r in run.results}) > 1
-        blocks = [self.group(group, named) for group in groups[:GROUPS]]
-        rest = groups[GROUPS:]
+        shown = len(groups) if self.verbose else GROUPS
+        blocks = [self.group(group, named) for group in groups[:shown]]
+        rest = groups[shown:]
         if rest:
             from gradcheck.report import diagnosed
 
@@ -213,12 +272,13 @@ class _Page(Page):
                 blocks.append(self.wrap(f"{lead}: {names}{more}; -o report.html shows each"))
         return [line for block in blocks for line in ["", *block]][1:]
 
-    def group(self, group: outline.Group, named: bool) -> list[str]:
+    def group(self, group: Group, named: bool) -> list[str]:
         """What is wrong with one gradient: a few results in full, the others counted."""
         from gradcheck.report import diagnosed  # deferred: most runs pass
 
         lines = []
         most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
+        most = len(group.results) if self.verbose else most
         talker = next((r for r in group.results[:most] if r.printed.strip()), None)
         whose = f"{words.clean(group.implementation)} · " if named else ""
         for said in diagnosed.told(group.results[:most]):
@@ -244,7 +304,7 @@ class _Page(Page):
 
     def baseline(self, run: Run) -> list[str]:
         """What a baseline makes of the run, and each line of it to correct."""
-        return [line for text in words.baseline(run) for line in self.wrap(text, "", "  ")]
+        return [line for text in run_words.baseline(run) for line in self.wrap(text, "", "  ")]
 
     def troubles(self, run: Run) -> list[str]:
         """What could not be judged at all, and whether the run stopped early."""
@@ -252,7 +312,7 @@ class _Page(Page):
         for trouble in run.troubles:
             lines += self.wrap(words.clean(trouble), "problem: ", "  ")
         if not run.complete:
-            lines += self.wrap(f"incomplete: {words.incomplete(run)}", "", "  ")
+            lines += self.wrap(f"incomplete: {run_words.incomplete(run)}", "", "  ")
         if not run.footer.checked:
             lines += self.wrap("nothing was checked")
         return lines

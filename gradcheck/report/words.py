@@ -1,23 +1,20 @@
-"""The wording that all reports share: numbers, elements, cells, the facts of a failure."""
+"""The wording that all reports share: foreign text, numbers, verdicts, names, cells."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.expectation import Known
 from gradcheck.finding import Part
 from gradcheck.inert import apart, inert
 from gradcheck.record import Kind
-from gradcheck.report import places
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from gradcheck.finding import Taylor
-    from gradcheck.record import Header, Miss, Record, Run, Standing
+    from gradcheck.record import Miss, Record, Standing
 
 LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
@@ -28,28 +25,12 @@ OUTPUT: Final = {
     Kind.RULE: "new value",
 }
 """What the rows of a table are about."""
-LONGEST_VERSION: Final = 100
-"""Characters of what an implementation says that it is."""
-ALONG: Final = "along d"
-"""What stands for an index where a whole gradient was compared along a direction d."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 """How each kind is selected."""
 CONTRACT: Final = "contract"
 """The row that stands for all properties which a backward owes beyond its numbers."""
-CLEAR: Final = 100.0
-"""A Taylor remainder of so many times the noise shows the slope of its curve."""
 
 _ALARMING: Final = (Verdict.INCONCLUSIVE, Verdict.NOTRUN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """How many impostors the checks would have rejected, of how many; to which each is blind."""
-
-    rejected: int
-    tried: int
-    blind: tuple[tuple[str, int, str], ...]
-    """Impostor, number of checks that it would pass, and one of them."""
 
 
 def clean(text: str) -> str:
@@ -158,27 +139,6 @@ def subject(output: str, part: Part) -> str:
     return f"stage {clean(output)}" if part is Part.STAGE else clean(output)
 
 
-def place(result: Record, miss: Miss) -> str:
-    """The element that was compared, of the gradient to which it belongs; of training a step."""
-    if result.part is Part.TRAINING:
-        return spot(result, miss)
-    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
-    return f"{name} {ALONG}" if projected(result) else name + spot(result, miss)
-
-
-def spot(result: Record, miss: Miss) -> str:
-    """Where in a gradient the element is; of training, at which step and what moved."""
-    if result.part is Part.TRAINING:
-        alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
-        return f"step {', '.join(map(str, miss.index))}{alone}"
-    return ALONG if projected(result) else position(miss.index)
-
-
-def projected(result: Record) -> bool:
-    """Whether a gradient was compared along a direction only, and not element by element."""
-    return bool(result.evaluations and result.top is not None and not result.top.index)
-
-
 def position(index: tuple[int, ...]) -> str:
     """An index in brackets; empty for a scalar."""
     return f"[{', '.join(map(str, index))}]" if index else ""
@@ -264,242 +224,8 @@ def kept(results: Sequence[Record]) -> str:
     return f"{sum(r.verdict is Verdict.PASS for r in asked)}/{len(asked)}" if asked else ""
 
 
-def values(miss: Miss, most: int = 17) -> tuple[str, str]:
-    """What was got and what was wanted, in as many digits as it takes to see them differ.
-
-    Args:
-        miss: the element.
-        most: significant digits at most; there are 6 at least.
-    """
-    if miss.got == miss.want:
-        return number(miss.got, 6), number(miss.want, 6)
-    digits = 6
-    while digits < most and number(miss.got, digits) == number(miss.want, digits):
-        digits += 1
-    # One more digit, to see by how much.
-    digits = min(digits + 1, most) if digits > 6 else digits
-    return number(miss.got, digits), number(miss.want, digits)
-
-
-def bar(miss: Miss) -> str:
-    """The error bar of what was wanted."""
-    return f"± {number(miss.error_bar, 2)}"
-
-
 def multiple(value: float, unit: float) -> str:
     """`value` in multiples of `unit`; empty where that means nothing."""
     if not unit > 0 or not math.isfinite(value):
         return ""
     return number(value / unit)
-
-
-def errors(miss: Miss) -> str:
-    """An error in four units: relative, ulp, multiples of the bound and of the error bar."""
-    if not math.isfinite(miss.error):
-        return ""
-    parts = []
-    ratios = relative(miss)
-    if ratios is not None:
-        parts.append(f"{number(ratios[0])} relative")
-    if miss.ulp is not None:
-        parts.append(f"{number(miss.ulp)} ulp")
-    for unit, name in ((miss.bound, "bound"), (miss.error_bar, "error bar")):
-        times = multiple(miss.error, unit)
-        if times:
-            parts.append(f"{times} × {name}")
-    return ", ".join(parts)
-
-
-def extent(result: Record) -> str:
-    """How many of how many elements failed, and under which cotangent the worst one did."""
-    if not result.compared:
-        return ""
-    text = f"{result.failed:,} of {plural(result.compared, 'element')}"
-    if result.unresolved:
-        text += f", {result.unresolved:,} unresolved"
-    if result.top is not None and result.top.cotangent:
-        text += f"; the worst {_among(result.part)}{clean(result.top.cotangent)}"
-    return text
-
-
-def _among(part: Part) -> str:
-    """What the name of a cotangent follows; steps and sequences of them say it themselves."""
-    return "at " if part in (Part.UPDATE, Part.TRAINING) else "with cotangent "
-
-
-def facts(result: Record) -> list[tuple[str, str]]:
-    """What is known about a result, as (label, text) pairs; the last says how to rerun it."""
-    pairs = []
-    top = result.top
-    if top is not None:
-        got, want = values(top)
-        pairs += [
-            ("worst", f"{place(result, top)} got {got}, want {want} {bar(top)}"),
-            ("error", errors(top)),
-        ]
-    pairs += [("failed", extent(result)), ("where", where(result))]
-    if result.evaluations or result.verdict is Verdict.INCONCLUSIVE:
-        pairs.append(("visible", visible(result)))
-    if result.taylor is not None:
-        pairs.append(("taylor", taylor(result.taylor)))
-    pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
-    return [(label, text) for label, text in pairs if text]
-
-
-def where(result: Record) -> str:
-    """Which part of a gradient is wrong under the worst cotangent; empty where that is long.
-
-    A diagnosis says it in its own way.
-    """
-    named = result.diagnosis is not None and result.diagnosis.label
-    if named or result.verdict.expected or result.top is None:
-        return ""
-    name = gradient(result.top.tensor) if result.top.tensor else subject(result.output, result.part)
-    return ", ".join(name + part for part in places.slices(result.heat))
-
-
-def visible(result: Record) -> str:
-    """How small an error the check would have seen, and what it cost to look."""
-    least = result.smallest_visible_error
-    if least is None:
-        return ""
-    if not result.evaluations:
-        return f"a relative error of {number(least)} or more"
-    cost = plural(result.evaluations, "forward evaluation")
-    return f"an error of {number(least)} of a typical element or more; {cost}"
-
-
-def taylor(found: Taylor) -> str:
-    """What a curve of Taylor remainders says of the gradient along one direction."""
-    product = number(found.product, 6)
-    if not math.isfinite(found.error_bar):
-        return f"⟨g, d⟩ is {product}; no steps agree on what is missing from it"
-    missing = f"{number(found.intercept)} ± {number(found.error_bar, 2)}"
-    intercept = f"⟨g, d⟩ is {product}, and {missing} is missing from it"
-    if found.linear:
-        return f"{intercept}; every remainder is noise"
-    slope = _last_slope(found)
-    if slope is None:
-        return intercept
-    return f"{intercept}; slope {slope:.1f} (3 where the gradient is right, 1 where it is wrong)"
-
-
-def _last_slope(found: Taylor) -> float | None:
-    """The slope at the shortest steps whose remainders stand well above the noise."""
-    whole = [abs(2 * h * r) for h, r in zip(found.steps, found.remainders, strict=True)]
-    clear = [
-        slope
-        for slope, rest in zip(found.slopes, whole[1:], strict=True)
-        if rest > CLEAR * found.noise and math.isfinite(slope)
-    ]
-    return clear[-1] if clear else None
-
-
-def missing(found: Taylor) -> float:
-    """What is missing from ⟨g, d⟩, as a part of it; infinite where that means nothing."""
-    share = abs(found.intercept / found.product) if found.product else math.inf
-    return share if math.isfinite(share) and math.isfinite(found.error_bar) else math.inf
-
-
-def curves(dtype: str, count: int, worst: Record) -> str:
-    """What the Taylor curves of one dtype say together."""
-    assert worst.taylor is not None
-    share, bar = number(missing(worst.taylor)), number(abs(worst.taylor.error_bar), 2)
-    return (
-        f"{plural(count, 'curve')} in {clean(dtype)}; the largest part missing from ⟨g, d⟩ is "
-        f"{share}, in {title(worst)} ({number(worst.taylor.intercept)} ± {bar} missing from "
-        f"{number(worst.taylor.product)})"
-    )
-
-
-def headline(run: Run) -> str:
-    """The verdict on the whole run in a few words."""
-    footer, gate = run.footer, run.gate
-    bad = sum(map(run.fails, run.results))
-    known = gate.count(Known.XFAIL) if gate is not None else 0
-    beside = f", {plural(known, 'known failure')}" if known else ""
-    if not footer.checked:
-        return "nothing was checked"
-    if bad:
-        return f"{bad:,} of {plural(footer.checked, 'check')} did not pass{beside}"
-    if gate is not None and gate.problems:
-        return f"{plural(len(gate.problems), 'line')} of {clean(gate.baseline)} to correct{beside}"
-    if run.troubles:
-        return f"{plural(len(run.troubles), 'problem')} kept the run from judging everything"
-    if not run.complete:
-        return "the run is incomplete"
-    passed = footer.checked - known
-    if known:
-        return f"{passed:,} of {plural(footer.checked, 'check')} passed{beside}"
-    return f"{'all ' if passed > 1 else ''}{plural(passed, 'check')} passed"
-
-
-def incomplete(run: Run) -> str:
-    """Why a run ended early and what it did not reach, as far as that is known."""
-    return clean(run.stopped) or "the run stopped early"
-
-
-def tally(run: Run) -> list[tuple[str, str]]:
-    """The counts behind the headline and what else closes the gate, as (tone, text) pairs."""
-    counts = run.footer.counts
-    known = {*Verdict} - {r.verdict for r in run.results if not run.accepts(r)}
-    pairs = [
-        ("calm" if v in known and not v.expected else tone(v), f"{counts[v.value]:,} {v.value}")
-        for v in Verdict
-        if counts[v.value]
-    ]
-    if run.gate is not None:
-        marks = [(known, run.gate.count(known)) for known in Known]
-        pairs += [(tone(known), f"{count:,} {known.value}") for known, count in marks if count]
-    if run.troubles:
-        pairs.append(("bad", plural(len(run.troubles), "problem")))
-    if not run.complete:
-        pairs.append(("bad", "incomplete"))
-    return pairs
-
-
-def baseline(run: Run) -> list[str]:
-    """What a baseline makes of the run: what it lists, then a line per thing to correct."""
-    gate = run.gate
-    if gate is None:
-        return []
-    counts = [f"{plural(gate.count(Known.XFAIL), 'known failure')} (XFAIL)"]
-    if passing := gate.count(Known.XPASS):
-        counts.append(f"{passing:,} unexpected {'pass' if passing == 1 else 'passes'} (XPASS)")
-    lines = [problem.text for problem in gate.problems]
-    warnings = [f"warning: {text}" for text in gate.warnings]
-    return [clean(text) for text in (f"{gate.baseline}: {', '.join(counts)}", *lines, *warnings)]
-
-
-def versions(run: Run) -> list[tuple[str, str]]:
-    """What was run, on what, as (label, text) pairs."""
-    header = run.header
-    cases = f", cases {clean(header.cases)}" if header.cases else ""
-    numpy = f", NumPy {clean(header.numpy)}" if header.numpy else ""
-    several = "s" if len(header.implementations) > 1 else ""
-    return [
-        ("gradcheck", clean(header.version)),
-        ("suite", clean(f"{header.suite} {header.suite_version}") + cases),
-        *([("shard", clean(header.shard))] if header.shard else []),
-        (f"implementation{several}", ", ".join(_called(header)) or "none"),
-        ("dtypes", ", ".join(map(clean, header.dtypes)) or "none"),
-        ("seed", str(header.seed)),
-        ("on", f"Python {clean(header.python)}{numpy}, {clean(header.platform)}"),
-    ]
-
-
-def _called(header: Header) -> Iterator[str]:
-    """Each implementation, and what it says that it is."""
-    for name in header.implementations:
-        said = header.versions.get(name, "")
-        yield clean(f"{name} ({said[:LONGEST_VERSION]})" if said else name)
-
-
-def rejected(found: Rejected) -> str:
-    """What the certificates say, in one line."""
-    text = f"{found.rejected:,} of {found.tried:,} impostors would have been rejected"
-    if found.blind:
-        few = [f"{name} ({count:,}, as in {where})" for name, count, where in found.blind[:3]]
-        more = f" and {len(found.blind) - 3} more" if len(found.blind) > 3 else ""
-        text += f"; passed by: {', '.join(few)}{more}"
-    return clean(text)

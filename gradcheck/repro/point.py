@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS, dtype_named
+from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Binding
+from gradcheck.dtypes import dtype_named
 from gradcheck.explain.interrogate import Interrogation
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.finding import Finding

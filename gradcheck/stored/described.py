@@ -149,10 +149,23 @@ FIELDS: Final = {
     },
     "Baseline": {
         "file": "The baseline.",
+        "sha256": "Hash of what it held.",
         "xfail": "Results that fail as an entry says.",
         "xpass": "Results that pass although an entry says that they fail.",
         "problems": "What closes the gate, a line to edit each.",
         "warnings": "What should be looked at.",
+    },
+    "Named": {
+        "file": "The baseline.",
+        "sha256": "Hash of what it held.",
+    },
+    "Late": {
+        "implementation": "Whose code was judged.",
+        "name": "operator/dialect/sample/dtype.",
+        "part": "What of it the result is about.",
+        "output": "The primal whose gradient was judged.",
+        "expectation": "Whether the gate accepts the result.",
+        "known": "What the entry of the baseline says about it.",
     },
     "Problem": {
         "kind": "What is wrong between the baseline and the run.",
@@ -162,4 +175,8 @@ FIELDS: Final = {
     },
 }
 """By the name of the definition."""
+NAMED: Final = "The baseline that was named, if one was."
+LATE: Final = (
+    "What the baseline says of passes that compared nothing; of others their own line says it."
+)
 SHA256: Final = "Hash of all lines before this one."

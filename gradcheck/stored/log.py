@@ -1,7 +1,8 @@
 """A run as a log that grows with it: a header, a line per result, a footer that seals it.
 
 Every line is one JSON object with one key. What ends without a footer was cut short; all whole
-lines before are good.
+lines before are good. Where a baseline was named, the header says which, a result what the baseline
+makes of it, and the footer what it makes of the whole.
 """
 
 from __future__ import annotations
@@ -10,11 +11,21 @@ import hashlib
 import signal
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradcheck.disk import opened
 from gradcheck.record import Run
-from gradcheck.stored.plain import dumped, footer_dict, header_dict, result_dict
+from gradcheck.stored.plain import (
+    dumped,
+    expectation,
+    footer_dict,
+    header_dict,
+    known_dict,
+    named,
+    result_dict,
+)
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,17 +52,24 @@ class Lines:
         """Begin with nothing."""
         self._digest = hashlib.sha256()
 
-    def header(self, header: Header) -> bytes:
+    def header(self, run: Run) -> bytes:
         """The first line; which cases they are can be said only of all results."""
-        return self._line("header", {**header_dict(header), "cases": ""})
+        plain = {**header_dict(run.header), "cases": ""}
+        if run.gate is not None:
+            plain["baseline"] = named(run.gate)
+        return self._line("header", plain)
 
     def result(self, run: Run, result: Record) -> bytes:
         """The line of a result."""
-        return self._line("result", result_dict(run, result))
+        known = replace(run, gate=None) if is_late(result) else run
+        return self._line("result", result_dict(known, result))
 
     def footer(self, run: Run) -> bytes:
         """The last line, with the hash of all before it."""
-        return self._line("footer", {**footer_dict(run), "sha256": self._digest.hexdigest()})
+        plain = footer_dict(run)
+        if run.gate is not None:
+            plain["baseline"]["late"] = [*_late(run)]
+        return self._line("footer", {**plain, "sha256": self._digest.hexdigest()})
 
     def _line(self, key: str, value: dict[str, Any]) -> bytes:
         line = f"{dumped({key: value})}\n".encode("ascii")
@@ -59,10 +77,33 @@ class Lines:
         return line
 
 
+def is_late(result: Record) -> bool:
+    """Whether what a baseline says of a result is known at the end of a run alone.
+
+    Of a pass that compared nothing: an entry is about it only if it is about nothing that did.
+    """
+    return result.verdict is Verdict.PASS and not result.compared
+
+
+def _late(run: Run) -> Iterator[dict[str, Any]]:
+    """What a baseline says of such results."""
+    for result in run.results:
+        found = run.expected(result) if is_late(result) else None
+        if found is not None:
+            yield {
+                "implementation": result.implementation,
+                "name": result.name,
+                "part": result.part.value,
+                "output": result.output,
+                "expectation": expectation(run, result),
+                "known": known_dict(found),
+            }
+
+
 def whole(run: Run) -> Iterator[bytes]:
     """The lines of a run that has ended: those that grew with it, byte for byte."""
     lines = Lines()
-    yield lines.header(run.header)
+    yield lines.header(run)
     for result in by_case(run):
         yield lines.result(run, result)
     yield lines.footer(run)
@@ -92,15 +133,18 @@ def case_of(result: Record) -> tuple[str, ...]:
 class Log:
     """Writes one run as it goes; a disk that is full ends the log, never the run.
 
-    `trouble` says what went wrong, empty while nothing has; `written` counts results. What an
-    entry of a baseline makes of a result is none of its business: it holds the run as it was.
+    `trouble` says what went wrong, empty while nothing has; `written` counts results.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Where to write; the file is begun anew with the header, in place."""
+    def __init__(self, path: Path, held: Callable[[Run], Run] | None = None) -> None:
+        """Where to write; the file is begun anew with the header, in place.
+
+        `held` gives a part of the run, whole cases of it, with what a baseline makes of them.
+        """
         self.path = path
         self.trouble = ""
         self.written = 0
+        self._held = held or _as_it_is
         self._lines = Lines()
         self._stream: Stream | None = None
         self._run: Run | None = None
@@ -108,32 +152,35 @@ class Log:
 
     def begins(self, header: Header) -> None:
         """The first line; who reads from now on sees a log that is not finished."""
-        self._run = Run(header=header, results=())
+        self._run = self._held(Run(header=header, results=()))
         try:
             self._stream = opened(self.path)
         except OSError as error:
             self.trouble = error.strerror or str(error)
             return
         with _undisturbed():
-            self._write(self._lines.header(header))
+            self._write(self._lines.header(self._run))
 
     def sees(self, results: Sequence[Record]) -> str:
         """A line per result, on its way to the disk before the next case is judged."""
         assert self._run is not None, "a log begins with a header"
         if self._stream is not None and results:
-            with _undisturbed():
-                for result in results:
-                    if self._write(self._lines.result(self._run, result)):
-                        self._seen.add(result.key)
-                        self.written += 1
+            self._add(self._held(replace(self._run, results=tuple(results))), results)
         return ""
+
+    def _add(self, run: Run, results: Sequence[Record]) -> None:
+        with _undisturbed():
+            for result in results:
+                if self._write(self._lines.result(run, result)):
+                    self._seen.add(result.key)
+                    self.written += 1
 
     def ends(self, run: Run) -> None:
         """The last line, and before it whatever an interruption has kept from being seen."""
         if self._stream is None:
             return
         with _undisturbed():
-            self.sees([result for result in by_case(run) if result.key not in self._seen])
+            self._add(run, [result for result in by_case(run) if result.key not in self._seen])
             self._write(self._lines.footer(run))
             self.close()
 
@@ -161,6 +208,11 @@ class Log:
             self.close()
             raise
         return not left
+
+
+def _as_it_is(run: Run) -> Run:
+    """A run without a baseline."""
+    return run
 
 
 @contextmanager

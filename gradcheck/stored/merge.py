@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gradcheck import shards
 from gradcheck.cutoff import Cutoff
 from gradcheck.errors import UsageError
-from gradcheck.record import AT_FIRST, Header, Record, Run, digest_of
+from gradcheck.record import AT_FIRST, AT_MOST, Header, Record, Run, digest_of
 from gradcheck.report.words import clean, title
 from gradcheck.stored.log import by_implementation, case_of
 
@@ -160,7 +160,7 @@ def _stopped(parts: Sequence[Named | None]) -> str:
     missing = [f"{number}/{len(parts)}" for number, one in enumerate(parts, 1) if one is None]
     lost = [one for one in parts if one is not None and one.why]
     if not missing and all(one.run.halted for one in lost):
-        return _at_first([f"shard {one.header.shard}" for one in lost])
+        return _halted({f"shard {one.header.shard}": one for one in lost})
     said = [f"shard {missing[0]} is missing"] if len(missing) == 1 else []
     if len(missing) > 1:
         said = [f"shards {', '.join(missing)} are missing"]
@@ -168,9 +168,10 @@ def _stopped(parts: Sequence[Named | None]) -> str:
     return "; ".join(said)
 
 
-def _at_first(where: Sequence[str]) -> str:
-    """That all of these ended at a failure, as they had been asked to; empty if none did."""
-    return f"{AT_FIRST} in {', '.join(where)}" if where else ""
+def _halted(lost: Mapping[str, Named]) -> str:
+    """That all of these ended at failures, as they had been asked to; empty if none did."""
+    first = all(one.run.stopped.startswith(AT_FIRST) for one in lost.values())
+    return f"{AT_FIRST if first else AT_MOST} in {', '.join(lost)}" if lost else ""
 
 
 def _cases(one: Named) -> dict[tuple[str, ...], None]:
@@ -236,5 +237,5 @@ def _stopped_beside(runs: Sequence[Named]) -> str:
     if len(runs) == 1:
         return runs[0].run.stopped
     if all(one.run.halted for one in lost.values()):
-        return _at_first([*lost])
+        return _halted(lost)
     return "; ".join(f"{whose}: {one.why}" for whose, one in lost.items())

@@ -26,8 +26,8 @@ def result_dict(run: Run, result: Record) -> dict[str, Any]:
         verdict=result.verdict.value,
         kind=result.kind.value,
         part=result.part.value,
-        expectation="ok" if run.accepts(result) else "unexpected",
-        known=_known(run.expected(result)),
+        expectation=expectation(run, result),
+        known=known_dict(run.expected(result)),
         error=top.error if top else None,
         bound=top.bound if top else None,
         error_bar=top.error_bar if top else None,
@@ -43,7 +43,12 @@ def result_dict(run: Run, result: Record) -> dict[str, Any]:
     return plain
 
 
-def _known(found: Expected | None) -> dict[str, Any] | None:
+def expectation(run: Run, result: Record) -> str:
+    """Whether the gate accepts a result."""
+    return "ok" if run.accepts(result) else "unexpected"
+
+
+def known_dict(found: Expected | None) -> dict[str, Any] | None:
     """What the entry of a baseline says, and how the result stands to it."""
     if found is None:
         return None
@@ -55,12 +60,17 @@ def _known(found: Expected | None) -> dict[str, Any] | None:
     }
 
 
+def named(gate: Gate) -> dict[str, str]:
+    """Which baseline it was: its file, and the hash of what that held, where there was one."""
+    return {"file": gate.baseline, **({"sha256": gate.digest} if gate.digest else {})}
+
+
 def _gate(gate: Gate | None) -> dict[str, Any] | None:
     """What a baseline says of the whole run."""
     if gate is None:
         return None
     return {
-        "file": gate.baseline,
+        **named(gate),
         **{known.value: gate.count(known) for known in Known},
         "problems": [
             {"kind": p.breach.value, "file": p.file, "line": p.line, "says": p.says}

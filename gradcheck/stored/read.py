@@ -10,7 +10,7 @@ import msgspec
 
 from gradcheck.errors import UsageError
 from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
-from gradcheck.finding import Certificate
+from gradcheck.finding import Certificate, Part
 from gradcheck.record import Header, Record, Run, digest_of
 from gradcheck.report.words import clean
 from gradcheck.stored.log import by_implementation
@@ -36,17 +36,48 @@ class _Problem(msgspec.Struct, kw_only=True):
     says: str
 
 
-class _Baseline(msgspec.Struct, kw_only=True):
-    file: str
-    problems: tuple[_Problem, ...]
-    warnings: tuple[str, ...]
-
-
 class _Known(msgspec.Struct, kw_only=True):
     stands: Known | None = msgspec.field(name="as")
     entry: str
     reason: str
     link: str | None
+
+    def expected(self, expectation: object) -> Expected:
+        return Expected(
+            accepted=expectation == "ok",
+            known=self.stands,
+            entry=self.entry,
+            reason=self.reason,
+            link=self.link or "",
+        )
+
+
+class _Late(msgspec.Struct, kw_only=True):
+    """What a log says of a result in its footer."""
+
+    implementation: str
+    name: str
+    part: Part
+    output: str
+    expectation: str
+    known: _Known
+
+
+class _Named(msgspec.Struct, kw_only=True):
+    file: str
+    sha256: str = ""
+
+
+class _Baseline(_Named, kw_only=True):
+    problems: tuple[_Problem, ...]
+    warnings: tuple[str, ...]
+    late: tuple[_Late, ...] = ()
+
+
+class _Log(msgspec.Struct, kw_only=True):
+    """What the header of a log says that no other has."""
+
+    baseline: _Named | None = None
 
 
 class _Certificate(msgspec.Struct, kw_only=True):
@@ -105,7 +136,7 @@ class _Reader:
     def __init__(self) -> None:
         self._words: dict[str, str] = {}
         self._certificates: dict[Certificate, Certificate] = {}
-        self._known: list[tuple[Record, Any, bool]] = []
+        self._known: list[tuple[Record, Any, Any]] = []
 
     def result(self, plain: Plain) -> Record:
         """The record of a result."""
@@ -115,7 +146,7 @@ class _Reader:
                 plain[name] = self._words.setdefault(word, word)
         record = result_of(plain, self._certificates)
         if plain.get("known") is not None:
-            self._known.append((record, plain["known"], plain.get("expectation") == "ok"))
+            self._known.append((record, plain["known"], plain.get("expectation")))
         return record
 
     def run(self, found: Parts[Record]) -> Run:
@@ -127,7 +158,13 @@ class _Reader:
         if not header.cases:
             header = replace(header, cases=digest_of(results))
         if found.footer is None:
-            return Run(header=header, results=tuple(results), complete=False, stopped=CUT)
+            return Run(
+                header=header,
+                results=tuple(results),
+                complete=False,
+                stopped=CUT,
+                gate=self._gate(_so_far(_convert(found.header, _Log).baseline)),
+            )
         footer = _convert(found.footer, _Footer)
         return Run(
             header=header,
@@ -143,17 +180,14 @@ class _Reader:
         if baseline is None:
             return None
         expected: dict[tuple[str, ...], Expected] = {}
-        for record, plain, accepted in self._known:
-            known = _convert(plain, _Known)
-            expected[record.key] = Expected(
-                accepted=accepted,
-                known=known.stands,
-                entry=known.entry,
-                reason=known.reason,
-                link=known.link or "",
-            )
+        for record, plain, said in self._known:
+            expected[record.key] = _convert(plain, _Known).expected(said)
+        for late in baseline.late:
+            key = late.implementation, late.name, late.part, late.output
+            expected[key] = late.known.expected(late.expectation)
         return Gate(
             baseline=baseline.file,
+            digest=baseline.sha256,
             results=expected,
             problems=tuple(
                 Problem(breach=said.kind, file=said.file, line=said.line, says=said.says)
@@ -161,6 +195,13 @@ class _Reader:
             ),
             warnings=baseline.warnings,
         )
+
+
+def _so_far(named: _Named | None) -> _Baseline | None:
+    """What a log that was cut short says of a whole run: which baseline it was made with."""
+    if named is None:
+        return None
+    return _Baseline(file=named.file, sha256=named.sha256, problems=(), warnings=())
 
 
 def result_of(plain: Plain, certificates: dict[Certificate, Certificate] | None = None) -> Record:

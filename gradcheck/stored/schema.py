@@ -33,6 +33,7 @@ NUMBER: Final = {
     "description": "A number; JSON has no word for one that is not finite.",
     "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
 }
+EXPECTATION: Final = {"enum": ["ok", "unexpected"]}
 SHA256: Final = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": described.SHA256}
 
 
@@ -50,6 +51,9 @@ def log() -> Plain:
     parts = _definitions()
     parts["Footer"]["properties"]["sha256"] = SHA256
     parts["Footer"]["required"].append("sha256")
+    parts |= _explained({"Named": _named(), "Late": _late()})
+    _add(parts["Header"], {"baseline": {"description": described.NAMED, **_ref("Named")}})
+    _add(parts["Baseline"], {"late": {"description": described.LATE, **_list("Late")}})
     says = (
         "What each line of `gradcheck run -o FILE.jsonl` holds: a header, then results, last a "
         "footer. A log without a footer was cut short."
@@ -99,11 +103,16 @@ def _definitions() -> dict[str, Plain]:
     _add(parts["Diagnosis"], {"class": _or_null(TEXT)})
     words = {name: {"enum": found[name]["enum"]} for name in WORDS}
     whole = {"Header": header, "Result": result, "Footer": footer, **parts, **_derived_parts()}
-    for name, part in whole.items():
+    return {**_explained(whole), **words, "Number": NUMBER}
+
+
+def _explained(parts: dict[str, Plain]) -> dict[str, Plain]:
+    """The same, each field of which says in a sentence what it is."""
+    for name, part in parts.items():
         for field, schema in part["properties"].items():
             says = described.FIELDS[name].get(field, "")
             part["properties"][field] = {"description": says, **schema}
-    return {**whole, **words, "Number": NUMBER}
+    return parts
 
 
 def _of(kind: type, found: dict[str, Plain]) -> Plain:
@@ -132,7 +141,7 @@ def _derived() -> Plain:
     """What is stored of a result beside its record; all of it was always written."""
     number = _or_null(_ref("Number"))
     return {
-        "expectation": {"enum": ["ok", "unexpected"]},
+        "expectation": EXPECTATION,
         **dict.fromkeys(("error", "bound", "error_bar", "ulp", "got", "want"), number),
         "worst_index": _or_null({"type": "array", "items": {"type": "integer"}}),
     }
@@ -142,23 +151,38 @@ def _derived_parts() -> dict[str, Plain]:
     """What is stored in a form of its own."""
     certificate = _object({"rejected": COUNT, "tried": COUNT, "blind": TEXTS})
     _add(certificate, {"impostors": TEXTS})
+    baseline = _object(
+        {
+            "file": TEXT,
+            **{known.value: COUNT for known in Known},
+            "problems": _list("Problem"),
+            "warnings": TEXTS,
+        }
+    )
+    _add(baseline, {"sha256": TEXT})
     return {
         "Certificate": certificate,
         "Known": _object(
             {"as": _words(Known, None), "entry": TEXT, "reason": TEXT, "link": _or_null(TEXT)}
         ),
-        "Baseline": _object(
-            {
-                "file": TEXT,
-                **{known.value: COUNT for known in Known},
-                "problems": _list("Problem"),
-                "warnings": TEXTS,
-            }
-        ),
+        "Baseline": baseline,
         "Problem": _object(
             {"kind": _words(Breach), "file": TEXT, "line": _or_null(COUNT), "says": TEXT}
         ),
     }
+
+
+def _named() -> Plain:
+    """Which baseline a log was made with."""
+    named = _object({"file": TEXT})
+    _add(named, {"sha256": TEXT})
+    return named
+
+
+def _late() -> Plain:
+    """What the footer of a log says of one result."""
+    texts = dict.fromkeys(("implementation", "name", "part", "output"), TEXT)
+    return _object({**texts, "expectation": EXPECTATION, "known": _ref("Known")})
 
 
 def _object(properties: Plain) -> Plain:

@@ -233,7 +233,7 @@ class SuiteCase(Asked):
     @property
     def primals(self) -> tuple[Array, ...]:
         """The primals, in order, as the code is given them."""
-        from gradcheck.arithmetic import dtype_named
+        from gradcheck.dtypes import dtype_named
 
         return tuple(
             p.astype(dtype_named(self.dtype)) if p.dtype.kind == "f" else p

@@ -32,7 +32,7 @@ class Heard:
     def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
         """`ours()` is what the flags ask for, if anything; `targets` are the reports to write."""
         self._asked, self._targets = ours, targets
-        self._suite: list[Record] = []
+        self._suite: dict[str, list[Record]] = {}  # one that was run twice counts once
         self._own: list[Record] = []
         self._whole = False
         self._lines: list[str] = []
@@ -44,7 +44,10 @@ class Heard:
             from gradcheck.testing.told import heard
 
             own, results = heard(report)
-            (self._own if own else self._suite).extend(results)
+            if own:
+                self._own += results
+            else:
+                self._suite[report.nodeid] = results
         self._whole |= report.nodeid == BASELINE and report.when == "call"
 
     @pytest.hookimpl(tryfirst=True)
@@ -70,7 +73,8 @@ class Heard:
         from gradcheck.report.words import clean
 
         ours = self._asked()
-        run = ours.held(ours.ordered(self._suite)) if ours is not None else None
+        results = [result for found in self._suite.values() for result in found]
+        run = ours.held(ours.ordered(results)) if ours is not None else None
         self._own.sort(key=lambda result: (result.implementation, result.name))
         first = counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
         hint = f"; as a page: {FLAG} gradcheck.html" if " failed (" in first else ""

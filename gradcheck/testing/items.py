@@ -92,7 +92,7 @@ class GradcheckItem(Item):
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Where pytest says the item is."""
-        return *_written(self.check.case.spec), f"gradcheck {self.name}"
+        return place_of(self.check)
 
 
 class BaselineItem(Item):
@@ -124,12 +124,25 @@ class BaselineItem(Item):
 def items_of(ours: Session, session: pytest.Session) -> Iterator[Item]:
     """An item per check, and one for the baseline as a whole."""
     for check in ours.checks:
-        name = f"{check.binding.name}::{check.case.name}/{check.dtype}"
         yield GradcheckItem.from_parent(
-            session, name=name, nodeid=f"gradcheck::{name}", ours=ours, check=check
+            session, name=_name(check), nodeid=node_of(check), ours=ours, check=check
         )
     if ours.baseline is not None:
         yield BaselineItem.from_parent(session, name="baseline", nodeid=BASELINE, ours=ours)
+
+
+def node_of(check: Check) -> str:
+    """What pytest calls the item of a check."""
+    return f"gradcheck::{_name(check)}"
+
+
+def place_of(check: Check) -> tuple[str, int | None, str]:
+    """Where the item of a check is, and what heads its failure."""
+    return *_written(check.case.spec), f"gradcheck {_name(check)}"
+
+
+def _name(check: Check) -> str:
+    return f"{check.binding.name}::{check.case.name}/{check.dtype}"
 
 
 def _written(spec: AnySpec) -> tuple[str, int | None]:

@@ -161,7 +161,7 @@ class _OfSuite:
             UnknownNameError: there is no such operator, dialect or sample.
             LoadError, UsageError: there is no such suite, or system with conventions.
         """
-        from gradcheck.commands.run import convention_of
+        from gradcheck.commands.planned import convention_of
         from gradcheck.judge.contract import contract_cases
         from gradcheck.plan import Plan
         from gradcheck.suite import load_suite

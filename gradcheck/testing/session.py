@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from gradcheck.baseline.file import read
 from gradcheck.baseline.scope import Scope, matcher
 from gradcheck.binding import Implementation
 from gradcheck.choice import Choice
-from gradcheck.commands.run import convention_of
+from gradcheck.commands.planned import convention_of
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.expectation import Problem
@@ -31,12 +31,10 @@ from gradcheck.rule import RuleCase
 from gradcheck.run import header_of
 from gradcheck.selection import all_dtypes_of
 from gradcheck.suite import Suite, load_suite
+from gradcheck.testing import MARKER, WORKER
 
 if TYPE_CHECKING:
     from gradcheck.explain.why import Why
-
-WORKER: Final = "workerinput"
-"""What xdist gives the configuration of each of its processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,10 @@ class Session:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        """Load everything; processes that are started end with the configuration."""
+        """Load everything; processes that are started end with the configuration.
+
+        What the flags mean is settled (`gradcheck.testing.settled`).
+        """
         self._config = config
         worker = getattr(config, WORKER, None)
         self.baseline = self._baseline()
@@ -70,12 +71,13 @@ class Session:
         self.plan = ready.plan
         header = header_of(ready.plan, ready.bindings)
         if worker is not None:  # it runs no command of a manifest, and so knows no version
-            header = replace(header, versions=worker["gradcheck"])
+            header = replace(header, versions=worker[MARKER]["versions"])
         self.header: Header = header
         self.checks = _checks(ready.plan, ready.bindings)
         if not any(map(_bound, self.checks)):
             raise UsageError("nothing to check: no implementation has any of the cases selected")
-        if config.getoption("dist", "no") != "no":
+        self.distribution: str = config.getoption("dist", "no")  # as xdist has it
+        if self.distribution != "no":
             stack.close()  # other processes judge
 
     @property
@@ -116,7 +118,7 @@ class Session:
         return applied(run, baseline, scope, today.today())
 
     def _option(self, name: str) -> Any:
-        return self._config.getoption(f"--gradcheck-{name}")
+        return self._config.getoption(f"gradcheck_{name}")
 
     def outdated(self) -> tuple[Problem, ...]:
         """What is wrong with the baseline by its names and dates alone, whatever was judged."""
@@ -130,9 +132,12 @@ class Session:
 
     def _baseline(self) -> Baseline | None:
         path = self._option("baseline")
-        if path and not self._option("impl"):
+        if not self._option("impl"):
             raise UsageError(
                 "--gradcheck-baseline is about an implementation: name it with --gradcheck-impl"
+                if path
+                else "--gradcheck: nobody's code is named: say whose with --gradcheck-impl, or as "
+                "`impl` in [tool.gradcheck] of pyproject.toml"
             )
         return read(Path(path)) if path else None
 
@@ -164,10 +169,14 @@ class Session:
             suites=option("suite"),
             convention=convention_of(option("convention"), suite),
             # Under xdist, it has been built before the processes start.
-            build=build and config.getoption("gradcheck_build"),
-            contract=config.getoption("gradcheck_contract"),
-            isolate=config.getoption("gradcheck_isolate"),
+            build=build and option("build"),
+            contract=option("contract"),
+            isolate=option("isolate"),
+            train=option("train"),
+            project=option("project"),
+            taylor=option("taylor"),
             timeout=timeout,
+            config=option("config"),
         )
 
 

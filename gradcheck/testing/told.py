@@ -51,8 +51,13 @@ def tell(
     if case is not None and report.outcome != "failed":  # it was to fail
         results = [result for result in results if result.verdict.expected]
     if results:
-        plain = [result_dict(NO_RUN, result) for result in results]
-        setattr(report, CARRIED, dumped({"own": case is not None, "results": plain}))
+        carry(report, results, own=case is not None)
+
+
+def carry(report: pytest.TestReport, results: Sequence[Record], *, own: bool = False) -> None:
+    """Let results go with a report; `own`: they are of a test of a user's own."""
+    plain = [result_dict(NO_RUN, result) for result in results]
+    setattr(report, CARRIED, dumped({"own": own, "results": plain}))
 
 
 def _place(item: pytest.Item, report: pytest.TestReport) -> None:

@@ -269,7 +269,7 @@ def test_hostile_text_stays_inert(make):
     name = "rms_norm/weight/typical/float32"
     gone = make.result(verdict="unsupported", output="vjp", reason="\x1b[31mred\nline", name=name)
     run = make.held(make.run(gone), make.toml({"match": name}))
-    from gradcheck.report.words import baseline
+    from gradcheck.report.run_words import baseline
 
     assert all(text.isprintable() for text in baseline(run))
 

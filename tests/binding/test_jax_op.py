@@ -6,8 +6,8 @@ import pytest
 from gradcheck_cases import SUITE
 
 import gradcheck
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding.python import Python
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth

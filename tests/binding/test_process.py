@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding.process import Process
 from gradcheck.binding.reference import Reference
 from gradcheck.contract.returned import Broken
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.manifest.operation import Program

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding.tensors import array_of, lent, tensor_of
+from gradcheck.dtypes import dtype_named
 
 X = np.arange(12.0).reshape(3, 4)
 LAYOUTS = {

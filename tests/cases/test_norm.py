@@ -11,8 +11,9 @@ from gradcheck_cases.norm import (
     rms_norm_back,
 )
 
-from gradcheck.arithmetic import F32, F64, mp50
+from gradcheck.arithmetic import F32, F64
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 
 
 def drawn(*roles):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from gradcheck_cases.optimizer import RULES, adam, adamw, clip, dot, lbfgs, pairs_of, sgd, two_loop
 
-from gradcheck.arithmetic import F64, mp50
+from gradcheck.arithmetic import F64
 from gradcheck.binding.reference import Reference
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
 from gradcheck.power.rule import kills, rule_mutants_of

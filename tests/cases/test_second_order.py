@@ -15,8 +15,9 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck import check
-from gradcheck.arithmetic import F64, mp50
+from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 from gradcheck.spec import as_tuple
 
 DIGITS = 150

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding.reference import Reference
+from gradcheck.dtypes import dtype_named
 from gradcheck.suite import Case
 
 SMALL = ("--op", "rms_norm", "--dialect", "weight", "--sample", "typical", "--sample", "batched")

@@ -1,6 +1,7 @@
 """What is computed is kept: killed at any moment, on a full disk, in shards, and rendered again."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from gradcheck.expectation import Gate
 from gradcheck.report import FORMATS
 from gradcheck.stored.read import CUT, read
 
@@ -326,22 +328,63 @@ def test_every_format_is_what_the_run_itself_would_have_written(run, again, kept
         assert Path(f"once.{form}").read_bytes() == Path(f"again.{form}").read_bytes()
 
 
-def test_a_log_knows_no_baseline_and_takes_any(run, again):
-    Path("known.toml").write_text(
-        '[[known]]\nmatch = "square03/*/*/*"\noutput = "dx"\nverdict = "fail"\nreason = "3"\n'
-    )
-    found = run(*KEPT, "--baseline", "known.toml", "-o", "run.jsonl", "-o", "run.json")
-    assert found.code == 0
-    assert again("run.jsonl").code == 1
-    assert again("run.json").code == 0
-    for kept in ("run.jsonl", "run.json"):
+KNOWN = '[[known]]\nmatch = "square03/*/*/*"\noutput = "dx"\nverdict = "fail"\nreason = "3"\n'
+
+
+def test_a_log_knows_its_baseline_and_takes_another(run, again):
+    Path("known.toml").write_text(KNOWN)
+    targets = [word for form in FORMATS for word in ("-o", f"once.{form}:{form}")]
+    first = run(*KEPT, "--baseline", "known.toml", *targets)
+    assert (first.code, "XFAIL" in first.out) == (0, True)
+    for kept in ("once.jsonl", "once.json"):
+        second = again(kept, *[word.replace("once", "again") for word in targets])
+        assert (second.code, second.out) == (0, first.out)
+        for form in FORMATS:
+            assert Path(f"once.{form}").read_bytes() == Path(f"again.{form}").read_bytes()
         held = again(kept, "--baseline", "known.toml", "--suite", "slow:SUITE")
-        assert (held.code, held.out) == (0, found.out)
+        assert (held.code, held.out) == (0, first.out)
     Path("known.toml").write_text("")
-    assert again("run.json", "--baseline", "known.toml", "--suite", "slow:SUITE").code == 1
-    wrong = again("run.json", "--baseline", "known.toml")
+    assert again("once.jsonl").code == 0  # as it was then
+    assert again("once.jsonl", "--baseline", "known.toml", "--suite", "slow:SUITE").code == 1
+    wrong = again("once.json", "--baseline", "known.toml")
     assert wrong.code == 2
     assert "it is of the suite slow 1, and this is builtin" in wrong.err
+
+
+def test_what_closes_the_gate_is_in_the_log(run, again):
+    Path("known.toml").write_text(KNOWN.replace("square03", "square02"))  # it passes
+    first = run(*KEPT, "--baseline", "known.toml", "-o", "run.jsonl")
+    second = again("run.jsonl")
+    assert (first.code, second.code) == (1, 1)
+    assert second.out == first.out
+    assert second.out.count(" XPASS: ") == second.out.count("known.toml: UNLISTED: ") == 1
+
+
+def test_a_log_says_which_baseline_it_was(run):
+    Path("known.toml").write_text(KNOWN)
+    run(*KEPT, "--baseline", "known.toml", "-o", "run.jsonl")
+    run(*KEPT, "-o", "bare.jsonl")
+    digest = hashlib.sha256(KNOWN.encode()).hexdigest()
+    head, *_, foot = map(json.loads, Path("run.jsonl").read_text().splitlines())
+    assert head["header"]["baseline"] == {"file": "known.toml", "sha256": digest}
+    assert foot["footer"]["baseline"]["sha256"] == digest
+    assert "baseline" not in json.loads(Path("bare.jsonl").read_text().splitlines()[0])["header"]
+
+
+def test_a_log_cut_short_knows_what_was_known_so_far(run, again):
+    Path("known.toml").write_text(KNOWN)
+    run(*KEPT, "--baseline", "known.toml", "-o", "run.jsonl")
+    *lines, _ = Path("run.jsonl").read_text().splitlines(keepends=True)
+    Path("cut.jsonl").write_text("".join(lines))
+    found = again("cut.jsonl")
+    assert found.code == 130
+    assert "XFAIL" in found.out
+    assert "\nFAIL " not in found.out
+    assert "RESULT fail " in found.out
+    Path("cut.jsonl").write_text(lines[0])
+    assert read(Path("cut.jsonl")).gate == Gate(
+        baseline="known.toml", digest=hashlib.sha256(KNOWN.encode()).hexdigest()
+    )
 
 
 @pytest.mark.parametrize(

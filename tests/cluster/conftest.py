@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,12 +13,20 @@ import pytest
 
 pytest.importorskip("distributed")
 
+LONG = 300
+"""Seconds after which a test gives up what is to happen soon: a machine may be busy."""
 MODULE = '''
 import os, signal, time
 from pathlib import Path
 from gradcheck import OpSpec, Sample, Suite
 
 HERE = Path(__file__).parent
+
+if "HOLDS_LOADING" in os.environ:
+    (HERE / "loading.new").write_text(f"{os.getpid()} {os.getppid()}")
+    (HERE / "loading.new").rename(HERE / "loading")
+    while True:
+        time.sleep(1)
 
 
 def stops(draw):
@@ -86,16 +95,13 @@ class Folder:
     def run(self, *words, **more):
         """What a run prints, says and returns."""
         with self.begin(*words, **more) as process:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=LONG)
         return out, err, process.returncode
 
-    def judging(self):
+    def judging(self, what="judging"):
         """Wait until a case is held: the process that judges it, and the worker behind that."""
-        deadline = time.monotonic() + 30
-        while not (self.path / "judging").exists():
-            assert time.monotonic() < deadline, "nothing is judged"
-            time.sleep(0.01)
-        return [int(pid) for pid in (self.path / "judging").read_text().split()]
+        eventually((self.path / what).exists)
+        return [int(pid) for pid in (self.path / what).read_text().split()]
 
     def release(self):
         (self.path / "hold").unlink()
@@ -137,16 +143,23 @@ class Cluster:
         return self.processes[1:]
 
     def add(self, *words, **env):
-        """One more worker."""
-        return self._start(
+        """One more worker, which the scheduler knows."""
+        before = self._known()
+        worker = self._start(
             "worker", "--scheduler-file", str(self.file), "--no-dashboard", "--no-nanny",
             "--local-directory", str(self.path), *words, **env,
         )  # fmt: skip
+        eventually(lambda: self._known() > before or worker.poll() is not None)
+        assert worker.poll() is None, self.log()
+        return worker
 
     def close(self):
         for process in self.processes:
             process.send_signal(signal.SIGKILL)
-            process.wait(30)
+            process.wait(LONG)
+
+    def _known(self):
+        return len(re.findall("Registered to:", self.log()))
 
     def log(self):
         return (self.path / "log").read_text()
@@ -161,7 +174,7 @@ class Cluster:
         return process
 
     def _address(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LONG
         while time.monotonic() < deadline:
             try:
                 return json.loads(self.file.read_text())["address"]
@@ -201,8 +214,15 @@ def there(pid):
         return False
 
 
-def gone(pid, seconds=10):
-    deadline = time.monotonic() + seconds
-    while there(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not there(pid)
+def gone(pid):
+    """Whether a process ends; this waits for it."""
+    eventually(lambda: not there(pid))
+    return True
+
+
+def eventually(happened):
+    """Wait until something has happened."""
+    deadline = time.monotonic() + LONG
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)

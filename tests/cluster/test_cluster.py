@@ -4,9 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import pytest
 
 from gradcheck.cli import main
-from tests.cluster.conftest import environment, gone, there
+from tests.cluster.conftest import LONG, environment, gone, there
 
 DASK = ("--executor", "dask")
 KERNELS = """
@@ -46,12 +50,52 @@ def test_a_worker_that_is_killed_loses_no_result(folder, cluster, alone):
         judge, pid = folder.judging()
         (worker,) = (worker for worker in cluster.workers if worker.pid == pid)
         worker.kill()
-        assert worker.wait(30) == -signal.SIGKILL
+        assert worker.wait(LONG) == -signal.SIGKILL
         assert gone(judge)
         folder.release()
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=LONG)
     assert (err, run.returncode) == ("", 0), out
     assert (folder.path / "dask.json").read_text() == alone
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, own, alone, others):
+    for _ in range(others):
+        own.add()
+    worker = own.add(HOLDS_LOADING="1")
+    with folder.begin(*DASK, "--scheduler", own.address, "-o", "dask.json") as run:
+        loads, pid = folder.judging("loading")
+        assert pid == worker.pid
+        worker.kill()
+        assert worker.wait(LONG) == -signal.SIGKILL
+        assert gone(loads)
+        if not others:
+            own.add()
+        out, err = run.communicate(timeout=LONG)
+    assert (err, run.returncode) == ("", 0), out
+    assert (folder.path / "dask.json").read_text() == alone
+
+
+def test_a_scheduler_that_is_lost_while_workers_load_leaves_an_empty_report(folder, own):
+    own.add(HOLDS_LOADING="1")
+    with folder.begin(*DASK, "--scheduler", own.address, "-o", "part.json") as run:
+        folder.judging("loading")
+        own.scheduler.kill()
+        out, err = run.communicate(timeout=LONG)
+    assert (err, run.returncode) == ("", 130)
+    assert f"problem: the connection to the cluster at {own.address} was lost; what was" in out
+    report = json.loads((folder.path / "part.json").read_text())
+    assert (report["results"], report["footer"]["complete"]) == ([], False)
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed")
+def test_a_framework_of_another_version_is_refused_before_the_first_case(own, tmp_path):
+    other = tmp_path / "torch-0.1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 0.1\n")
+    own.add(PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}")
+    said = unhappy(*DASK, "--scheduler", own.address, "--impl", "torch")
+    assert f": PyTorch 0.1, not {version('torch')} as here; it needs the same there" in said
 
 
 def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):
@@ -82,7 +126,7 @@ def test_an_interrupted_run_leaves_a_report_and_a_cluster_to_use(folder, cluster
     with folder.begin(*words, "-o", "part.json") as run:
         judge, worker = folder.judging()
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=LONG)
     assert (err, run.returncode) == ("", 130)
     assert "incomplete: interrupted" in out
     assert json.loads((folder.path / "part.json").read_text())["footer"]["complete"] is False
@@ -116,7 +160,7 @@ def test_a_scheduler_that_is_lost_leaves_what_was_finished(folder, own):
     with folder.begin(*words, "-o", "part.json") as run:
         folder.judging()
         own.scheduler.kill()
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=LONG)
     assert (err, run.returncode) == ("", 130)
     assert f"problem: the connection to the cluster at {own.address} was lost; what was" in out
     assert json.loads((folder.path / "part.json").read_text())["footer"]["complete"] is False
@@ -127,7 +171,7 @@ def unhappy(*words, before=""):
     code = f"{before}\nimport sys\nfrom gradcheck.cli import main\nsys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "--op", "relu", *words],
-        env=environment(), capture_output=True, text=True, timeout=60,
+        env=environment(), capture_output=True, text=True, timeout=LONG,
         check=False,
     )  # fmt: skip
     assert (done.stdout, done.returncode) == ("", 2)

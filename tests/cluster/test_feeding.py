@@ -14,6 +14,8 @@ from gradcheck.cluster.connect import connected
 from gradcheck.cluster.feeding import Feeding, Gone
 
 distributed = pytest.importorskip("distributed")
+LONG = 300
+"""Seconds after which a test gives up what is to happen soon."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Line:
 
     def __init__(self, *tasks):
         self.waiting, self.left = [*tasks], len(tasks)
-        self.told, self.error, self.over = [], None, threading.Event()
+        self.told, self.backed = [], []
+        self.error, self.over = None, threading.Event()
 
     def next(self, number, *, ahead=False):
         return self.waiting.pop(0) if self.waiting else None
@@ -37,6 +40,10 @@ class Line:
 
     def lost(self, task, how):
         self._settled(task, how)
+
+    def back(self, task):
+        self.backed.append(task.word)
+        self.waiting.insert(0, task)
 
     def broken(self, error):
         self.error = error
@@ -61,6 +68,38 @@ class Slow(tuple):
 
 def slow(order, batch):
     return [pickle.dumps(Slow((len(batch), "")))] * len(batch)
+
+
+def half(order, batch):
+    """What a worker does for which the batch has become long."""
+    return [pickle.dumps(len(batch))] * ((len(batch) + 1) // 2)
+
+
+POOR = SimpleNamespace(times=[], worker=[])
+"""An item per process that dies while it loads; or which worker it is that loses all of its own."""
+
+
+def loses(order, batch):
+    """What a worker does whose process dies."""
+    address = distributed.get_worker().address
+    try:
+        POOR.times.pop()
+    except IndexError:
+        return words(order, batch)
+    raise slot.Lost("on here: SIGKILL while it loaded the run, in 2 tries", address)
+
+
+def first_loses(order, batch):
+    """What a worker does: the one that is asked first loses every process."""
+    address = distributed.get_worker().address
+    POOR.worker.append(address)
+    if POOR.worker[0] == address:
+        raise slot.Lost("on here: SIGKILL while it loaded the run, in 2 tries", address)
+    return words(order, batch)
+
+
+def words(order, batch):
+    return [pickle.dumps(pickle.loads(task).word) for task in batch]
 
 
 def bad(order, batch):
@@ -90,7 +129,7 @@ def fed(client, monkeypatch):
         line = Line(*tasks)
         order = {"run": uuid.uuid4().hex, "begin": {}, "load": b"", "env": {}}
         with Feeding(client, order, line, "the cluster"):
-            assert line.over.wait(30)
+            assert line.over.wait(LONG)
         return line
 
     return carried_out
@@ -124,6 +163,49 @@ def test_a_task_whose_worker_or_process_is_lost_is_told_so(fed):
     told = dict(fed(bad, Task("killed"), Task("died"), Task("right")).told)
     assert told.pop("killed") == "one worker after the other was lost with it"
     assert told == {"died": "SIGSEGV", "right": "right"}
+
+
+def test_what_a_worker_left_undone_goes_out_again_in_its_order(fed):
+    line = fed(half, *(Task(str(n), 1e-9) for n in range(200)))
+    assert sorted(int(word) for word, _ in line.told) == [*range(200)]
+    assert line.backed[: feeding.LARGEST // 2] == [
+        str(n) for n in reversed(range(feeding.LARGEST // 2, feeding.LARGEST))
+    ]
+
+
+def test_what_was_lost_while_it_loaded_is_done_by_others(client, fed, monkeypatch):
+    monkeypatch.setattr(POOR, "worker", [])
+    submit, rather = client.submit, []
+
+    def told(*words, workers, allow_other_workers, **more):
+        rather.append((workers, allow_other_workers))
+        return submit(*words, workers=workers, allow_other_workers=allow_other_workers, **more)
+
+    monkeypatch.setattr(client, "submit", told)
+    line = fed(first_loses, *(Task(str(n)) for n in range(20)))
+    assert line.error is None
+    assert sorted(int(word) for word, _ in line.told) == [*range(20)]
+    assert all(word == answer for word, answer in line.told)
+    (good,) = client.nthreads().keys() - {POOR.worker[0]}
+    assert rather[0] == (None, False)
+    assert rather[-1] == ([good], True)
+
+
+def test_where_nothing_can_begin_for_a_while_it_is_tried_again(fed, monkeypatch):
+    monkeypatch.setattr(POOR, "times", [0] * 2 * (feeding.HOPE - 1))  # of each of two workers
+    line = fed(loses, *(Task(str(n)) for n in range(9)))
+    assert (line.error, len(line.told)) == (None, 9)
+
+
+def test_and_not_for_ever(fed, monkeypatch):
+    monkeypatch.setattr(POOR, "times", [0] * 10_000)
+    line = fed(loses, *(Task(str(n)) for n in range(9)))
+    assert isinstance(line.error, Gone)
+    assert str(line.error) == (
+        "no process on the cluster lives to judge: on here: SIGKILL while it loaded the run, "
+        "in 2 tries"
+    )
+    assert line.told == []
 
 
 def test_a_worker_that_joined_and_cannot_judge_ends_the_run(fed):

@@ -6,14 +6,13 @@ import pickle
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from gradcheck.cluster import slot
 from gradcheck.cluster.identity import identity
-from tests.cluster.conftest import gone
+from tests.cluster.conftest import LONG, eventually, gone
 
 MODULE = """
 import os, signal, sys, time
@@ -24,6 +23,9 @@ def load(word):
         raise LoadError("--impl missing: there is no such file")
     if word == "dies":
         os._exit(3)
+    if word == "dies once" and not os.path.exists("died"):
+        open("died", "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
     global WORD
     WORD = word
 
@@ -53,7 +55,7 @@ class Toy:
 
         self.runs.append(f"run {len(self.runs)} {self.path}")
         usual = {
-            "identity": identity([]), "suites": [], "folder": str(self.path),
+            "identity": identity([]), "suites": [], "words": [], "folder": str(self.path),
             "argv": ["gradcheck", "run"], "path": [str(self.path)],
         }  # fmt: skip
         load = pickle.dumps((toy.judge, toy.load, (word,)))
@@ -72,6 +74,7 @@ class Toy:
 def toy(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "toy", raising=False)
+    monkeypatch.setattr(slot, "ENOUGH", 1000)  # however slow this machine is, no batch is long
     made = Toy(tmp_path)
     yield made
     for run in made.runs:
@@ -110,8 +113,7 @@ def test_a_process_that_went_away_unasked_is_replaced(toy):
     (idle,) = slot._crew(order["run"])._idle
     os.kill(pid, signal.SIGKILL)
     assert gone(pid)
-    while idle.alive:  # its first thread has ended, others of it are about to
-        time.sleep(0.001)
+    eventually(lambda: not idle.alive)  # its first thread has ended, others of it are about to
     assert toy.judged(order, "b")[0][1] == "b"
 
 
@@ -129,8 +131,11 @@ def test_a_defect_is_no_answer(toy):
     ("order", "why"),
     [
         ({"word": "missing"}, "--impl missing: there is no such file"),
-        ({"word": "dies"}, "exited with status 3 before it answered while it loaded the run"),
         ({"identity": {**identity([]), "NumPy": "1.0"}}, r"NumPy [\d.]+, not 1.0 as here"),
+        (
+            {"identity": {**identity([]), "PyTorch": "1.0"}, "words": ["torch"]},
+            r"PyTorch \S+, not 1.0 as here",
+        ),
         ({"identity": {"suite a:B": "of files 1"}, "suites": ["a:B"]}, "of files missing, not of"),
     ],
 )
@@ -140,6 +145,52 @@ def test_a_worker_that_cannot_judge_says_why(toy, order, why):
         asyncio.run(slot.prepare(wanted))
     with pytest.raises(slot.Unfit, match=why):
         toy.judged(wanted, "a")
+
+
+def test_a_process_that_dies_once_while_it_loads_is_begun_again(toy):
+    (found,) = toy.judged(toy.order("dies once"), "a")
+    assert (toy.path / "died").exists()
+    assert found[:2] == ("dies once", "a")
+
+
+def test_one_that_dies_again_is_lost_and_nobody_is_to_blame(toy):
+    order, why = toy.order("dies"), "status 3 before it answered while it loaded the run, in 2 tr"
+    with pytest.raises(slot.Lost, match=f"on .*: exited with {why}"):
+        asyncio.run(slot.prepare(order))
+    with pytest.raises(slot.Lost, match=why) as raised:
+        toy.judged(order, "a")
+    assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
+    assert raised.value.args[1] == ""  # the worker's address: here is none
+
+
+def full(*_, **__):
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_where_no_process_can_be_had_it_is_lost(toy, monkeypatch):
+    monkeypatch.setattr(slot, "Child", full)
+    with pytest.raises(slot.Lost, match="Resource temporarily unavailable, in 2 tries"):
+        toy.judged(toy.order(), "a")
+
+
+def test_what_is_done_of_a_batch_is_kept_where_no_other_process_begins(toy, monkeypatch):
+    order = toy.order()
+    asyncio.run(slot.prepare(order))
+    monkeypatch.setattr(slot, "Child", full)
+    before, how = toy.judged(order, "a", "die", "b")
+    assert (before[1], how) == ("a", "SIGSEGV")
+
+
+def test_a_batch_that_takes_long_goes_home_as_it_is(toy, monkeypatch):
+    monkeypatch.setattr(slot, "ENOUGH", 0)
+    assert [task for _, task, *_ in toy.judged(toy.order(), *"abc")] == ["a"]
+
+
+def test_a_process_goes_when_nothing_more_comes(toy, monkeypatch):
+    soon = slot.PROGRAM.replace("main(sys.argv)", "main.__globals__['IDLE'] = 0.1; main(sys.argv)")
+    monkeypatch.setattr(slot, "PROGRAM", soon)
+    ((_, _, pid, *_),) = toy.judged(toy.order(), "a")
+    assert gone(pid)
 
 
 def test_a_run_that_has_ended_starts_nothing_more(toy):
@@ -160,9 +211,7 @@ def test_the_end_of_a_run_ends_what_is_at_work(toy):
 
     thread = threading.Thread(target=wait)
     thread.start()
-    deadline = time.monotonic() + 30
-    while not (toy.path / "waits").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually((toy.path / "waits").exists)
     toy.end(order)
-    thread.join(30)
+    thread.join(LONG)
     assert len(heard) == 1

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from gradcheck_cases.norm import layer_norm
 
-from gradcheck.arithmetic import F64, mp50
+from gradcheck.arithmetic import F64
 from gradcheck.difference import noise, structure
 from gradcheck.difference.evaluate import Evaluator, Point
 from gradcheck.draw import Draw
+from gradcheck.fifty_digits import mp50
 
 U64, U32 = 2.0**-53, 2.0**-24
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F32, dtype_named
+from gradcheck.arithmetic import F32
 from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
 from gradcheck.spec import OpSpec, Sample

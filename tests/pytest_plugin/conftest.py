@@ -40,10 +40,10 @@ def command(folder, environment):
     Its process is `begun`, and waited for unless that is all that is asked for.
     """
 
-    def call(*words, basics=BASICS, begun=False):
+    def call(*words, basics=BASICS, begun=False, cwd=folder):
         words = [sys.executable, "-P", "-m", "pytest", *basics, *words]
         process = subprocess.Popen(
-            words, cwd=folder, env=environment, text=True, start_new_session=True,
+            words, cwd=cwd, env=environment, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         if begun:

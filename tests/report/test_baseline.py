@@ -9,7 +9,7 @@ import pytest
 from gradcheck import report
 from gradcheck.expectation import Breach, Known
 from gradcheck.record import Cell
-from gradcheck.report import words
+from gradcheck.report import run_words
 from gradcheck.verdict import Verdict
 
 FAIL, PASS = Verdict.FAIL, Verdict.PASS
@@ -72,14 +72,14 @@ def test_an_unlisted_failure_outshines_a_known_one_in_its_cell(make):
 
 
 def test_headlines(listed, mended, make):
-    assert words.headline(listed) == "1 of 2 checks passed, 1 known failure"
-    assert words.headline(mended) == "1 line of known.toml to correct"
+    assert run_words.headline(listed) == "1 of 2 checks passed, 1 known failure"
+    assert run_words.headline(mended) == "1 line of known.toml to correct"
     worse = make.gated(make.run(make.result(verdict=FAIL), make.result(verdict=FAIL, sample="b")),
                        [XFAIL, None])  # fmt: skip
-    assert words.headline(worse) == "1 of 2 checks did not pass, 1 known failure"
-    assert words.tally(listed) == [("good", "1 pass"), ("calm", "1 fail"), ("calm", "1 xfail")]
-    assert ("bad", "2 fail") in words.tally(worse)
-    assert ("bad", "1 xpass") in words.tally(mended)
+    assert run_words.headline(worse) == "1 of 2 checks did not pass, 1 known failure"
+    assert run_words.tally(listed) == [("good", "1 pass"), ("calm", "1 fail"), ("calm", "1 xfail")]
+    assert ("bad", "2 fail") in run_words.tally(worse)
+    assert ("bad", "1 xpass") in run_words.tally(mended)
 
 
 def test_junit_skips_what_is_known_and_fails_what_passes(listed, mended):

@@ -7,7 +7,7 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from lxml import etree, html
 
-from gradcheck.report import figures, render, words
+from gradcheck.report import figures, render, taylor_words, words
 
 CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_text()
 
@@ -22,7 +22,8 @@ def draw():
 
     def draw(macro, given):
         source = f'{{% from "evidence.html.j2" import {macro} with context %}}{{{{ {macro}(it) }}}}'
-        return environment.from_string(source).render(it=given, figures=figures, words=words)
+        known = {"figures": figures, "words": words, "taylor_words": taylor_words}
+        return environment.from_string(source).render(it=given, **known)
 
     return draw
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from gradcheck.finding import Part
-from gradcheck.report import model_words, models, words
+from gradcheck.report import model_words, models
 from gradcheck.verdict import Verdict
 
 
@@ -111,50 +111,3 @@ def test_blocks_are_counted_and_named(make):
     (model,) = models.models(make.run(make.of_model("a"), make.of_model("b", Verdict.FAIL)))
     assert model_words.passed(model.block(Part.GRADIENT)) == "1/2"
     assert model_words.passed(model.block(Part.STAGE)) == "–"
-
-
-def test_what_is_missing_from_a_directional_derivative_is_told_with_its_bar(make):
-    wrong = words.taylor(make.curve(1e-3))
-    assert wrong.startswith("⟨g, d⟩ is 0.25, and 0.001 ± 1e-12 is missing from it; slope 1.0 (")
-    right = words.taylor(make.curve(0.0))
-    assert "and 0 ± 1e-12 is missing from it; slope 3.0 (" in right
-
-
-def test_a_curve_of_noise_has_no_slope_to_speak_of(make):
-    assert "slope" not in words.taylor(make.curve(0.0, noise=1.0))
-    nan = (math.nan,) * 7
-    assert "slope" not in words.taylor(make.curve(0.0, slopes=nan))
-    assert words.taylor(make.curve(0.0, linear=True)).endswith("every remainder is noise")
-    lost = words.taylor(make.curve(0.0, error_bar=math.inf))
-    assert lost == "⟨g, d⟩ is 0.25; no steps agree on what is missing from it"
-
-
-@pytest.mark.parametrize(
-    ("changes", "share"),
-    [({"intercept": 0.05}, 0.2), ({"intercept": -0.05}, 0.2), ({"product": 0.0}, math.inf),
-     ({"error_bar": math.inf}, math.inf), ({"intercept": math.nan}, math.inf)],
-)  # fmt: skip
-def test_what_is_missing_is_a_part_of_the_whole_or_means_nothing(make, changes, share):
-    assert words.missing(make.curve(**{"intercept": 0.0, **changes})) == share
-
-
-def test_a_stage_is_called_one_and_its_element_by_its_gradients_name(make):
-    stage = make.of_model("ln_f", part=Part.STAGE)
-    assert words.title(stage) == "gpt2/default/tiny/float64 · stage ln_f"
-    assert words.place(stage, make.miss(tensor="h.1.x", index=(2,))) == "d h.1.x[2]"
-    assert words.place(make.of_model("loss", part=Part.VALUE), make.miss(index=())) == "loss"
-    assert words.place(make.of_model("wte"), make.miss(index=(1, 0))) == "dwte[1, 0]"
-
-
-def test_a_projection_is_compared_along_a_direction(make):
-    whole = projected(make, "wte", 3e-7, worst=(make.miss(index=()),))
-    assert words.place(whole, whole.top) == "dwte along d"
-    found = projected(make, "wte", 3e-7, worst=(make.miss(index=(2,)),))  # the element it named
-    assert words.place(found, found.top) == "dwte[2]"
-
-
-def test_a_projection_says_what_it_saw_even_if_it_passes(make):
-    passed = projected(make, "wte", 3e-7)
-    said = "an error of 3e-07 of a typical element or more; 26 forward evaluations"
-    assert ("visible", said) in words.facts(passed)
-    assert "visible" not in dict(words.facts(make.of_model("wte", smallest_visible_error=1e-8)))

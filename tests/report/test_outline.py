@@ -4,7 +4,7 @@ import math
 import pytest
 
 from gradcheck.record import rows
-from gradcheck.report import outline
+from gradcheck.report import failures, outline, remarks
 from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
@@ -25,7 +25,7 @@ def test_a_nan_is_the_worst_whatever_the_order(make):
         run = make.run(*order)
         (row,) = rows(run)
         assert outline.shown(row.cells["float64"]).sample == "nan"
-        (group,) = outline.failing(run)
+        (group,) = failures.groups(run)
         assert [r.sample for r in group.results] == ["nan", "huge", "small"]
 
 
@@ -40,24 +40,6 @@ def test_badness_is_a_number(make, error, bound, badness):
 
 def test_a_result_without_elements_is_the_least_bad_of_its_verdict(make):
     assert outline.badness(make.result(worst=())) < 0
-
-
-def test_groups_come_worst_first_by_verdict_then_by_error(make):
-    run = make.run(
-        make.result("a", verdict=Verdict.INCONCLUSIVE),
-        bad(make, 2.0, op="b"),
-        bad(make, 3.0, op="c"),
-        make.result("d", verdict=Verdict.CRASH),
-        make.result("e", verdict=Verdict.SKIP),
-        make.result("f"),
-    )
-    assert [group.op for group in outline.failing(run)] == ["d", "c", "b", "a"]
-
-
-def test_failures_are_all_that_the_gate_does_not_accept(failing):
-    grouped = [r for group in outline.failing(failing) for r in group.results]
-    assert len(grouped) == 11
-    assert {id(r) for r in grouped} == {id(r) for r in failing.results if not r.verdict.expected}
 
 
 def test_an_operator_stands_together_even_if_it_came_back_later(make):
@@ -89,25 +71,6 @@ def test_tables_follow_the_header_and_forget_nobody(make):
     assert [t.implementation for t in outline.tables(run)] == ["a", "b", "stranger"]
 
 
-def test_gaps_are_told_once_per_reason(failing):
-    gaps = [(g.verdict.value, g.reason, g.ops, g.count) for g in outline.gaps(failing)]
-    assert gaps == [
-        ("unsupported", "no axis but the last", ("sort",), 2),
-        ("unbound", "reference says nothing about it", ("conv",), 1),
-        ("skip", "left out by -k", ("einsum",), 1),
-    ]
-
-
-def test_what_is_unbound_is_one_gap_per_implementation(make):
-    run = make.run(
-        *(make.result(op, verdict=Verdict.UNBOUND, reason=f"nothing about {op}") for op in "abc"),
-        make.result(verdict=Verdict.UNBOUND, implementation="mine"),
-    )
-    first, second = outline.gaps(run)
-    assert (first.ops, first.reason) == (("a", "b", "c"), "reference says nothing about them")
-    assert (second.count, second.reason) == (1, "mine says nothing about it")
-
-
 def test_samples_keep_their_dtypes_together(make):
     run = make.run(*(make.result(sample=s, dtype=d) for s in "ab" for d in ("float64", "float32")))
     (row,) = outline.tables(run)[0].rows
@@ -131,7 +94,7 @@ def test_calls_that_were_not_made_are_left_to_the_gaps(make):
         ("wide", "weight", "x"),
         ("wide", "other", "vjp"),
     ]
-    assert {gap.ops for gap in outline.gaps(run)} == {("wide",), ("narrow",)}
+    assert {gap.ops for gap in remarks.gaps(run)} == {("wide",), ("narrow",)}
 
 
 @pytest.mark.parametrize("verdict", [Verdict.UNBOUND, Verdict.UNSUPPORTED])
@@ -150,16 +113,3 @@ def test_a_gradient_that_is_lacking_keeps_its_row(make):
     run = make.run(make.result("a"), make.result("a", "w", Verdict.UNSUPPORTED))
     (table,) = outline.tables(run)
     assert [row.output for row in table.rows] == ["x", "w"]
-
-
-def test_what_talks_and_fails_is_no_harmless_noise(make):
-    run = make.run(
-        make.result("calm", printed="hello\n"),
-        make.result("calm", sample="tiny", printed="again\n"),
-        make.result("dead", printed="hello\n"),
-        make.result("dead", "w", Verdict.CRASH, printed="ouch\n"),
-        make.result("silent", printed=" \n"),
-    )
-    assert [(r.op, r.sample, count) for r, count in outline.talkers(run)] == [
-        ("calm", "typical", 2)
-    ]

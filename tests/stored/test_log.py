@@ -4,14 +4,21 @@ import errno
 import os
 import signal
 import threading
+from dataclasses import replace
+from datetime import date
 from itertools import groupby
 
 import pytest
 
+from gradcheck.baseline.apply import accepted, applied
+from gradcheck.baseline.file import parsed
+from gradcheck.baseline.scope import Scope
 from gradcheck.report import render
 from gradcheck.stored import log as logs
 from gradcheck.stored.log import Log, case_of
 from gradcheck.stored.read import CUT, read
+from gradcheck.suite import Suite
+from gradcheck.verdict import Verdict
 
 
 def batches(run):
@@ -33,6 +40,42 @@ def test_a_log_that_grew_is_the_one_rendered_at_the_end(tmp_path, make, implemen
     log = streamed(run, tmp_path / "run.jsonl")
     log.ends(run)
     assert (log.trouble, log.written) == ("", len(run.results))
+    assert (tmp_path / "run.jsonl").read_text() == render(run, "jsonl")
+    assert read(tmp_path / "run.jsonl") == run
+
+
+ENTRY = """
+[[known]]
+match = "{match}"
+output = "{output}"
+verdict = "fail"
+reason = "r"
+"""
+
+
+@pytest.mark.parametrize("match", ["relu/*/*/*", "*/*/*/*", "tanh/*/*/*", "relu/*/empty/*"])
+@pytest.mark.parametrize("output", ["dx", "vjp"])
+@pytest.mark.parametrize("empty", ["pass", "fail"])
+def test_a_log_that_grew_with_a_baseline_is_the_one_rendered_at_the_end(
+    tmp_path, make, match, output, empty
+):
+    """What it says of a pass that compared nothing hangs on what comes after."""
+    baseline = parsed(ENTRY.format(match=match, output=output), "k.toml")
+    relu = make.result("relu", verdict="fail")
+    bare = make.run(
+        replace(relu, sample="empty", name="relu/default/empty/float64", compared=0,
+                verdict=Verdict(empty)),
+        relu,
+        replace(relu, sample="zero", name="relu/default/zero/float64", verdict=Verdict.PASS),
+        make.result("tanh", output="vjp", verdict="crash", compared=0),
+        make.result("silu", compared=0),
+    )  # fmt: skip
+    run = applied(bare, baseline, Scope.of(Suite("s", "1", []), baseline, bare), date(2026, 1, 1))
+    log = Log(tmp_path / "run.jsonl", lambda part: accepted(part, baseline))
+    log.begins(bare.header)
+    for some in batches(bare):
+        log.sees(some)
+    log.ends(run)
     assert (tmp_path / "run.jsonl").read_text() == render(run, "jsonl")
     assert read(tmp_path / "run.jsonl") == run
 

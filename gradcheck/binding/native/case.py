@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named
 from gradcheck.binding import Bound, Into
 from gradcheck.binding.native.calls import Calls
 from gradcheck.binding.native.fitting import by_value, roles
@@ -18,6 +17,7 @@ from gradcheck.binding.native.memory import Contents, Left, slots, tensor
 from gradcheck.binding.native.plan import Plan, Setting
 from gradcheck.binding.source import placed
 from gradcheck.contract.returned import broken
+from gradcheck.dtypes import dtype_named
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.manifest.operation import Role, RoleKind
 from gradcheck.spec import CORE, Attrs, as_tuple

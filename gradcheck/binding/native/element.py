@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import dtype_named, is_float
+from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.errors import ManifestError
 from gradcheck.manifest.operation import CType
 

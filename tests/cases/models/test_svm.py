@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64, mp50
+from gradcheck.arithmetic import F64
+from gradcheck.fifty_digits import mp50
 from gradcheck.model import MARGIN
 
 SIZES = ["tiny", "uneven"]

@@ -1,0 +1,65 @@
+"""The concise report: a line per failing gradient, and the line for scripts; made for `grep`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradcheck.finding import Part
+from gradcheck.report import run_words, words
+from gradcheck.report.page import ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gradcheck.record import Record, Run
+    from gradcheck.report.failures import Group
+
+
+def render(run: Run, *, verbosity: int = 0) -> str:
+    """The run in lines: what fails, what closes the gate besides, and `run.summary`.
+
+    Of each gradient the worst result is shown, and how many more there are; of a `verbosity` above
+    0, each has a line of its own.
+    """
+    return ended("".join(f"{line}\n" for line in _lines(run, verbosity)), run.summary)
+
+
+def _lines(run: Run, verbosity: int) -> Iterator[str]:
+    if any(map(run.fails, run.results)):
+        from gradcheck.report import failures  # deferred: most runs pass
+
+        named = len({r.implementation for r in run.results}) > 1
+        for group in failures.groups(run):
+            if verbosity > 0:
+                yield from (_line(result, named) for result in group.results)
+            else:
+                yield _line(group.results[0], named) + _others(group)
+    yield from run_words.baseline(run)
+    yield from (f"problem: {words.clean(trouble)}" for trouble in run.troubles)
+    if not run.complete:
+        yield f"incomplete: {run_words.incomplete(run)}"
+    if not run.footer.checked:
+        yield "nothing was checked"
+
+
+def _line(result: Record, named: bool) -> str:
+    """`operator/dialect/sample/dtype:output VERDICT error > bound — why`.
+
+    What stands before the verdict is what `gradcheck repro` takes, where that takes it.
+    """
+    from gradcheck.report import diagnosed
+
+    own = result.part is Part.GRADIENT
+    output = words.clean(result.output) if own else words.subject(result.output, result.part)
+    parts = [f"{words.case(result)}:{output}", words.word(result.verdict)]
+    if result.top is not None:
+        parts.append(words.comparison(result.top))
+    if named:
+        parts.append(f"({words.clean(result.implementation)})")
+    said = diagnosed.alone(result).lead
+    return " ".join([*parts, *(["—", said] if said else [])])
+
+
+def _others(group: Group) -> str:
+    more = len(group.results) - 1
+    return f" (and {more:,} more)" if more else ""

@@ -1,0 +1,146 @@
+"""What every report says of one result in full: its worst element, and what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.finding import Part
+from gradcheck.report import places, taylor_words
+from gradcheck.report.words import (
+    clean,
+    command,
+    gradient,
+    multiple,
+    number,
+    plural,
+    position,
+    relative,
+    subject,
+)
+from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.record import Miss, Record
+
+ALONG: Final = "along d"
+"""What stands for an index where a whole gradient was compared along a direction d."""
+
+
+def place(result: Record, miss: Miss) -> str:
+    """The element that was compared, of the gradient to which it belongs; of training a step."""
+    if result.part is Part.TRAINING:
+        return spot(result, miss)
+    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
+    return f"{name} {ALONG}" if projected(result) else name + spot(result, miss)
+
+
+def spot(result: Record, miss: Miss) -> str:
+    """Where in a gradient the element is; of training, at which step and what moved."""
+    if result.part is Part.TRAINING:
+        alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
+        return f"step {', '.join(map(str, miss.index))}{alone}"
+    return ALONG if projected(result) else position(miss.index)
+
+
+def projected(result: Record) -> bool:
+    """Whether a gradient was compared along a direction only, and not element by element."""
+    return bool(result.evaluations and result.top is not None and not result.top.index)
+
+
+def values(miss: Miss, most: int = 17) -> tuple[str, str]:
+    """What was got and what was wanted, in as many digits as it takes to see them differ.
+
+    Args:
+        miss: the element.
+        most: significant digits at most; there are 6 at least.
+    """
+    if miss.got == miss.want:
+        return number(miss.got, 6), number(miss.want, 6)
+    digits = 6
+    while digits < most and number(miss.got, digits) == number(miss.want, digits):
+        digits += 1
+    # One more digit, to see by how much.
+    digits = min(digits + 1, most) if digits > 6 else digits
+    return number(miss.got, digits), number(miss.want, digits)
+
+
+def bar(miss: Miss) -> str:
+    """The error bar of what was wanted."""
+    return f"± {number(miss.error_bar, 2)}"
+
+
+def errors(miss: Miss) -> str:
+    """An error in four units: relative, ulp, multiples of the bound and of the error bar."""
+    if not math.isfinite(miss.error):
+        return ""
+    parts = []
+    ratios = relative(miss)
+    if ratios is not None:
+        parts.append(f"{number(ratios[0])} relative")
+    if miss.ulp is not None:
+        parts.append(f"{number(miss.ulp)} ulp")
+    for unit, name in ((miss.bound, "bound"), (miss.error_bar, "error bar")):
+        times = multiple(miss.error, unit)
+        if times:
+            parts.append(f"{times} × {name}")
+    return ", ".join(parts)
+
+
+def extent(result: Record) -> str:
+    """How many of how many elements failed, and under which cotangent the worst one did."""
+    if not result.compared:
+        return ""
+    text = f"{result.failed:,} of {plural(result.compared, 'element')}"
+    if result.unresolved:
+        text += f", {result.unresolved:,} unresolved"
+    if result.top is not None and result.top.cotangent:
+        text += f"; the worst {_among(result.part)}{clean(result.top.cotangent)}"
+    return text
+
+
+def _among(part: Part) -> str:
+    """What the name of a cotangent follows; steps and sequences of them say it themselves."""
+    return "at " if part in (Part.UPDATE, Part.TRAINING) else "with cotangent "
+
+
+def facts(result: Record) -> list[tuple[str, str]]:
+    """What is known about a result, as (label, text) pairs; the last says how to rerun it."""
+    pairs = []
+    top = result.top
+    if top is not None:
+        got, want = values(top)
+        pairs += [
+            ("worst", f"{place(result, top)} got {got}, want {want} {bar(top)}"),
+            ("error", errors(top)),
+        ]
+    pairs += [("failed", extent(result)), ("where", where(result))]
+    if result.evaluations or result.verdict is Verdict.INCONCLUSIVE:
+        pairs.append(("visible", visible(result)))
+    if result.taylor is not None:
+        pairs.append(("taylor", taylor_words.curve(result.taylor)))
+    pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
+    return [(label, text) for label, text in pairs if text]
+
+
+def where(result: Record) -> str:
+    """Which part of a gradient is wrong under the worst cotangent; empty where that is long.
+
+    A diagnosis says it in its own way.
+    """
+    named = result.diagnosis is not None and result.diagnosis.label
+    if named or result.verdict.expected or result.top is None:
+        return ""
+    name = gradient(result.top.tensor) if result.top.tensor else subject(result.output, result.part)
+    return ", ".join(name + part for part in places.slices(result.heat))
+
+
+def visible(result: Record) -> str:
+    """How small an error the check would have seen, and what it cost to look."""
+    least = result.smallest_visible_error
+    if least is None:
+        return ""
+    if not result.evaluations:
+        return f"a relative error of {number(least)} or more"
+    cost = plural(result.evaluations, "forward evaluation")
+    return f"an error of {number(least)} of a typical element or more; {cost}"

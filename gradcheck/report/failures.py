@@ -1,0 +1,94 @@
+"""What the gate does not accept: failures by gradient, the worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradcheck.record import Kind, Part
+from gradcheck.report import outline
+from gradcheck.verdict import SEVERITY, Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.record import Record, Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What is wrong with one gradient of one operator's dialect, the worst first.
+
+    Of a model: with one parameter, stage, or its loss.
+    """
+
+    implementation: str
+    kind: Kind
+    op: str
+    dialect: str
+    part: Part
+    output: str
+    results: tuple[Record, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the group."""
+        return self.results[0].verdict
+
+
+def groups(run: Run) -> list[Group]:
+    """What the gate does not accept, by gradient; groups and results in them worst first.
+
+    A model's loss and its stages come before its parameters: one wrong stage spoils the gradient
+    of every parameter before it.
+    """
+    found: dict[tuple[str, Kind, str, str, Part, str], list[Record]] = {}
+    for r in run.results:
+        if run.fails(r):
+            key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
+            found.setdefault(key, []).append(r)
+    ordered = [
+        Group(
+            implementation=implementation,
+            kind=kind,
+            op=op,
+            dialect=dialect,
+            part=part,
+            output=output,
+            results=tuple(sorted(results, key=_rank if kind is not Kind.MODEL else _severity)),
+        )
+        for (implementation, kind, op, dialect, part, output), results in found.items()
+    ]
+    return sorted(ordered, key=_urgency)
+
+
+def explained(run: Run, part: Part) -> list[Group]:
+    """Failing stages that blame names exactly, or failing parameters of models that have such.
+
+    What blame says of the former need not be said twice; the latter are wrong for no other reason.
+    """
+    guilty = {
+        (r.implementation, r.name)
+        for r in run.results
+        if r.blames and all(blame.exact for blame in r.blames)
+    }
+    return [
+        group
+        for group in groups(run)
+        if group.kind is Kind.MODEL and group.part is part
+        if all((r.implementation, r.name) in guilty for r in group.results)
+    ]
+
+
+def _urgency(group: Group) -> tuple[int, bool, tuple[int, float]]:
+    """What is worse than a wrong number, then what is wrong by itself, then what may follow."""
+    rank = min(map(_rank, group.results))
+    follows = group.kind is Kind.MODEL and group.part not in (Part.VALUE, Part.STAGE)
+    return min(rank[0], SEVERITY.index(Verdict.FAIL)), follows, rank
+
+
+def _severity(result: Record) -> int:
+    """Of a model that fails at every size alike, the smallest one comes first."""
+    return SEVERITY.index(result.verdict)
+
+
+def _rank(result: Record) -> tuple[int, float]:
+    return SEVERITY.index(result.verdict), -outline.badness(result)

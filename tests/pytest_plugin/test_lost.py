@@ -1,0 +1,122 @@
+"""Processes of xdist's that end while they judge: no result is lost."""
+
+import json
+
+import pytest
+
+pytest.importorskip("xdist")
+
+KERNELS = """
+import os, signal
+import numpy as np
+
+def dies(): os.kill(os.getpid(), signal.SIGKILL)  # as nobody inside can prevent
+def dies_once():
+    try:
+        os.close(os.open("died", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    dies()
+
+class Relu:
+    vjp = staticmethod(lambda ct, x: ct * (x > 0))
+class Neg:
+    vjp = staticmethod(lambda ct, x: -ct)
+class Once:
+    def vjp(ct, x):
+        dies_once()
+        return ct * (1 - np.tanh(x) ** 2)
+class Always:
+    def vjp(ct, x): dies()
+
+ONCE = {"relu": Relu, "tanh": Once, "neg": Neg}
+ALWAYS = {"relu": Relu, "tanh": Always, "neg": Neg}
+"""
+WORDS = (
+    "--gradcheck-suite", "gradcheck_cases:SUITE", "--gradcheck-op", "relu", "--gradcheck-op", "neg",
+    "--gradcheck-op", "tanh", "--gradcheck-sample", "typical", "--gradcheck-no-contract",
+    "--gradcheck-no-isolate", "--gradcheck-report", "run.json",
+)  # fmt: skip
+TANH = "gradcheck::kernels:{}::tanh/default/typical/float32"
+SCHEDULERS = ("load", "worksteal", "loadscope")
+
+
+@pytest.fixture
+def kernels():
+    return KERNELS
+
+
+@pytest.fixture
+def judged(pytest_):
+    def judge(impl, *words, processes=2):
+        shared = ("-p", "xdist", "-n", str(processes)) if processes else ()
+        return pytest_(*WORDS, "--gradcheck-impl", f"kernels:{impl}", *shared, *words)
+
+    return judge
+
+
+@pytest.mark.parametrize("how", SCHEDULERS)
+def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, how):
+    found = judged("ONCE", "--dist", how)
+    assert found.returncode == 0, found.stdout
+    assert (folder / "died").exists()
+    assert "6 passed, 1 retried" in found.stdout
+    assert "\n6 checks passed\n" in found.stdout
+    shared = (folder / "run.json").read_bytes()
+    assert judged("ONCE", processes=0).returncode == 0
+    assert (folder / "run.json").read_bytes() == shared
+
+
+@pytest.mark.parametrize("how", SCHEDULERS)
+def test_one_that_ends_every_process_fails_and_all_others_are_judged(judged, folder, how):
+    found = judged("ALWAYS", "--dist", how, "--gradcheck-dtype", "float32")
+    assert found.returncode == 1
+    assert "1 failed, 2 passed, 1 retried" in found.stdout
+    said = "the process of pytest's that judged it ended, in 2 tries"
+    assert f"FAILED {TANH.format('ALWAYS')} - CRASH vjp: {said}\n" in found.stdout
+    assert f"\nCRASH tanh/default/typical/float32 · vjp: {said}\n" in found.stdout
+    assert "\n  run: gradcheck repro tanh/default/typical/float32 " in found.stdout
+    assert "Traceback" not in found.stdout
+    run = json.loads((folder / "run.json").read_text())
+    verdicts = {result["op"]: result["verdict"] for result in run["results"]}
+    assert verdicts == {"relu": "pass", "neg": "pass", "tanh": "crash"}
+
+
+def test_one_that_cannot_be_tried_again_fails(judged, folder):
+    words = ("--max-worker-restart", "0", "--gradcheck-dtype", "float32")
+    found = judged("ONCE", *words, processes=1)
+    assert found.returncode == 1
+    said = "the process of pytest's that judged it ended, and it was not tried again"
+    assert f"FAILED {TANH.format('ONCE')} - NOTRUN vjp: {said}\n" in found.stdout
+    assert "1 failed, 1 retried" in found.stdout.replace(", 2 passed", "").replace(", 1 passed", "")
+    run = json.loads((folder / "run.json").read_text())
+    assert [r["verdict"] for r in run["results"] if r["op"] == "tanh"] == ["notrun"]
+
+
+def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged, folder):
+    (folder / "conftest.py").write_text(
+        "import kernels\n"
+        "def pytest_runtest_teardown(item):\n"
+        "    if 'neg' in item.nodeid: kernels.dies_once()\n"
+    )
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    found = judged("ONCE", "--gradcheck-op", "relu", "--gradcheck-dtype", "float32")
+    assert (folder / "died").exists()
+    assert found.returncode == 0, found.stdout
+    assert "3 passed" in found.stdout
+    assert "retried" not in found.stdout
+    assert "\n3 checks passed\n" in found.stdout
+
+
+def test_somebody_else_s_test_is_not_run_twice(judged, folder):
+    (folder / "test_own.py").write_text(
+        "import os, signal\n"
+        "def test_own():\n"
+        "    open('began', 'a').write('.')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    found = judged("ONCE", "--gradcheck-dtype", "float32")
+    assert found.returncode == 1
+    assert "1 failed, 3 passed, 1 retried" in found.stdout
+    assert "crashed while running 'test_own.py::test_own'" in found.stdout
+    assert (folder / "began").read_text() == "."
