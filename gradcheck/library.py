@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.drawn import run_of_cotangent
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
@@ -20,7 +19,7 @@ from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
-from gradcheck.judge.cotangents import draw_cotangents
+from gradcheck.judge.cotangents import draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
@@ -153,8 +152,8 @@ def check(
     shapes = [o.shape for o in outputs]
     cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
     # What vjp was asked first: an answer that it keeps is then known for what it is.
-    first = run_of_cotangent(seed, subject, cotangents.flat.shape[1])
-    cotangents = cotangents.beginning(first)
+    first = first_cotangent(seed, subject, cotangents.flat.shape[1])
+    cotangents = cotangents.holding(first)
     typed = [
         tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
         for ct in cotangents.values

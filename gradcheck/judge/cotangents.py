@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.drawn import run_of_cotangent
 from gradcheck.draw import Draw
 from gradcheck.dtypes import dtype_named
 
@@ -35,18 +36,28 @@ class Cotangents:
         kind = dtype_named(dtype)
         return [tuple(part.astype(kind) for part in ct) for ct in self.values]
 
-    def beginning(self, first: NDArray[np.float64]) -> Cotangents:
-        """The same, but for the first, whose values are `first` [m]."""
+    def holding(self, first: NDArray[np.float64]) -> Cotangents:
+        """The same, but that `first` [m] stands for the normal one; one number, for the power."""
         parts, at = [], 0
         for part in self.values[0]:
             parts.append(first[at : at + part.size].reshape(part.shape).copy())
             at += part.size
-        return Cotangents(self.names, (tuple(parts), *self.values[1:]))
+        values = [*self.values]
+        values[KINDS.index("powers" if at == 1 else "normal")] = tuple(parts)
+        return Cotangents(self.names, tuple(values))
 
     def rounded(self, dtype: str) -> Cotangents:
         """The same in float64, with values that a narrower dtype holds."""
         values = tuple(tuple(p.astype(np.float64) for p in ct) for ct in self.typed(dtype))
         return Cotangents(self.names, values)
+
+
+def first_cotangent(seed: int, subject: str, size: int) -> NDArray[np.float64]:
+    """What a projection asks with first: random, but of one number −1/2, [size].
+
+    −2 times that is then 1, with which every loss is asked.
+    """
+    return np.array([-0.5]) if size == 1 else run_of_cotangent(seed, subject, size)
 
 
 def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gradcheck.difference import noise
 from gradcheck.difference.abreast import Abreast
 from gradcheck.difference.bundle import Bundle, by_rows
-from gradcheck.difference.drawn import run_of_cotangent, run_of_direction
+from gradcheck.difference.drawn import run_of_direction
 from gradcheck.difference.kinks import RESOLVED
 from gradcheck.difference.ladder import RATIO
 from gradcheck.difference.projection import Pair
@@ -30,6 +30,7 @@ from gradcheck.difference.residuals import Residuals, three
 from gradcheck.difference.rungs import LINE_UNITS, PLANS, top_of
 from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA, RULES
+from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.handed import Handed
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.spec import Attrs
@@ -81,7 +82,7 @@ def screened(
         base = handed.outputs()
         if base is None:
             return None
-        v = run_of_cotangent(seed, subject, sum([o.size for o in base]))
+        v = first_cotangent(seed, subject, sum([o.size for o in base]))
         gradient = handed.gradient(v, base)
         if gradient is not None and dtype != "float64":
             base = handed.promoted(base)

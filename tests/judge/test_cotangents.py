@@ -73,7 +73,7 @@ def test_nobody_can_change_them_for_the_next():
 def test_the_first_may_be_given_and_the_others_stay():
     given = drawn("first", shapes=[(2, 3), ()])
     first = np.arange(7.0)
-    found = given.beginning(first)
+    found = given.holding(first)
     np.testing.assert_array_equal(found.flat[0], first)
     np.testing.assert_array_equal(found.flat[1:], given.flat[1:])
     assert [p.shape for p in found.values[0]] == [(2, 3), ()]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.difference.drawn import run_of_cotangent
+from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.directional import Screen, screened
 
 workloads = pytest.importorskip("benchmarks.workloads")  # no part of the wheel
@@ -42,7 +42,7 @@ def one_off(workload, seed, factor):
         return tuple(found)
 
     out = np.asarray(workload.forward(*primals))
-    ct = run_of_cotangent(seed, workload.name, out.size).reshape(out.shape)
+    ct = first_cotangent(seed, workload.name, out.size).reshape(out.shape)
     return vjp, tuple_of(workload.vjp(ct, *primals))[which].reshape(-1)[index] == 0
 
 
@@ -102,7 +102,7 @@ def looks(workload, seed, vjp, dtype, monkeypatch):
         passed(workload, seed, vjp, dtype)
     primals = [p.astype(dtype).astype(float) for p in workload.primals(seed)]
     out = np.asarray(workload.forward(*primals))
-    ct = run_of_cotangent(seed, workload.name, out.size).reshape(out.shape)
+    ct = first_cotangent(seed, workload.name, out.size).reshape(out.shape)
     right = [np.asarray(g).reshape(-1) for g in tuple_of(workload.vjp(ct, *primals))]
     rows = []
     for (error, bar, _), bundle, only in seen:
