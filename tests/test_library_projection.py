@@ -1,5 +1,6 @@
 """`check` decides by a projection where that is certain; everything else is as with `full=True`."""
 
+import functools
 import re
 
 import numpy as np
@@ -108,3 +109,36 @@ def test_the_same_seed_gives_the_same_numbers():
     one, again, other = (check(forward, vjp, X, W, seed=seed) for seed in (1, 1, 2))
     assert one == again
     assert one.findings != other.findings
+
+
+def test_a_path_of_its_own_for_a_cotangent_of_ones_is_seen_where_forward_is_one_number():
+    def shortcut(ct, x):
+        return 2 * x * ct * (1.5 if np.all(ct == 1.0) else 1.0)
+
+    x = np.array([1.0, 2.0])
+    assert not check(lambda x: np.sum(x * x), shortcut, x).ok
+    assert not check(np.square, shortcut, x, full=True).ok  # of several outputs by every element
+
+
+def test_primals_are_called_as_the_parameters_of_a_method_or_a_wrapped_function():
+    class Layer:
+        def forward(self, x, w):
+            return forward(x, w)
+
+        def packed(self, *primals):
+            return forward(*primals)
+
+    @functools.wraps(forward)
+    def wrapped(*primals):
+        return forward(*primals)
+
+    def few(x, *more):
+        return forward(x, *more)
+
+    def names(function):
+        return [f.name for f in check(function, vjp, X, W).findings]
+
+    for function in (forward, Layer().forward, wrapped, functools.partial(forward)):
+        assert names(function) == ["x", "w"]
+    for function in (Layer().packed, few, np.vectorize(forward)):
+        assert names(function) == ["primal0", "primal1"]

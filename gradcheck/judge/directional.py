@@ -74,30 +74,29 @@ def screened(
 ) -> tuple[Finding, ...] | None:
     """One PASS per floating primal, or None if anything at all is not certain.
 
-    Forward is called at the point, at a moved one and for the stack; vjp twice, with the same
-    cotangent.
+    Forward is called at the point, at a moved one and for the stack; vjp twice, with a cotangent
+    and −2 times that. Callers ignore floating-point warnings.
     """
-    with np.errstate(all="ignore"):
-        handed = Handed(forward, vjp, primals, attrs)
-        base = handed.outputs()
-        if base is None:
-            return None
-        v = first_cotangent(seed, subject, sum([o.size for o in base]))
-        gradient = handed.gradient(v, base)
-        if gradient is not None and dtype != "float64":
-            base = handed.promoted(base)
-        if gradient is None or base is None:
-            return None
-        points = Abreast(handed.values, primals, base)
-        weighted = v * points.base
-        sigma = U * math.sqrt(weighted.dot(weighted))
-        if not sigma < math.inf:
-            return None
-        floating = handed.floating
-        r = run_of_direction(seed, subject, gradient.size)
-        bundle = Bundle([primals[k] for k in floating], gradient, r)
-        screen = Screen(points, bundle, floating, v, sigma, dtype)
-        return screen.findings([names[k] for k in floating])
+    handed = Handed(forward, vjp, primals, attrs)
+    base = handed.outputs()
+    if base is None:
+        return None
+    v = first_cotangent(seed, subject, sum([o.size for o in base]))
+    gradient = handed.gradient(v, base)
+    if gradient is not None and dtype != "float64":
+        base = handed.promoted(base)
+    if gradient is None or base is None:
+        return None
+    points = Abreast(handed.values, primals, base)
+    weighted = v * points.base
+    sigma = U * math.sqrt(weighted.dot(weighted))
+    if not sigma < math.inf:
+        return None
+    floating = handed.floating
+    r = run_of_direction(seed, subject, gradient.size)
+    bundle = Bundle([primals[k] for k in floating], gradient, r)
+    screen = Screen(points, bundle, floating, v, sigma, dtype)
+    return screen.findings([names[k] for k in floating])
 
 
 class Screen:

@@ -72,3 +72,10 @@ def test_rows_have_sizes_of_their_own():
     want = [rms, rms * 1e-6, rms, rms * 2.0**-24]
     np.testing.assert_allclose(by_rows(x.reshape(-1), x.shape), np.repeat(want, 2))
     np.testing.assert_array_equal(by_rows(np.zeros(6), (2, 3)), np.ones(6))
+
+
+def test_values_and_direction_are_rows_of_one_product():
+    found = bundle(RNG.normal(size=(3, 4)), RNG.normal(size=5).astype(np.float32))
+    for one in (found, found.alone(1, np.full(5, 7.0))):
+        point = np.array([1.0, 0.25]).dot(one.line)
+        np.testing.assert_array_equal(point, one.x + 0.25 * one.d)

@@ -184,3 +184,13 @@ def test_noise_per_output_is_that_of_single_outputs():
     exact, rough = noise.per_output(lines, np.array([1.35, 1.35]))
     assert exact < 1e-15 < 1e-9 < rough
     assert noise.per_output(lines, np.ones(3)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("scale", [2.0**600, 2.0**900])
+def test_noise_near_the_largest_number_is_that_of_smaller_ones(scale):
+    values = rng().normal(size=noise.LINE.size)
+    assert noise.scatter(values * scale) == pytest.approx(scale * noise.scatter(values), rel=1e-12)
+    assert noise.scatter(np.where(values > 0, np.inf, values)) == 0.0
+    lines = np.stack([np.stack([values, values]), np.stack([values, values]) * scale], axis=-1)
+    one, other = noise.per_output(lines, np.array([1e9, 1e9 * scale]))
+    assert other == pytest.approx(scale * one, rel=1e-12)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gradcheck.draw import Draw
-from gradcheck.judge.cotangents import KINDS, draw_cotangents
+from gradcheck.judge.cotangents import KINDS, draw_cotangents, first_cotangent
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 0), (2, 3, 4)]
 
@@ -78,3 +78,20 @@ def test_the_first_may_be_given_and_the_others_stay():
     np.testing.assert_array_equal(found.flat[1:], given.flat[1:])
     assert [p.shape for p in found.values[0]] == [(2, 3), ()]
     assert found.names == given.names
+
+
+def test_of_one_number_the_first_stands_for_the_power():
+    given = drawn("first", shapes=[(1, 1)])
+    found = given.holding(np.array([-0.5]))
+    assert [ct[0].tolist() for ct in found.values] == [
+        given.values[0][0].tolist(),
+        [[-0.5]],
+        [[1.0]],
+    ]
+
+
+def test_a_projection_asks_a_number_with_half_of_one_and_others_at_random():
+    np.testing.assert_array_equal(first_cotangent(3, "f", 1), [-0.5])
+    found = first_cotangent(3, "f", 2)
+    assert found.shape == (2,)
+    assert not np.array_equal(found, first_cotangent(4, "f", 2))

@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
+from gradcheck.judge import directional
 from gradcheck.judge.cotangents import first_cotangent
-from gradcheck.judge.directional import Screen, screened
+from gradcheck.judge.directional import Screen
 
 workloads = pytest.importorskip("benchmarks.workloads")  # no part of the wheel
 
 ORDINARY = {name: w for name, w in workloads.WORKLOADS.items() if name != "gpt"}
 EVERY = {**ORDINARY, **workloads.HARD}
+screened = np.errstate(all="ignore")(directional.screened)  # as its caller does
 UNSETTLED = {"softmax at 1000 ± 3"}
 """Elements that differ by a factor of 10⁸: the least of them do not show along any direction."""
 
@@ -201,6 +203,28 @@ def test_what_is_not_certain_is_left_to_others(forward, slope, x):
         forward, lambda ct, x: ct * slope(x), (np.array(x),), ["x"], {}, "float64", 0, "f"
     )
     assert found is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_a_forward_that_is_one_number_is_asked_with_one_and_with_another(shape):
+    x, asked = np.random.default_rng(0).normal(size=6), []
+
+    def judged(of_ct):
+        def vjp(ct, x):
+            asked.append(ct.item())
+            return of_ct(ct).item() * 2 * x
+
+        def loss(x):
+            return np.sum(x * x).reshape(shape)
+
+        return screened(loss, vjp, (x,), ["x"], {}, "float64", 0, "f")
+
+    assert judged(lambda ct: ct) is not None
+    assert asked == [-0.5, 1.0]
+    for factor in (1.5, 0.0, -1.0):
+        assert judged(lambda ct, f=factor: np.where(ct == 1.0, f, ct)) is None
+    for wrong in (np.ones_like, np.abs, np.rint, np.square, np.reciprocal, lambda ct: ct + 1e-9):
+        assert judged(wrong) is None
 
 
 def test_a_few_elements_of_many_may_be_too_small_to_show_and_are_counted():

@@ -155,3 +155,13 @@ def test_only_a_forward_that_computes_in_its_arguments_dtype_is_promoted(forward
     if promoted:
         assert wide[0].dtype == np.float64
         np.testing.assert_array_equal(wide[0], primals[0].astype(float) * primals[1].astype(float))
+
+
+def test_primals_of_any_layout_are_handed_over_row_by_row():
+    x, w = np.asfortranarray(np.outer(X, W)), np.array(2.0)
+    handed = Handed(lambda x, w: x * w, lambda ct, x, w: (ct * w, (ct * x).sum()), (x, w), {})
+    base = handed.outputs()
+    v = np.random.default_rng(2).normal(size=36)
+    want = np.append(2.0 * v, np.sum(v * x.reshape(-1)))
+    np.testing.assert_allclose(handed.gradient(v, base), want, rtol=1e-14)
+    assert handed.floating == [0, 1]

@@ -1,0 +1,79 @@
+"""`check` near the largest and the smallest numbers: no warning, no failure of what is right."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from gradcheck import check
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def softmax_vjp(ct, x):
+    y = softmax(x)
+    return y * (ct - (ct * y).sum(-1, keepdims=True))
+
+
+def norm(x, w):
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w
+
+
+def norm_vjp(ct, x, w):
+    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    g = ct * w
+    return r * g - x * r**3 * (g * x).mean(-1, keepdims=True), (ct * x * r).sum(0)
+
+
+def mean(x):
+    return x.mean(-1)
+
+
+def mean_vjp(ct, x):
+    return np.repeat(ct[:, None], x.shape[-1], axis=1) / x.shape[-1]
+
+
+def product(a, b):
+    return a @ np.swapaxes(b, -1, -2)
+
+
+def product_vjp(ct, a, b):
+    return ct @ b, ct.T @ a
+
+
+CASES = {
+    "softmax": (softmax, softmax_vjp, [(3, 4)]),
+    "norm": (norm, norm_vjp, [(2, 3), (3,)]),
+    "mean": (mean, mean_vjp, [(3, 4)]),
+    "product": (product, product_vjp, [(3, 4), (2, 4)]),
+    "square": (np.square, lambda ct, x: 2 * ct * x, [(3,)]),
+    "exp": (np.exp, lambda ct, x: ct * np.exp(x), [(3,)]),
+}
+FLOAT32 = {1e30: np.float32, 1e-30: np.float32}
+RIGHT = {"softmax", "mean", "product"}
+"""Their VJPs neither overflow nor underflow where forward does not."""
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e150, 1e30, 1e-30, 1e-150, 1e-300])
+@pytest.mark.parametrize("name", CASES)
+def test_no_warning_leaves_a_check(name, scale):
+    forward, vjp, shapes = CASES[name]
+    rng = np.random.default_rng(0)
+    primals = [rng.normal(size=shape) * scale for shape in shapes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for full in (False, True):
+            found = check(forward, vjp, *primals, full=full)
+            assert not (name in RIGHT and found.verdict.wrong), str(found)
+        if scale in FLOAT32:
+            check(forward, vjp, *(p.astype(np.float32) for p in primals))
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e30, 1e-30, 1e-200])
+def test_a_wrong_gradient_is_seen_at_any_scale(scale):
+    x = np.random.default_rng(0).normal(size=(3, 4)) * scale
+    assert check(mean, mean_vjp, x).ok
+    assert not check(mean, lambda ct, x: 1.1 * mean_vjp(ct, x), x).ok
