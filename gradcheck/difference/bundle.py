@@ -65,13 +65,15 @@ class Bundle:
         terms = self.g * self.d
         size = np.abs(terms)
         products = np.add.reduceat(terms, self.starts).tolist()
-        squares = np.add.reduceat(terms * terms, self.starts).tolist()
         largest = np.maximum.reduceat(size, self.starts).tolist()
         least = np.minimum.reduceat(size, self.starts).tolist()
-        for k, top in enumerate(largest):
-            if not least[k] > faint * top:
-                seen = self.part(size, k)[self.counts(k, faint)]
-                least[k] = float(seen.min()) if seen.size else 0.0
+        squares = []
+        for k, run in enumerate(self.runs):
+            own = size[run]
+            squares.append(float(own.dot(own)))
+            if not least[k] > faint * largest[k]:
+                seen = own[self.counts(k, faint)]
+                least[k] = float(np.minimum.reduce(seen)) if seen.size else 0.0
         return products, squares, least
 
     def counts(self, k: int, faint: float) -> NDArray[np.bool_]:
@@ -81,7 +83,8 @@ class Bundle:
         """
         g = self.part(self.g, k)
         moved, size = np.abs(g * self.part(self.d, k)), np.abs(g)
-        found: NDArray[np.bool_] = (moved > faint * moved.max()) | (size > faint * size.max())
+        found: NDArray[np.bool_] = moved > faint * np.maximum.reduce(moved)
+        found |= size > faint * np.maximum.reduce(size)
         return found
 
 
