@@ -26,7 +26,8 @@ from gradcheck.difference.evaluate import Point
 from gradcheck.difference.taylor import Line
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.model import ModelCase, Whole
+from gradcheck.model import ModelCase
+from gradcheck.program import Whole
 
 REFERENCE = load("reference", SUITE)
 HEADS = ("<model", "parameters", "tensors", "forward, ms", "backward", "50 digits", "float64",

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from gradcheck.finding import Finding
     from gradcheck.library import Result, assert_vjp, check
     from gradcheck.library_model import check_model
-    from gradcheck.model import ModelSpec, Program, Size, Stage
+    from gradcheck.model import ModelSpec, Size
     from gradcheck.power.mutant import Mutant
+    from gradcheck.program import Program, Stage
     from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
     from gradcheck.suite import Suite
     from gradcheck.testing.failure import CheckFailed
@@ -34,12 +35,12 @@ _HOME = {
     "ModelSpec": "gradcheck.model",
     "Mutant": "gradcheck.power.mutant",
     "OpSpec": "gradcheck.spec",
-    "Program": "gradcheck.model",
+    "Program": "gradcheck.program",
     "Result": "gradcheck.library",
     "Sample": "gradcheck.spec",
     "Size": "gradcheck.model",
     "Slack": "gradcheck.spec",
-    "Stage": "gradcheck.model",
+    "Stage": "gradcheck.program",
     "Suite": "gradcheck.suite",
     "Unsupported": "gradcheck.errors",
     "Verdict": "gradcheck.verdict",
@@ -94,11 +95,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name where it lives."""
+    """Import a public name where it lives, the first time that it is asked for."""
     if name in _HOME:
         from importlib import import_module
 
-        return getattr(import_module(_HOME[name]), name)
+        found: object = getattr(import_module(_HOME[name]), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'gradcheck' has no attribute {name!r}")
 
 

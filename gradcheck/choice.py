@@ -108,8 +108,8 @@ class Choice:
             kind = "size" if not (chosen.operators or chosen.rules) else "sample"
             count = sum(map(len, (chosen.operators, chosen.models, chosen.rules)))
             raise UsageError(
-                f"-k {self.keyword!r}: none of the {count:,} cases selected is called so; a name is "
-                f"operator/dialect/{kind} (`gradcheck list`), and dtypes are chosen by --dtype"
+                f"-k {self.keyword!r}: none of the {count:,} cases selected is called so: "
+                f"names are operator/dialect/{kind} (`gradcheck list`); dtypes go to --dtype"
             )
         return found
 

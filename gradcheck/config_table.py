@@ -27,7 +27,7 @@ SWITCH: Final = Kind(bool, "write true or false")
 KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("op", "model", "rule", "dialect", "sample", "suite"), WORDS),
     **dict.fromkeys(("impl", "dtype", "output"), WORDS),
-    **dict.fromkeys(("baseline", "convention", "format", "scheduler"), TEXT),
+    **dict.fromkeys(("baseline", "convention", "format", "keep-artifacts", "scheduler"), TEXT),
     **dict.fromkeys(("contract", "train", "project", "taylor"), SWITCH),
     **dict.fromkeys(("no-build", "no-isolate", "quiet", "verbose", "progress"), SWITCH),
     "color": Kind(Literal["auto", "always", "never"], 'write "auto", "always" or "never"'),

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from io import FileIO
 
+    Text = str | bytes | Iterable[str]
+    """What a file is to hold: as a text, as it is, or in pieces."""
+
 OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
 """Names of descriptors that this process has."""
 STANDARD: Final = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
-def save(path: Path, text: str | Iterable[str]) -> None:
+def save(path: Path, text: Text) -> None:
     """Write a file whole: a regular one, or a new one, aside; a device or a pipe as it is.
 
     A long text may come in pieces, of which only one has to be there at a time.
@@ -32,7 +35,7 @@ def save(path: Path, text: str | Iterable[str]) -> None:
     if is_special(path):
         with opened(path) as stream:
             for piece in _pieces(text):
-                left = memoryview(piece.encode("utf-8"))
+                left = memoryview(piece)
                 while left:
                     left = left[stream.write(left) or 0 :]
     else:
@@ -68,7 +71,7 @@ def opened(path: Path) -> FileIO:
     return os.fdopen(os.dup(number), "wb", buffering=0)
 
 
-def replace(path: Path, text: str | Iterable[str]) -> None:
+def replace(path: Path, text: Text) -> None:
     """Write beside `path`, then rename; a link stays one, and permissions stay as they are.
 
     Raises:
@@ -100,12 +103,12 @@ def create(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _aside(target: Path, text: str | Iterable[str]) -> Iterator[Path]:
+def _aside(target: Path, text: Text) -> Iterator[Path]:
     """`text` in a file of its own beside `target`, on the disk; it is gone after the block."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:40]}.", dir=target.parent)
     aside = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+        with os.fdopen(handle, "wb") as stream:
             stream.writelines(_pieces(text))
             stream.flush()
             os.fsync(stream.fileno())
@@ -115,9 +118,13 @@ def _aside(target: Path, text: str | Iterable[str]) -> Iterator[Path]:
         aside.unlink(missing_ok=True)
 
 
-def _pieces(text: str | Iterable[str]) -> Iterable[str]:
-    """A text is one piece, not one per character."""
-    return (text,) if isinstance(text, str) else text
+def _pieces(text: Text) -> Iterator[bytes]:
+    """A text, or bytes, is one piece, not one per character."""
+    if isinstance(text, bytes):
+        yield text
+    else:
+        for piece in (text,) if isinstance(text, str) else text:
+            yield piece.encode("utf-8")
 
 
 def _umask() -> int:

@@ -65,11 +65,11 @@ class Draw:
 
     def away(self, points: float | Sequence[float], *shape: int, scale: float = 1.0) -> Float64:
         """Normal values times `scale` that keep 1/8 distance from each of `points`."""
-        centres = np.atleast_1d(np.asarray(points, dtype=np.float64))
+        centres = np.atleast_1d(np.asarray(points, dtype=np.float64)).tolist()
         return self._reject(
             shape,
             lambda size: self._grid(self._rng.standard_normal(size)) * scale,
-            lambda x: np.asarray(np.all(np.abs(x[..., None] - centres) >= 0.125, axis=-1)),
+            lambda x: np.logical_and.reduce([np.abs(x - c) >= 0.125 for c in centres]),
         )
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:

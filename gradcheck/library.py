@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
-from gradcheck.judge.cotangents import draw_cotangents, first_cotangent
+from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
@@ -33,6 +34,8 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
+KEPT: Final = 1 << 14
+"""Numbers that forward may return for its cotangents to be kept from check to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +157,9 @@ def check(
         reason = f"{strange} of forward's values are not finite here: it has no derivative"
         return result([Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason)])
     shapes = [o.shape for o in outputs]
-    cotangents = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
-    # What vjp was asked first: an answer that it keeps is then known for what it is.
-    first = first_cotangent(seed, subject, cotangents.flat.shape[1])
-    cotangents = cotangents.holding(first)
+    few = sum(o.size for o in outputs) <= KEPT
+    drawing = _cotangents if few else _cotangents.__wrapped__
+    cotangents = drawing(seed, subject, tuple(shapes))
     typed = [
         tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
         for ct in cotangents.values
@@ -266,6 +268,18 @@ def assert_vjp(
     )
     if not found.ok:
         raise AssertionError(str(found))
+
+
+@lru_cache(maxsize=16)
+def _cotangents(seed: int, subject: str, shapes: tuple[tuple[int, ...], ...]) -> Cotangents:
+    """Those of a check that goes element by element; read-only, for the next one has them too."""
+    drawn = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
+    # What vjp was asked first: an answer that it keeps is then known for what it is.
+    drawn = drawn.holding(first_cotangent(seed, subject, drawn.flat.shape[1]))
+    for ct in drawn.values:
+        for part in ct:
+            part.setflags(write=False)
+    return drawn
 
 
 def _check_request(order: Any, double_vjp: Any, jvp: Any) -> None:

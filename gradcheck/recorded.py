@@ -70,7 +70,7 @@ def steady(printed: str) -> str:
     >>> steady("Current thread 0x00007f66c1b0 (most recent call first):")
     'Current thread (most recent call first):'
     """
-    return THREAD.sub(r"\1", printed)
+    return THREAD.sub(r"\1", printed) if printed else printed
 
 
 def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:

@@ -56,6 +56,35 @@ class Rounded(NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Rounded:
         return Rounded(self.value[key], self.error[key])
 
+    # The rules themselves: on small arrays, NumPy's way to `__array_ufunc__` takes as long as they.
+
+    def __add__(self, other: Any) -> Rounded:
+        return _add(self, other)
+
+    def __radd__(self, other: Any) -> Rounded:
+        return _add(other, self)
+
+    def __sub__(self, other: Any) -> Rounded:
+        return _subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Rounded:
+        return _subtract(other, self)
+
+    def __mul__(self, other: Any) -> Rounded:
+        return _multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Rounded:
+        return _multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Rounded:
+        return _divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Rounded:
+        return _divide(other, self)
+
+    def __neg__(self) -> Rounded:
+        return Rounded(-self.value, self.error)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if ufunc is np.add and method == "at":
             target, index, rows = inputs
@@ -92,12 +121,15 @@ def _error(x: Any) -> Any:
     """Errors of a number: a Python float is rounded on entry, an integer is exact."""
     if isinstance(x, Rounded):
         return x.error
-    return _last_place(x) if isinstance(x, float) else np.zeros(np.shape(x))
+    if isinstance(x, float):
+        return abs(x) if math.isfinite(x) else 0.0
+    return np.zeros(np.shape(x))
 
 
 def _last_place(value: Any) -> Any:
     """What one rounding of `value` may cost; an infinity (a masked score) is exact."""
-    return np.where(np.isfinite(value), np.abs(value), 0.0)
+    size = np.abs(value)
+    return np.where(size < np.inf, size, 0.0)
 
 
 def _structure_error(x: Any) -> Any:
@@ -161,9 +193,14 @@ def _add(a: Any, b: Any) -> Rounded:
     return Rounded(value, _error(a) + _error(b) + _last_place(value))
 
 
+def _subtract(a: Any, b: Any) -> Rounded:
+    value = _value(a) - _value(b)
+    return Rounded(value, _error(a) + _error(b) + _last_place(value))
+
+
 def _multiply(a: Any, b: Any) -> Rounded:
     x, y = _value(a), _value(b)
-    value = np.multiply(x, y)
+    value = x * y
     return Rounded(value, np.abs(y) * _error(a) + np.abs(x) * _error(b) + np.abs(value))
 
 
@@ -234,7 +271,7 @@ _SUMS: Final[dict[Any, Callable[..., Rounded]]] = {
 }
 _RULES: Final[dict[Any, Callable[..., Rounded]]] = {
     np.add: _add,
-    np.subtract: lambda a, b: _add(a, -b),
+    np.subtract: _subtract,
     np.multiply: _multiply,
     np.divide: _divide,
     np.power: _power,

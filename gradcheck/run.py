@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -43,8 +43,13 @@ class Witness(Protocol):
         """What came of one case; returns why the run is to stop now, or nothing."""
 
 
-def execute(plan: Plan, progress: Progress | None = None, witness: Witness | None = None) -> Run:
-    """Judge everything in the plan.
+def execute(
+    plan: Plan,
+    progress: Progress | None = None,
+    witness: Witness | None = None,
+    ended: Callable[[Ready, Run], Run] | None = None,
+) -> Run:
+    """Judge everything in the plan; `ended` has the last word while the code is still loaded.
 
     An implementation that does not load is a trouble, not the end: the others are judged.
     Interrupted (Ctrl-C), the run returns what it has, marked incomplete.
@@ -55,7 +60,8 @@ def execute(plan: Plan, progress: Progress | None = None, witness: Witness | Non
         ManifestError: a manifest that yields nonsense for one of the cases.
     """
     with loaded(plan) as ready:
-        return executed(ready, progress, witness)
+        found = executed(ready, progress, witness)
+        return found if ended is None else ended(ready, found)
 
 
 def executed(ready: Ready, progress: Progress | None = None, witness: Witness | None = None) -> Run:

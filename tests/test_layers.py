@@ -16,7 +16,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
     "inert installed disk errors families label selection draw spec rule",
-    "dtypes exact arithmetic fifty_digits model suite rounding",
+    "dtypes exact arithmetic fifty_digits program model suite rounding",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
@@ -25,9 +25,10 @@ LAYERS = (
     "verdict expectation finding",
     "difference.drawn difference.pages difference.screen difference.truth difference.direction",
     "difference.bundle difference.abreast difference.taylor",
-    "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.child",
-    "foreign.memory foreign.worker foreign.native foreign.clues",
-    "manifest manifest.operation manifest.schema manifest.syntax manifest.prototype",
+    "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.group",
+    "foreign.child foreign.memory foreign.worker foreign.native foreign.clues",
+    "manifest manifest.operation manifest.mistake manifest.schema manifest.syntax",
+    "manifest.prototype",
     "manifest.expression manifest.meaning manifest.agree manifest.function manifest.declared",
     "manifest.entry manifest.read manifest.build manifest.symbols manifest.debug",
     "manifest.vocabulary manifest.guess manifest.parameters manifest.written",
@@ -46,7 +47,8 @@ LAYERS = (
     "binding.native.library",
     "binding.wire",
     "binding.handle binding.isolated",
-    "binding.differentiated binding.jax_op binding.jax binding.torch_op binding.torch",
+    "binding.differentiated binding.jax_op binding.jax binding.torch_call binding.torch_op",
+    "binding.torch",
     "binding.model binding.frameworks binding.recipe binding.python binding.load binding.host",
     "judge judge.heat judge.compare judge.cotangents judge.declared judge.gradient judge.probe",
     "judge.lowprecision judge.impostors judge.certificate judge.remainder judge.value",
@@ -58,7 +60,7 @@ LAYERS = (
     "contract.bounds contract.sizes contract.battery",
     "judge.locate judge.strike judge.projection judge.steps judge.ask_rule judge.rule",
     "judge.ask_model judge.propagated judge.tied judge.model_truth judge.stage judge.model",
-    "judge.promise judge.training",
+    "judge.promise judge.leg judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.conditioning judge.function judge.handed judge.directional judge.pairs judge.second",
@@ -76,7 +78,8 @@ LAYERS = (
     "explain.rules.places explain.rules.memory",
     "explain.interrogate",
     "explain.recall explain.owed",
-    "explain.shrink_domain explain.shrink_trial explain.shrink_shapes explain.shrink_values",
+    "explain.shrink_domain explain.shrink_candidate explain.shrink_trial explain.shrink_shapes",
+    "explain.shrink_values",
     "explain.differenced",
     "explain.text explain.text.tape explain.rules.subset explain.rules.local",
     "explain.text.run",
@@ -123,14 +126,14 @@ LAYERS = (
     "stored.failed",
     "report.smoke report.spread report.concise",
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
-    "report.github report.summary report.badge",
+    "report.github report.gitlab report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",
     "report.diff_github report.diff_html report.diff",
     "report.power report.rule_power report.contract_power report.diagnosis_power",
     "report.fault",
     "report.probe",
     "repro repro.name repro.literal repro.point repro.pieces repro.python repro.c_literal",
-    "repro.c_pieces repro.c_calls repro.c repro.export report.repro",
+    "repro.c_pieces repro.c_calls repro.c repro.artifacts repro.export report.repro",
     "config_table config demo demo.kernels",
     "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.examples commands.parsing",
@@ -144,7 +147,8 @@ LAYERS = (
     "commands.diff",
     "commands.demo commands.completion",
     "commands.schema",
-    "testing testing.inputs testing.failure testing.given testing.parametrize",
+    "testing testing.inputs testing.failure testing.given testing.own_case testing.suite_case",
+    "testing.parametrize",
     "testing.settled testing.session testing.items testing.own testing.told testing.heard",
     "testing.lost",
     "cli pytest_plugin __main__",
@@ -152,13 +156,13 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec", "model",
-              "rule", "suite", "difference", "manifest", "contract", "binding", "judge",
-              "protocol.probe", "power", "explain", "plan", "cluster.identity", "run", "repro",
-              "demo.kernels", "library", "library_model", "testing"),
-    "msgspec": ("manifest.schema", "protocol", "stored.read", "config_table", "stored.schema",
-              "plan", "run", "repro", "demo.kernels", "library", "library_model", "testing",
-              "stored.parts", "stored.plain"),
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec",
+              "program", "model", "rule", "suite", "difference", "manifest", "contract", "binding",
+              "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity", "run",
+              "repro", "demo.kernels", "library", "library_model", "testing"),
+    "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
+              "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_model",
+              "testing", "stored.parts", "stored.plain"),
     "mpmath": ("fifty_digits",),
     "ml_dtypes": ("dtypes",),
     "torch": ("binding.tensors",),
@@ -241,7 +245,7 @@ def test_dependencies_stay_where_they_belong(name):
 def test_a_case_file_sees_specs_alone(name):
     allowed = {
         f"gradcheck.{m}"
-        for m in ("arithmetic", "draw", "families", "spec", "model", "rule", "suite")
+        for m in ("arithmetic", "draw", "families", "spec", "program", "model", "rule", "suite")
     }
     if ".faults" in name:
         allowed |= {f"gradcheck.power.{m}" for m in ("fault", "mutate")}

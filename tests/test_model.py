@@ -1,4 +1,4 @@
-"""Programs and models: what contradicts itself is refused, and what is drawn depends on names."""
+"""Models: what contradicts itself is refused, and what is drawn depends on names."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from gradcheck_cases import activation, indexing, linear, loss, reduction
 
 from gradcheck.arithmetic import F64
 from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.fifty_digits import mp50
-from gradcheck.model import MARGIN, ModelCase, ModelSpec, Nudged, Program, Size, Stage, Whole
+from gradcheck.model import MARGIN, ModelCase, ModelSpec, Size
+from gradcheck.program import Program, Stage
 from gradcheck.spec import DEFAULT
 from gradcheck.suite import Suite
 
@@ -54,54 +54,6 @@ def case(model=None, seed=0):
 
 def program(**changes):
     return replace(build(), **changes)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
-        ("name", "Loss", "lower-case"),
-        ("reads", ("x",), "reads"),
-        ("reads", ("x", "w", "b", "c"), "reads"),
-        ("attrs", {"bias": 1}, "bias"),
-    ],
-)
-def test_a_stage_that_its_operator_cannot_be_is_refused(field, value, says):
-    good = {"name": "out", "op": linear.matmul, "reads": ("x", "w"), "writes": "y"}
-    with pytest.raises(SpecError, match=says):
-        Stage(**{**good, field: value})
-
-
-def test_a_program_reads_only_what_is_written():
-    with pytest.raises(SpecError, match="reads 'r' before it is written"):
-        program(stages=build().stages[2:])
-
-
-def test_a_program_writes_each_value_once():
-    again = stage("again", activation.tanh, "a", "r")
-    stages = build().stages
-    with pytest.raises(SpecError, match="writes 'r' a second time"):
-        program(stages=(*stages[:2], again, *stages[2:]))
-
-
-def test_two_stages_do_not_share_a_name():
-    stages = build().stages
-    with pytest.raises(SpecError, match="two stages are called 'hidden'"):
-        program(stages=(stages[0], replace(stages[1], name="hidden"), *stages[2:]))
-
-
-def test_a_parameter_that_no_stage_reads_is_refused():
-    with pytest.raises(SpecError, match="no stage reads 'w3'"):
-        program(params={**build().params, "w3": lambda draw: draw.normal(2)})
-
-
-def test_a_parameter_and_an_input_do_not_share_a_name():
-    with pytest.raises(SpecError, match="share a name"):
-        program(inputs={**build().inputs, "w1": lambda draw: draw.normal(2)})
-
-
-def test_the_last_stage_writes_the_loss():
-    with pytest.raises(SpecError, match="must write the loss 'r'"):
-        program(loss="r")
 
 
 @pytest.mark.parametrize(
@@ -190,80 +142,6 @@ def test_a_stage_that_raises_is_named():
     broken = spec(lambda: program(inputs={**build().inputs, "x": lambda draw: draw.normal(5, 7)}))
     with pytest.raises(SpecError, match=r"stage 'hidden' \(matmul\) raised ValueError"):
         _ = case(broken).given
-
-
-def test_tied_parameters_collect_every_share():
-    here = case()
-    program = here.program
-    assert program.tied == {"w2"}
-    assert [s.name for s in program.readers["w2"]] == ["mix", "out"]
-    values = program.forward(F64, here.given)
-    whole = program.backward(F64, values, np.array(1.0))
-
-    def without(name):
-        def vjp(stage, cts, values):
-            found = stage.vjp(F64, cts, values)
-            return (found[0], None, *found[2:]) if stage.name == name else found
-
-        return program.backward(F64, values, np.array(1.0), vjp)["w2"]
-
-    np.testing.assert_allclose(without("mix") + without("out"), whole["w2"], rtol=1e-14)
-    assert np.abs(without("mix")).max() > 0 < np.abs(without("out")).max()
-
-
-def test_the_fold_is_linear_in_where_it_starts():
-    here = case()
-    program = here.program
-    values = program.forward(F64, here.given)
-    whole = program.backward(F64, values, np.array(1.0))
-    part = program.backward(F64, values, np.array(0.0), start={"r": whole["r"]})
-    np.testing.assert_allclose(part["w1"], whole["w1"], rtol=1e-14)
-    assert "w2" not in part
-
-
-def test_backward_agrees_with_differences_of_the_loss():
-    here = case()
-    whole = Whole(here.program, here.inputs)
-    params = list(here.params.values())
-    gradients = whole.vjp(F64, np.array(1.0), *params)
-    for index, gradient in enumerate(gradients):
-        direction = np.random.default_rng(index).normal(size=gradient.shape)
-        ends = []
-        for sign in (1, -1):
-            moved = list(params)
-            moved[index] = params[index] + sign * 1e-6 * direction
-            ends.append(float(whole.forward(F64, *moved)))
-        slope = (ends[0] - ends[1]) / 2e-6
-        np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-7)
-
-
-def test_what_no_moved_parameter_reaches_is_remembered_and_nothing_else_is(monkeypatch):
-    here, xp, calls = case(), mp50(), []
-    original = Stage.forward
-
-    def counted(self, *given):
-        calls.append(self.name)
-        return original(self, *given)
-
-    params = [xp.asarray(p) for p in here.params.values()]
-    whole = Whole(here.program, here.inputs)
-    nudged = Nudged(here.program, here.inputs, dict(zip(here.params, params, strict=True)))
-    for digits in (50, 75):
-        with xp.context.workdps(digits):
-            for index in (0, 2, 1, 2):
-                moved = list(params)
-                moved[index] = params[index] + xp.const("1e-25")
-                want = whole.forward(xp, *moved)
-                with monkeypatch.context() as patch:
-                    patch.setattr(Stage, "forward", counted)
-                    got = nudged.forward(xp, *moved)
-                assert got == want
-                assert got != whole.forward(xp, *params)
-            every = [p + xp.const("1e-25") for p in params]
-            assert nudged.forward(xp, *every) == whole.forward(xp, *every)
-    names = [s.name for s in here.program.stages]
-    once = [*names, *names, *names[2:], *names, *names[2:]]  # all at first, then what is moved
-    assert calls == once * 2
 
 
 def test_integers_are_kept_as_they_are():

@@ -13,7 +13,8 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 from _pages.operators import path_of
 from _pages.text import attributes, block, code, front, joined, link, table, text
-from gradcheck.model import ModelSpec, Stage
+from gradcheck.model import ModelSpec
+from gradcheck.program import Stage
 from gradcheck.report.model_catalogue import line
 from gradcheck.rule import RuleSpec
 from gradcheck.suite import ModelCase

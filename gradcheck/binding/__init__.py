@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from gradcheck.model import ModelCase, Stage, StageVjp
+from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs, Slack
 from gradcheck.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.program import Stage, StageVjp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

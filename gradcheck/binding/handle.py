@@ -13,7 +13,7 @@ from gradcheck.contract.returned import Broken, broken
 from gradcheck.finding import Finding, Part
 from gradcheck.foreign import frames
 from gradcheck.foreign.ending import Ended, Ending
-from gradcheck.model import Stage, StageVjp
+from gradcheck.program import Stage, StageVjp
 from gradcheck.verdict import Verdict
 
 MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.model import ModelCase, Program
+from gradcheck.model import ModelCase
+from gradcheck.program import Program
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case, resolve

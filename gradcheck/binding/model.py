@@ -15,7 +15,8 @@ from gradcheck.binding import Bound, BoundModel
 from gradcheck.binding.keywords import dimensions, member, method, takes
 from gradcheck.contract import returned
 from gradcheck.errors import LoadError, UnknownNameError, Unsupported
-from gradcheck.model import ModelCase, ModelSpec, Stage, StageVjp, Values
+from gradcheck.model import ModelCase, ModelSpec
+from gradcheck.program import Stage, StageVjp, Values
 from gradcheck.spec import Attrs
 
 Operator = Callable[[Any, Attrs, Attrs], Bound]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,9 +10,12 @@ from gradcheck.arithmetic import F32, FLOATS
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import Unsupported
-from gradcheck.model import ModelCase, Stage, StageVjp, Values
+from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase, State, Tensors
 from gradcheck.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.program import Stage, StageVjp, Values
 
 
 class Reference:

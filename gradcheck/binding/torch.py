@@ -16,7 +16,8 @@ from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
 from gradcheck.binding.torch_op import counterpart
 from gradcheck.contract.returned import broken
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.model import ModelCase, Values
+from gradcheck.model import ModelCase
+from gradcheck.program import Values
 from gradcheck.rule import RuleCase, State, Tensors
 from gradcheck.spec import Attrs
 from gradcheck.suite import Case

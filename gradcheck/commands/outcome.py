@@ -60,6 +60,22 @@ def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
             raise UsageError(f"{flag} {path}: {error.strerror}") from error
 
 
+def check_folder(path: Path, flag: str) -> None:
+    """Make a folder that is to be written into, where it is not there yet; `flag` named it.
+
+    Raises:
+        UsageError: there can be none, or nothing can be written there.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{flag} {path}: it is no folder; name another") from None
+    except (OSError, ValueError) as error:  # a NUL in the name
+        raise UsageError(f"{flag} {path}: {getattr(error, 'strerror', None) or error}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} {path}: no permission to write there")
+
+
 def _check_aside(path: Path, flag: str) -> None:
     """A report is written aside, then renamed: what links lead to is in a folder of its own."""
     from gradcheck.disk import is_special

@@ -12,7 +12,7 @@ KEYS: Final = (
     "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
     "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
     "taylor", "no-build", "no-isolate", "quiet", "verbose", "progress",
-    "executor", "scheduler", "max-fail",
+    "executor", "scheduler", "max-fail", "keep-artifacts",
 )  # fmt: skip
 """The flags that a project can give, as `gradcheck.config_table` has them."""
 DESTINATIONS: Final[Mapping[str, str]] = {
@@ -94,4 +94,4 @@ def _given(key: str, value: Any) -> Any:
         from gradcheck.commands.flags import jobs_of
 
         return jobs_of(str(value))
-    return Path(value) if key == "baseline" else value
+    return Path(value) if key in ("baseline", "keep-artifacts") else value

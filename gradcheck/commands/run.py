@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck import console
 from gradcheck.commands.flags import add_executor, executor_of
 from gradcheck.commands.gate import add_gate, baseline_of, held
-from gradcheck.commands.outcome import targets_of
+from gradcheck.commands.outcome import check_folder, targets_of
 from gradcheck.commands.planned import add_plan, plan_of
 from gradcheck.commands.progress import Progress
 from gradcheck.commands.project import open_to_defaults, settle
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradcheck.commands.outcome import Target
     from gradcheck.commands.watch import Watch
     from gradcheck.plan import Plan
+    from gradcheck.ready import Ready
     from gradcheck.record import Header, Record, Run
     from gradcheck.run import Witness
 
@@ -54,6 +55,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--shard", type=_shard, metavar="I/N",
         help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep-artifacts", type=Path, metavar="DIR",
+        help="write the tensors of failing gradients of operators to DIR, an .npz file each "
+        "(primals, cotangent, got, want)",
+    )  # fmt: skip
     add_executor(parser)
     add_output(parser)
     parser.set_defaults(command=run)
@@ -82,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
+    if arguments.keep_artifacts is not None:
+        check_folder(arguments.keep_artifacts, "--keep-artifacts")
     with _workers(arguments):
         plan = replace(plan_of(arguments), **executor_of(arguments))
         if arguments.failed:
@@ -128,18 +136,42 @@ def carry_out(
     """
     check_format(arguments.format)
     logs = [path for path, form in targets if form == LOG]
+    folder: Path | None = getattr(arguments, "keep_artifacts", None)
+    written: list[bool] = []
     watch = _watch(logs, baseline, getattr(arguments, "max_fail", None))
-    with closing(watch):
-        found = executed(plan, arguments, watch)
+
+    def ended(ready: Ready, found: Run) -> Run:
         if baseline is not None:
             found = held(found, baseline, plan.suite)
-        written = watch.ends(found)
+        written.append(watch.ends(found))
+        if folder is not None and (found.complete or found.halted):
+            written.append(_kept(ready, found, folder))
+        return found
+
+    with closing(watch):
+        found = executed(plan, arguments, watch, ended)
     if remember:
         from gradcheck.stored.failed import keep
 
         keep(found)
     others = [target for target in targets if target[1] != LOG]
-    return publish_run(found, arguments, others, written=written)
+    return publish_run(found, arguments, others, written=all(written))
+
+
+def _kept(ready: Ready, found: Run, folder: Path) -> bool:
+    """Put failing tensors on file; False, and a line that says why, where one could not be."""
+    from gradcheck.repro.artifacts import LARGEST, MOST, keep, wanted
+
+    if not wanted(found):
+        return True
+    kept = keep(ready, found, folder)
+    text = f"--keep-artifacts {folder}: {kept.files:,} of {kept.of:,} failing gradients are there"
+    if kept.trouble:
+        text += f": {kept.trouble}; what was judged is in the reports"
+    elif kept.files < kept.of:
+        text += f": at most {MOST} files and {LARGEST >> 20} MiB are written, of what has numbers"
+    console.say(text)
+    return not kept.trouble
 
 
 def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) -> Watch:
@@ -168,12 +200,23 @@ def _watch(logs: Sequence[Path], baseline: Baseline | None, most: int | None) ->
     return Watch([Log(path, so_far) for path in logs], fails, most)
 
 
-def executed(plan: Plan, arguments: argparse.Namespace, witness: Witness | None = None) -> Run:
-    """What comes of a plan; unless -q is given, a terminal shows how far it is."""
+def executed(
+    plan: Plan,
+    arguments: argparse.Namespace,
+    witness: Witness | None = None,
+    ended: Callable[[Ready, Run], Run] = lambda ready, found: found,
+) -> Run:
+    """What comes of a plan; unless -q is given, a terminal shows how far it is.
+
+    `ended` makes of the run what it is to be, while the implementations are still there.
+    """
     from gradcheck.run import execute
 
     progress = Progress(arguments, (case.name for case in plan.everything)).watching(witness)
+
+    def last(ready: Ready, found: Run) -> Run:
+        progress.clear()
+        return ended(ready, found)
+
     with heard():  # what the code judged prints is no part of a report
-        found = execute(plan, progress, progress)
-    progress.clear()
-    return found
+        return execute(plan, progress, progress, last)

@@ -13,9 +13,9 @@ Array = NDArray[Any]
 
 def guarded(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Read-only copies: a write raises inside the code judged."""
-    copies = tuple(np.array(a, copy=True, order="C") for a in arrays)
+    copies = tuple([np.array(a, order="C") for a in arrays])
     for copy in copies:
-        copy.flags.writeable = False
+        copy.setflags(write=False)
     return copies
 
 

@@ -46,6 +46,7 @@ SMALL: Final = 2.0**-5
 FALLS: Final = FALL**2 / 4
 """How far it must fall from there to the next step; or to what is as good as nothing."""
 TINY: Final = 2.0**-12
+NOTHING: Final = 2.0**-1022
 LUCK: Final = 8.0
 """How many times better than most a block may look by luck."""
 LEAST: Final = 2.0**-3
@@ -76,41 +77,49 @@ class Contraction:
     """Σ ct·Δf over the outputs of each block, for all cotangents at once."""
 
     def __init__(self, shape: Structure, cts: Float) -> None:
-        """Arrange `cts` [q, m] by block, where all blocks have the same number of outputs."""
+        """Arrange `cts` [q, m] by block, where all that have outputs have the same number."""
         self._shape, self._cts = shape, cts
-        self.outputs = shape.outputs
-        each = int(self.outputs[0])
-        self._order = shape.order
-        self._sorted = bool(
-            (shape.owner[:-1] <= shape.owner[1:]).all() and len(shape.order) == cts.shape[1]
-        )
-        self._weights: Float | None = None
-        if each and (self.outputs == each).all():
-            ordered = cts if self._sorted else cts[:, shape.order]
-            ordered = ordered.reshape(len(cts), shape.blocks, each)
-            self._weights = np.ascontiguousarray(ordered.transpose(1, 2, 0))
+        counts = shape.outputs[shape.present]
+        self._uniform = counts.size > 0 and bool((counts == counts[0]).all())
+        in_order = len(shape.order) == cts.shape[1] and (shape.owner[1:] >= shape.owner[:-1]).all()
+        self._order = None if in_order else shape.order
+        if self._uniform:
+            self._weights = np.ascontiguousarray(self._apart(cts).transpose(1, 2, 0))
             self._sizes = np.abs(self._weights)
 
     def by_block(self, values: Float) -> Float:
         """Sums of `values` [q, m] over the outputs of each block, [q, blocks]."""
-        if self._weights is None:
+        if not self._uniform:
             return self._shape.by_block(values)
-        ordered = values if self._sorted else values[:, self._order]
-        return np.asarray(ordered.reshape(len(values), *self._weights.shape[:2]).sum(axis=2))
+        return self._spread(self._apart(values).sum(axis=2))
 
     def __call__(self, moved: Float) -> tuple[Float, Float]:
         """Sums, and sums of absolute values, [q, k, blocks], of `moved` [k, m]."""
-        if self._weights is None:
+        if not self._uniform:
             weighted = self._cts[:, None, :] * moved
             return self._shape.by_block(weighted), self._shape.by_block(np.abs(weighted))
-        if not self._sorted:
-            moved = np.take(moved, self._order, axis=1)
-        if self._weights.shape[1] == 1:
-            sums = self._weights[:, 0].T[:, None, :] * moved
-            return sums, np.abs(sums)
-        blocks = moved.reshape(len(moved), *self._weights.shape[:2]).transpose(1, 0, 2)
+        blocks = self._apart(moved)
+        if blocks.shape[2] == 1:
+            sums = self._weights[:, 0].T[:, None, :] * blocks[:, :, 0]
+            return self._spread(sums), self._spread(np.abs(sums))
+        blocks = blocks.transpose(1, 0, 2)
         sums = np.matmul(blocks, self._weights).transpose(2, 1, 0)
-        return sums, np.matmul(np.abs(blocks), self._sizes).transpose(2, 1, 0)
+        sizes = np.matmul(np.abs(blocks), self._sizes).transpose(2, 1, 0)
+        return self._spread(sums), self._spread(sizes)
+
+    def _apart(self, values: Float) -> Float:
+        """`values` [k, m] by block: [k, blocks that have outputs, outputs of each]."""
+        if self._order is not None:
+            values = values.take(self._order, axis=1)
+        return values.reshape(len(values), self._shape.present.size, -1)
+
+    def _spread(self, sums: Float) -> Float:
+        """Sums [..., blocks that have outputs] as [..., blocks]: 0 for the others."""
+        if self._shape.present.size == self._shape.blocks:
+            return sums
+        out = np.zeros((*sums.shape[:-1], self._shape.blocks))
+        out[..., self._shape.present] = sums
+        return out
 
 
 def screen(evaluator: Evaluator, cts: Float) -> Screened:
@@ -119,7 +128,7 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
     keep_pages()
     with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
         signs = _signs(x.size)
-        h = TOP * (float(np.abs(x).max()) or 1.0) / FALL ** np.arange(LEVELS)
+        h = TOP * (float(np.abs(x).max()) or 1.0) / FALL ** np.arange(LEVELS, dtype=np.float64)
         # Most vectors have one colour: the steps that show the structure are the whole pilot then.
         step = (h if evaluator.x.ndim == 1 else h[:1])[:, None] * signs
         if evaluator.base.size == 1:
@@ -134,8 +143,8 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
         pilot.settle()
         found = pilot.extrapolated() if pilot.whole else pilot.sweep()
     terms = np.empty(shape.grid.shape, dtype=np.int64)
-    terms[:] = sums.outputs
-    return Screened(*map(shape.by_element, (*found, terms)))
+    terms[:] = shape.outputs
+    return Screened(*shape.by_element(found), shape.by_element(terms))
 
 
 class _Pilot:
@@ -196,13 +205,13 @@ class _Pilot:
         count = scales.shape[2]
         least = scales.sum(axis=2) * (LEAST / count)  # [level, q, blocks]
         change = slopes[:-1] - slopes[1:]
-        part = np.abs(change) / (scales[1:] + least[1:, :, None])
-        part[change == 0] = 0.0
+        part = np.abs(change) / np.maximum(scales[1:] + least[1:, :, None], NOTHING)
         worst = part.max(axis=(1, 2))  # [level − 1, blocks]
         ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
         settled, first = ok.any(axis=0), ok.argmax(axis=0)
-        growth = worst[first, np.arange(first.size)] / h[first] ** 2
-        self._reach = np.where(settled, h[first], h[-1])
+        longest = h[first]
+        growth = worst[first, np.arange(first.size)] / longest**2
+        self._reach = np.where(settled, longest, h[-1])
         # Few colours may make a block look better than it is: it is no outlier without a reason.
         usual = _middle(growth[settled])
         growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
@@ -216,30 +225,29 @@ class _Pilot:
         ratio = math.sqrt(share) if share > 1 else 1.0  # nan: nothing moves
         self._level = np.maximum(ratio * self._noise, np.sqrt(squares.sum(axis=1) / count))
 
-    def extrapolated(self) -> tuple[Float, Float, Float]:
-        """Value, bar and scale [q, colours, blocks] from all steps, where no colour is left out."""
+    def extrapolated(self) -> Float:
+        """Value, bar, scale: [3, q, colours, blocks], from all steps, where all colours took part."""
         factor = FALL**2
         values = (factor * self._slopes[1:] - self._slopes[:-1]) / (factor - 1)
         h = self._h[1:-1].reshape(-1, 1, 1, 1)
         floor = SIGMAS * (self._level[:, None] / h + RELATIVE * self._u * self._scales[1:-1])
-        change = np.abs(np.diff(self._slopes, axis=0))
+        change = np.abs(self._slopes[1:] - self._slopes[:-1])
         # The next value has more noise, by which the two may agree: what h⁴ leaves is about the
         # square of what h² is, as a part of the slope; or, where that happens to vanish, of others.
         part = change[:-1] / self._scales[1:-1]
         usual = _middle(part[np.isfinite(part)])
         fourth = np.fmax(part, usual) ** 2 * self._scales[1:-1] / factor
-        bar = 3 * np.abs(np.diff(values, axis=0)) + 2 * fourth + floor
+        bar = 3 * np.abs(values[1:] - values[:-1]) + 2 * fourth + floor
         settling = change[1:] <= change[:-1] / 2 + FALL * floor
         bar = np.where(settling & np.isfinite(bar), bar, np.inf)
         if len(bar) == 1:
-            return values[0], bar[0], self._scales[1]
-        best = np.argmin(bar, axis=0)[None]
-        return tuple(
-            np.take_along_axis(a, best, 0)[0] for a in (values[:-1], bar, self._scales[1:-1])
-        )
+            return np.concatenate([values[:1], bar, self._scales[1:2]])
+        best = bar.argmin(axis=0)[None]
+        found = (values[:-1], bar, self._scales[1:-1])
+        return np.concatenate([np.take_along_axis(a, best, 0) for a in found])
 
-    def sweep(self) -> tuple[Float, Float, Float]:
-        """Value, bar and scale [q, colours, blocks]: one pair per colour."""
+    def sweep(self) -> Float:
+        """Value, bar, scale: [3, q, colours, blocks], one pair per colour."""
         grid = self._shape.grid
         rounding = (self._level * LEAST / self._least).max(axis=0)
         ideal = np.cbrt(SIGMAS * rounding / (2 * SAFETY * self._growth))
@@ -247,15 +255,20 @@ class _Pilot:
         h = np.where(np.isfinite(ideal), within, self._h[1])
         above, below = self._ends(grid, h)
         gaps = above - below
-        found = [self._sums(d) for d in _gathered(self._evaluator.pairs(grid, above, below))]
-        value, scale = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+        found = np.empty((3, len(self._noise), *grid.shape))
+        value, bar, scale = found
+        start = 0
+        for moved in _gathered(self._evaluator.pairs(grid, above, below)):
+            rows = slice(start, start + len(moved))
+            value[:, rows], scale[:, rows] = self._sums(moved)
+            start = rows.stop
         value /= gaps
         scale /= np.abs(gaps)
-        bar = scale + self._least[:, None]
+        np.add(scale, self._least[:, None], out=bar)
         bar *= SAFETY * self._growth * h**2 + SIGMAS * RELATIVE * self._u
         bar += (SIGMAS * self._level / h)[:, None]
         bar[~np.isfinite(bar)] = np.inf
-        return value, bar, scale
+        return found
 
 
 def _gathered(chunks: Iterator[tuple[slice, Float]]) -> Iterator[Float]:
@@ -284,7 +297,8 @@ def _model(sums: Contraction, evaluator: Evaluator, cts: Float) -> Float:
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     squares = sums.by_block((u * cts * evaluator.base) ** 2)
     each = max(1.0, evaluator.base.size / squares.shape[1])
-    least = squares.mean(axis=1, keepdims=True) / (CANCELS**2 * each)
+    mean = squares.sum(axis=1, keepdims=True) / squares.shape[1]
+    least = mean / (CANCELS**2 * each)
     return np.asarray(np.sqrt(np.maximum(squares, least)))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from gradcheck.explain.evidence import Court, Errors, explains, known_errors
 from gradcheck.explain.reach import Derivatives, Reach
 from gradcheck.finding import Blame
-from gradcheck.model import Program, Stage, Values
+from gradcheck.program import Program, Stage, Values
 
 BLUNT: Final = 8
 """Suspects above which noise may have hidden what would clear them: the graph is asked as well."""

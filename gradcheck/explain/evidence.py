@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
 from gradcheck.explain.reach import Derivatives, Reach
-from gradcheck.model import Program, Stage, Values
+from gradcheck.program import Program, Stage, Values
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

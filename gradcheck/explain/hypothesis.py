@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.model import Stage, Values
 from gradcheck.power.mutant import Mutant
+from gradcheck.program import Stage, Values
 from gradcheck.spec import as_tuple
 
 Gradients = tuple[Any, ...]

@@ -15,8 +15,8 @@ from gradcheck.arithmetic import F64
 from gradcheck.explain.hypothesis import COMPOUND, Hypothesis, hypotheses, simple
 from gradcheck.explain.pattern import pattern
 from gradcheck.explain.same import array, near, reproduces
-from gradcheck.model import Stage, Values
 from gradcheck.power.mutant import Mutant
+from gradcheck.program import Stage, Values
 
 Gradients = Sequence[Any]
 

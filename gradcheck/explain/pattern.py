@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.same import SAME, close, near
-from gradcheck.model import Stage
+from gradcheck.program import Stage
 
 Float = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.model import Program, Stage, Values
+from gradcheck.program import Program, Stage, Values
 
 Float = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from gradcheck.explain.evidence import FLOOR
 from gradcheck.explain.hypothesis import hypotheses, simple
 from gradcheck.explain.reach import Reach
 from gradcheck.explain.same import near, reproduces
-from gradcheck.model import Program, Stage, Values
 from gradcheck.power.mutant import Mutant
+from gradcheck.program import Program, Stage, Values
 
 Gradients = Sequence[Any]
 

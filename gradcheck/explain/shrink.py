@@ -19,9 +19,10 @@ from gradcheck.explain.form import malformed
 from gradcheck.explain.interrogate import ENDED, Interrogation
 from gradcheck.explain.probe import Probe
 from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
 from gradcheck.explain.shrink_shapes import smaller
-from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Candidate, Trials, judged
+from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Trials, judged
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
 from gradcheck.explain.suspicion import Rule
 from gradcheck.finding import Diagnosis, Finding

@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.shrink_trial import Candidate, Outcome, Trials
+from gradcheck.explain.shrink_candidate import Candidate
+from gradcheck.explain.shrink_trial import Outcome, Trials
 from gradcheck.spec import CORE, Attrs
 
 Array = NDArray[Any]

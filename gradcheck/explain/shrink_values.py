@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.probe import Cotangent
-from gradcheck.explain.shrink_trial import Candidate, Outcome, Trials
+from gradcheck.explain.shrink_candidate import Candidate
+from gradcheck.explain.shrink_trial import Outcome, Trials
 
 Array = NDArray[Any]
 

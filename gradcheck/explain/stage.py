@@ -14,7 +14,7 @@ from gradcheck.explain.probe import Cotangent, Gradients, Probe
 from gradcheck.finding import Finding
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model_truth import StageTruth
-from gradcheck.model import StageVjp
+from gradcheck.program import StageVjp
 
 HERE: Final = "the model's own point"
 """Where a stage is asked: values follow from the model's parameters."""

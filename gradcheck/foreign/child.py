@@ -1,4 +1,4 @@
-"""A child process: what is said to it and what it says, with deadlines; and its end.
+"""A child process: what is said to it and what it says, with deadlines.
 
 Whatever the child does (dies, hangs, floods, closes descriptors, leaves children of its own), each
 call here returns by its deadline or raises `Ended`.
@@ -13,13 +13,14 @@ import signal
 import subprocess
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.foreign.frames import Block
+from gradcheck.foreign.group import MARK, bury, dead
 from gradcheck.verdict import Verdict
 
 TAIL: Final = 1 << 16
@@ -41,10 +42,6 @@ SINGLE: Final = (
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
 """Set to 1 in every child: sums in another order are other bits."""
-
-MARK: Final = "GRADCHECK_CHILD"
-"""An environment variable that differs from child to child: by it those that it started are known,
-even if they have left its group."""
 
 Channel = Literal["stdio", "pipes"]
 
@@ -107,7 +104,7 @@ class Child:
         self._silent = False
         self._deadline, self._seconds = float("inf"), float("inf")
         self._ending: Ending | None = None
-        self._bury = weakref.finalize(self, _bury, self.process, self._descriptors, mark)
+        self._bury = weakref.finalize(self, bury, self.process, self._descriptors, mark)
 
     # ── talk ─────────────────────────────────────────────────────────────────────────────────
 
@@ -135,7 +132,7 @@ class Child:
             try:
                 _advance(rest, os.writev(out, rest[: -AT_ONCE - 1 : -1]))
             except BlockingIOError:
-                if _dead(self.process):  # and something that it started keeps the pipe open
+                if dead(self.process):  # and something that it started keeps the pipe open
                     return self._close("out")
                 if not self._wait(deadline, writing=out):
                     self._late(f"did not read its input within {timeout:g} s")
@@ -198,7 +195,7 @@ class Child:
     @property
     def alive(self) -> bool:
         """Whether it has not ended."""
-        return self._ending is None and not _dead(self.process)
+        return self._ending is None and not dead(self.process)
 
     def wait(self, seconds: float) -> int:
         """Its return code, as `subprocess` gives it; what it says meanwhile is in `unread`.
@@ -208,7 +205,7 @@ class Child:
         """
         self._refuse_if_over()
         deadline = time.monotonic() + seconds
-        while not _dead(self.process):
+        while not dead(self.process):
             if not self._wait(deadline):
                 self._late(f"did not end within {seconds:g} s")
         self._look()
@@ -246,11 +243,11 @@ class Child:
         """Wait for bytes, and put as many into `room` as there are; 1 or more."""
         self._refuse_if_over()
         while True:
-            dead = _dead(self.process)  # before the look: what it wrote before is there by now
+            gone = dead(self.process)  # before the look: what it wrote before is there by now
             try:
                 got = os.readv(self._descriptors["into"], [room])
             except BlockingIOError:
-                if dead:
+                if gone:
                     self._fell()
                 if not self._wait(self._deadline, reading=False):
                     self._late(f"no answer within {self._seconds:g} s")
@@ -317,7 +314,7 @@ class Child:
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        while not _dead(self.process):
+        while not dead(self.process):
             if not self._wait(deadline):
                 return False
             del self._unread[:]
@@ -340,10 +337,10 @@ class Child:
     def _gone_quietly(self, seconds: float) -> bool:
         """Whether a child whose channel is closed dies, too."""
         deadline = time.monotonic() + seconds
-        while not _dead(self.process) and time.monotonic() < deadline:
+        while not dead(self.process) and time.monotonic() < deadline:
             self._drain()
             time.sleep(0.001)
-        return _dead(self.process)
+        return dead(self.process)
 
     def _late(self, reason: str) -> NoReturn:
         self._over(Verdict.TIMEOUT, reason)
@@ -382,46 +379,3 @@ def _pipe() -> tuple[int, int]:
     with suppress(AttributeError, OSError):  # another system, or a user's pipes are all large
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PIPE)
     return ends
-
-
-def _dead(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; it is not reaped, so that its group keeps its number."""
-    if process.returncode is not None:
-        return True
-    look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    try:
-        return os.waitid(os.P_PID, process.pid, look) is not None
-    except ChildProcessError:  # reaped by somebody else
-        return True
-
-
-def _bury(process: subprocess.Popen[bytes], descriptors: dict[str, int], mark: str) -> None:
-    """End the group and what has left it, reap the leader, close what is open."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for _ in range(100):  # one that forks meanwhile has the mark, too
-        if not sum(_killed(pid) for pid in _marked(mark)):
-            break
-        time.sleep(0.001)
-    for descriptor in descriptors.values():
-        os.close(descriptor)
-    descriptors.clear()
-
-
-def _marked(mark: str) -> Iterator[int]:
-    """The processes with that mark in their environment; none where the system does not tell."""
-    entry = f"{MARK}={mark}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if entry in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
-
-
-def _killed(pid: int) -> bool:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

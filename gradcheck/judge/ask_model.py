@@ -18,7 +18,8 @@ from gradcheck.dtypes import is_float
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.probe import attempt, guarded_call
-from gradcheck.model import ModelCase, Program, Stage, StageVjp, Values
+from gradcheck.model import ModelCase
+from gradcheck.program import Program, Stage, StageVjp, Values
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
 

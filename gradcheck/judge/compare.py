@@ -273,9 +273,8 @@ class Comparison:
         row, element = divmod(flat, self.got.shape[1])
         want = float(self.want[row, element])
         error, bound, bar = (float(values[row, element]) for values in numbers)
-        exact = np.asarray(abs(want)).astype(dtype_named(self.rules.dtype))
         with np.errstate(all="ignore"):
-            place = float(np.spacing(exact))
+            place = float(np.spacing(dtype_named(self.rules.dtype).type(abs(want))))
         return Miss(
             index=tuple(int(i) for i in np.unravel_index(element, shape)),
             got=float(self.got[row, element]),
@@ -367,7 +366,7 @@ def _finite_scale(estimate: Estimate) -> Float:
 
 def _blunt(rules: Rules, largest: Float) -> Float:
     """The bound above which an element could hide anything."""
-    return np.asarray(np.maximum(rules.blunt * largest, rules.underflow))
+    return np.maximum(rules.blunt * largest, rules.underflow)
 
 
 def _allowed(got: Float, estimate: Estimate, kinks: Sequence[Interval]) -> tuple[Mask, Float]:

@@ -18,7 +18,7 @@ from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
 from gradcheck.judge.compare import RULES, Rules, against
 from gradcheck.judge.model_truth import SAFETY, Known, ModelTruth
 from gradcheck.judge.stage import judge_stage
-from gradcheck.model import Stage, Values
+from gradcheck.program import Stage, Values
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
 

@@ -21,7 +21,8 @@ from gradcheck.judge.projection import judge_tensors
 from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.tied import Tied, tied
-from gradcheck.model import ModelCase, Nudged, Stage, Values, Whole
+from gradcheck.model import ModelCase
+from gradcheck.program import Nudged, Stage, Values, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict

@@ -116,9 +116,8 @@ class _Called:
             if fault is not None:
                 answers[name] = fault
             else:
-                answers[name] = np.stack(
-                    [np.asarray(row[i], dtype=np.float64).reshape(-1) for row in rows]
-                )
+                flat = [np.asarray(row[i], dtype=np.float64).reshape(-1) for row in rows]
+                answers[name] = np.concatenate(flat).reshape(len(rows), -1)
         return Answer(answers)
 
     def _once(

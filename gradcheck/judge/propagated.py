@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
 from gradcheck.draw import key_of
-from gradcheck.model import Program, Stage, Values
+from gradcheck.program import Program, Stage, Values
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
 

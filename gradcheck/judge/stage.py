@@ -15,7 +15,7 @@ from gradcheck.finding import Finding, Part
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.compare import RULES, Rules, against, compare
 from gradcheck.judge.model_truth import SAFETY, ModelTruth, StageTruth
-from gradcheck.model import Stage, StageVjp
+from gradcheck.program import Stage, StageVjp
 from gradcheck.verdict import SEVERITY, Verdict
 
 Float = NDArray[np.float64]

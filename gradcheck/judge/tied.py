@@ -19,7 +19,7 @@ from gradcheck.arithmetic import F64
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval
-from gradcheck.model import Stage
+from gradcheck.program import Stage
 from gradcheck.spec import Array, as_tuple
 from gradcheck.verdict import Verdict
 

@@ -1,21 +1,16 @@
 """Training a model: does its loss fall at every step as the gradients say?
 
-A step moves the parameters by Δ. Along it the loss changes by ∫⟨g(p + sΔ), Δ⟩ds for any gradient
-that is right, whatever rule made the step; so the integral, taken over the gradients judged, is
-held against the loss itself. Its error bar is the difference between two quadratures (Boole's
-rule and Simpson's) panel by panel, times 4: that covers a jump of the slope at a kink too, wherever
-it is in its panel. It is refined before anything is blamed.
+A step moves the parameters by Δ; what the gradients judged say of the loss along it, an integral of
+slopes, is held against the loss itself. It is refined before anything is blamed.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, FLOATS
 from gradcheck.binding import BoundModel, ModelBinding
@@ -24,73 +19,28 @@ from gradcheck.draw import key_of
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
 from gradcheck.judge.ask_model import read_gradients
-from gradcheck.judge.compare import KAPPA, RULES, Rules
+from gradcheck.judge.compare import RULES
+from gradcheck.judge.leg import SHARP, Float, Leg, Tensors, Way, wide
 from gradcheck.judge.probe import attempt
-from gradcheck.model import ModelCase, Stage, Values
+from gradcheck.model import ModelCase
+from gradcheck.program import Stage, Values
 from gradcheck.rule import RuleSpec, State
 from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
-
-Float = NDArray[np.float64]
-Tensors = dict[str, Array]
 
 STEPS: Final = 30
 PANELS: Final = 64
 """Of a leg, at most: 257 gradients; halved where the slope changes most."""
 SURE: Final = 100.0
 """Error bars at which a wrong leg needs no more panels."""
-SHARP, SHARP_KINKED = 5e-3, 5e-2
-"""Of Σ|g·Δ| along a leg: a wider bound could hide a wrong gradient."""
-SHARE: Final = 1e-4
-"""Of the largest step's Σ|g·Δ|: what moves the loss by less need not be resolved."""
 SAFETY: Final = 8.0
 """So many times the noise that was seen in a few values of the loss."""
 NEARBY: Final = 6
 """Values of the loss that show its noise."""
-HIDDEN: Final = 4.0
-"""Pairs of jumps that may hide between neighbouring nodes."""
 FAR: Final = 1e6
 """Times the first loss: a loss without a lower bound goes there, and training ends."""
 ARMIJO: Final = 1e-4
 HALVINGS: Final = 20
-BOOLE: Final = np.array([7.0, 32.0, 12.0, 32.0, 7.0]) / 90
-SIMPSON: Final = np.array([1.0, 0.0, 4.0, 0.0, 1.0]) / 6
-SPREAD: Final = 4.0
-"""Of the difference between both: a jump of the slope costs Boole's rule less than twice that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leg:
-    """A straight way that the parameters took: the loss's change, and what was predicted.
-
-    `tensor` is the parameter that moved alone; "" where all of them did. `size` is Σ|g·Δ|, what
-    `bound` is measured against; `bar` is how uncertain the prediction is. `kinked`: the model has
-    operators with kinks. Units: the loss's.
-    """
-
-    step: int
-    tensor: str
-    observed: float
-    predicted: float
-    bar: float
-    bound: float
-    size: float
-    kinked: bool = False
-
-    @property
-    def error(self) -> float:
-        """|predicted − observed|."""
-        return abs(self.predicted - self.observed)
-
-    @property
-    def right(self) -> bool:
-        """Whether the prediction holds; NaN does not."""
-        return self.error <= self.bound
-
-    def resolved(self, whole: float) -> bool:
-        """Whether the bound is narrow enough to say so, or the tensor moves next to nothing."""
-        sharp = SHARP_KINKED if self.kinked else SHARP
-        return self.bound <= max(sharp * self.size, SHARE * whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +167,7 @@ class Trainer:
         observed = self.loss(end) - self.loss(params)
         noise = self._noise(params) + self._noise(end)
         kinked = any(stage.op.kinks for stage in self.case.program.stages)
-        way = _Way(lambda s: self.gradients(_between(params, end, s)), change, kinked)
+        way = Way(lambda s: self.gradients(_between(params, end, s)), change, kinked)
         rules = RULES[self.dtype]
         # Near a minimum gradients cancel inside: what they were made of was as large as before.
         noise += SAFETY * rules.u * self.largest
@@ -248,60 +198,6 @@ class Trainer:
     def _given(self, params: Values, dtype: str) -> Tensors:
         given = {**self.case.given, **params}
         return {n: v.astype(dtype) if _moves(v) else v for n, v in given.items()}
-
-
-@dataclass(slots=True)
-class _Way:
-    """Slopes along a straight way, each taken once; `cuts` are the ends of its panels."""
-
-    gradients: Callable[[float], Tensors]
-    change: dict[str, Float]
-    kinked: bool
-    cuts: list[float] = field(default_factory=lambda: [0.0, 1.0])
-    known: dict[float, tuple[float, float]] = field(default_factory=dict)
-
-    def leg(self, observed: float, noise: float, rules: Rules, step: int, tensor: str) -> Leg:
-        """The leg, with its slopes integrated over the panels."""
-        predicted, size, bars = self._panels
-        bar = float(np.sum(bars))
-        bound = rules.rtol * float(np.sum(size)) + noise + KAPPA * bar
-        return Leg(
-            step=step, tensor=tensor, observed=observed, predicted=float(np.sum(predicted)),
-            bar=bar, bound=bound, size=float(np.sum(size)), kinked=self.kinked,
-        )  # fmt: skip
-
-    def split(self) -> None:
-        """Halve the panels that are most uncertain."""
-        _, _, bars = self._panels
-        worst = float(np.max(bars, initial=0.0))
-        pairs = list(itertools.pairwise(self.cuts))
-        least = 0.0 if self.kinked else worst / 2  # what hides may hide anywhere
-        halves = [(a + b) / 2 for (a, b), bar in zip(pairs, bars, strict=True) if bar >= least]
-        self.cuts = sorted([*self.cuts, *(halves or [(a + b) / 2 for a, b in pairs])])
-
-    @property
-    def _panels(self) -> tuple[Float, Float, Float]:
-        """Per panel: ∫⟨g, Δ⟩, ∫Σ|g·Δ|, and how uncertain the first one is."""
-        ends = np.array(self.cuts)
-        lengths = np.diff(ends)[:, None]
-        places = ends[:-1, None] + lengths * np.arange(5) / 4
-        found = np.array([[self._slope(float(s)) for s in nodes] for nodes in places])
-        slopes, sizes = found[..., 0], found[..., 1]
-        boole, simpson = ((lengths * slopes) @ weights for weights in (BOOLE, SIMPSON))
-        bars = SPREAD * np.abs(boole - simpson)
-        if self.kinked:  # two jumps between the same nodes are not seen: as large as those seen
-            gap = float(np.max(lengths)) / 4
-            bars[0] += HIDDEN * gap * float(np.max(np.abs(np.diff(slopes, axis=1))))
-        return boole, (lengths * sizes) @ BOOLE, bars
-
-    def _slope(self, s: float) -> tuple[float, float]:
-        """⟨g, Δ⟩ and Σ|g·Δ| at one place."""
-        if s not in self.known:
-            gradients = self.gradients(s)
-            parts = [_wide(gradients[n]) * d for n, d in self.change.items()]
-            signed = float(sum(p.sum() for p in parts))
-            self.known[s] = signed, float(sum(np.abs(p).sum() for p in parts))
-        return self.known[s]
 
 
 def judge_training(
@@ -383,10 +279,6 @@ def _finding(found: Verdict, reason: str) -> Finding:
     return Finding(name="training", verdict=found, reason=reason, part=Part.TRAINING)
 
 
-def _wide(values: Array) -> Float:
-    return values.astype(np.float64)
-
-
 def _sides(rng: np.random.Generator, p: Array) -> Float:
     """±∞: where `nextafter` is to go."""
     return np.asarray(rng.choice((-np.inf, np.inf), size=p.shape))
@@ -409,17 +301,17 @@ def _moves(values: Array) -> bool:
 
 def _difference(new: Values, old: Values) -> dict[str, Float]:
     """New − old in float64, without the tensors that stay."""
-    found = {n: _wide(new[n]) - _wide(old[n]) for n in new}
+    found = {n: wide(new[n]) - wide(old[n]) for n in new}
     return {n: d for n, d in found.items() if d.any()}
 
 
 def _product(gradients: Values, change: Mapping[str, Float]) -> float:
-    return float(sum(np.sum(_wide(gradients[n]) * d) for n, d in change.items()))
+    return float(sum(np.sum(wide(gradients[n]) * d) for n, d in change.items()))
 
 
 def _between(start: Tensors, end: Tensors, s: float) -> Tensors:
     """The place `s` of the way, as numbers of the dtype."""
     if s in (0.0, 1.0):
         return end if s else start
-    mixed = {n: (1 - s) * _wide(a) + s * end[n] for n, a in start.items()}
+    mixed = {n: (1 - s) * wide(a) + s * end[n] for n, a in start.items()}
     return {n: a.astype(start[n].dtype) for n, a in mixed.items()}

@@ -8,6 +8,7 @@ from typing import Final
 
 from gradcheck.errors import ManifestError
 from gradcheck.manifest import syntax
+from gradcheck.manifest.mistake import suggestion
 from gradcheck.manifest.operation import (
     Function,
     Meaning,
@@ -17,7 +18,7 @@ from gradcheck.manifest.operation import (
     Tensors,
     View,
 )
-from gradcheck.manifest.schema import Op, suggestion
+from gradcheck.manifest.schema import Op
 from gradcheck.spec import OpSpec
 
 WRITTEN: Final = {

@@ -10,8 +10,9 @@ from gradcheck.errors import ManifestError
 from gradcheck.manifest import syntax
 from gradcheck.manifest.agree import Operator, grads
 from gradcheck.manifest.meaning import expressions
+from gradcheck.manifest.mistake import suggestion
 from gradcheck.manifest.operation import Function, RoleKind, Tensors
-from gradcheck.manifest.schema import Op, Wider, suggestion
+from gradcheck.manifest.schema import Op, Wider
 from gradcheck.spec import Attrs, Slack
 
 

@@ -15,6 +15,7 @@ from gradcheck.errors import ManifestError
 from gradcheck.manifest import declared, syntax
 from gradcheck.manifest.agree import Operator, check_residuals
 from gradcheck.manifest.function import bound, check_element, dtype_of, elements
+from gradcheck.manifest.mistake import suggestion
 from gradcheck.manifest.operation import (
     Function,
     Meaning,
@@ -22,7 +23,7 @@ from gradcheck.manifest.operation import (
     Special,
 )
 from gradcheck.manifest.prototype import parse
-from gradcheck.manifest.schema import Library, Op, PerDtype, on_this_platform, suggestion
+from gradcheck.manifest.schema import Library, Op, PerDtype, on_this_platform
 from gradcheck.spec import CORE, Attrs, OpSpec
 from gradcheck.suite import Case, Suite
 

@@ -10,6 +10,7 @@ from gradcheck.errors import ManifestError
 from gradcheck.manifest import syntax
 from gradcheck.manifest.agree import Operator, check_function
 from gradcheck.manifest.meaning import Scope, meaning, role
+from gradcheck.manifest.mistake import suggestion
 from gradcheck.manifest.operation import (
     CType,
     Function,
@@ -19,7 +20,6 @@ from gradcheck.manifest.operation import (
     Tensors,
     Value,
 )
-from gradcheck.manifest.schema import suggestion
 
 
 def bound(

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from gradcheck.errors import ManifestError
 from gradcheck.manifest import syntax
+from gradcheck.manifest.mistake import convert
 from gradcheck.manifest.operation import (
     CType,
     Meaning,
@@ -21,7 +22,7 @@ from gradcheck.manifest.operation import (
     Value,
     View,
 )
-from gradcheck.manifest.schema import Packed, Part, Whole, convert
+from gradcheck.manifest.schema import Packed, Part, Whole
 
 ROLE: Final = re.compile(r"([a-z]+)(?::([\w.]*))?(?:\[(.*)\])?(\?)?", flags=re.DOTALL)
 WORKSPACE: Final = re.compile(r"(scratch|zeros)\[(.*)\]", flags=re.DOTALL)

@@ -16,7 +16,8 @@ import numpy as np
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import BoundModel
 from gradcheck.errors import LoadError, SpecError
-from gradcheck.model import ModelCase, ModelSpec, Stage, StageVjp, Values
+from gradcheck.model import ModelCase, ModelSpec
+from gradcheck.program import Stage, StageVjp, Values
 from gradcheck.spec import NAME, as_tuple
 from gradcheck.suite import Suite, resolve
 

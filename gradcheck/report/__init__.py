@@ -21,7 +21,7 @@ __all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 
 FORMATS: Final = (
     "terminal", "concise", "json", "jsonl", "markdown", "summary", "html", "junit", "github",
-    "badge",
+    "gitlab", "badge",
 )  # fmt: skip
 """The formats by name; each is a module of this package with a function `render`."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcheck.model import ModelCase, Program, Size, Stage
+from gradcheck.model import ModelCase, Size
+from gradcheck.program import Program, Stage
 from gradcheck.report import fitted
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.spec import Array

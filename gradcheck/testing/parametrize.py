@@ -16,7 +16,8 @@ import numpy as np
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.selection import ALL, DTYPES, LOW
 from gradcheck.spec import NAME
-from gradcheck.testing.given import OwnCase, SuiteCase, is_primal
+from gradcheck.testing.own_case import OwnCase, is_primal
+from gradcheck.testing.suite_case import SuiteCase
 
 ARGUMENT: Final = "case"
 """What the argument of a test is called."""

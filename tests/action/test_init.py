@@ -84,7 +84,11 @@ def test_its_script_judges(service, init, runner, whose, expected):
         assert [*map(bool, errors)] == [True] * (whose == "WRONG")
         assert ("file=kernels.py,line=6" in "".join(errors)) == (whose == "WRONG")
     else:
-        assert Path(named["gradcheck"]["artifacts"]["reports"]["junit"]).exists()
+        shown = named["gradcheck"]["artifacts"]["reports"]
+        assert Path(shown["junit"]).exists()
+        found = json.loads(Path(shown["codequality"]).read_text())
+        places = [(f["location"]["path"], f["location"]["lines"]["begin"]) for f in found]
+        assert places == [("kernels.py", 6)] * (whose == "WRONG")
 
 
 @pytest.mark.parametrize("whose", ["TALKS", "RAISES"])

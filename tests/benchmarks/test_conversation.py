@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.conversation import Conversation, LostPeer
 
+LONG = 300
+"""Seconds in which a process answers, on any machine."""
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 
 
@@ -13,15 +15,15 @@ def process(code):
 
 def test_a_line_is_answered_by_a_line():
     with process(ECHO) as talk:
-        assert talk.ask(20, do="check", seed=3) == {"do": "check", "seed": 3}
-        assert talk.ask(20, do="import") == {"do": "import"}
+        assert talk.ask(LONG, do="check", seed=3) == {"do": "check", "seed": 3}
+        assert talk.ask(LONG, do="import") == {"do": "import"}
         assert talk.lost is None
 
 
 def test_everybody_has_one_thread():
     code = "import os, json\ninput(); print(json.dumps(dict(os.environ)), flush=True)"
     with process(code) as talk:
-        found = talk.ask(20, do="x")
+        found = talk.ask(LONG, do="x")
     assert found["OPENBLAS_NUM_THREADS"] == found["OMP_NUM_THREADS"] == "1"
     assert "intra_op_parallelism_threads=1" in found["XLA_FLAGS"]
 
@@ -41,7 +43,7 @@ def test_everybody_has_one_thread():
 )
 def test_what_becomes_of_a_process_is_said_and_said_again(code, said):
     with process(code) as talk:
-        limit = 0.3 if "sleep" in code else 20
+        limit = 0.3 if "sleep" in code else LONG
         with pytest.raises(LostPeer, match=said):
             talk.ask(limit, do="check")
         with pytest.raises(LostPeer, match=said):
@@ -51,7 +53,7 @@ def test_what_becomes_of_a_process_is_said_and_said_again(code, said):
 
 def test_a_process_that_does_not_end_by_itself_is_ended():
     talk = process("import time\nprint('{}', flush=True)\ntime.sleep(60)")
-    assert talk.ask(20, do="x") == {}
+    assert talk.ask(LONG, do="x") == {}
     talk.lost = "the test is over"
     talk.close()
     assert talk._process.returncode == -9

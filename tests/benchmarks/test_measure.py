@@ -59,7 +59,8 @@ def meeting():
                 return Conversation([sys.executable, "-S", "-c", PROCESSES[key]])
             return Script(key, heard)
 
-        given = {"workloads": ("rms_norm",), "rounds": 2, "patience": 0.5} | changes
+        patience = 0.3 if "hangs" in names else 300.0
+        given = {"workloads": ("rms_norm",), "rounds": 2, "patience": patience} | changes
         effort = Effort(peers=names, counted=names, **given)
         return Meeting(effort, told.append, start, PEERS).measure(), heard
 

@@ -16,7 +16,8 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Part
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.model import ModelSpec, Program, Size, Stage
+from gradcheck.model import ModelSpec, Size
+from gradcheck.program import Program, Stage
 from gradcheck.spec import Dialect
 from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict

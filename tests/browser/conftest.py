@@ -54,7 +54,7 @@ def until():
     """Waits for an expression in a page to be true; the policy forbids Playwright's own way."""
 
     def until(page, expression):
-        for _ in range(100):
+        for _ in range(10_000):
             if page.evaluate(expression):
                 return
             page.wait_for_timeout(30)
@@ -77,7 +77,7 @@ def visit(browser, tmp_path):
         contexts.append(browser.new_context(**context))
         contexts[-1].add_init_script(before or "void 0")
         page = contexts[-1].new_page()
-        page.set_default_timeout(5000)
+        page.set_default_timeout(300_000)
         watches.append((path, Watch(page)))
         page.goto(f"file://{path}{hash}")
         page.watch = watches[-1][1]

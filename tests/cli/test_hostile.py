@@ -35,7 +35,8 @@ def dies(ct, x):
 IMPL = {"relu": {"vjp": says}, "tanh": {"vjp": odd}, "silu": {"vjp": strange},
         "exp": {"vjp": floods}, "abs": {"vjp": dies}}
 """
-FORMATS = ("json", "jsonl", "markdown", "summary", "html", "junit", "github", "badge", "terminal")
+FORMATS = ("json", "jsonl", "markdown", "summary", "html", "junit", "github", "gitlab", "badge",
+           "terminal")  # fmt: skip
 FLAGS = ["--impl", "evil:IMPL", "--sample", "typical", "--dtype", "float64", "--no-contract"]
 
 
@@ -76,6 +77,7 @@ def test_code_that_does_its_worst_is_reported_and_commands_nobody(judged, folder
     assert len(list(ET.fromstring(found["junit"]).iter("testcase"))) == 5
     assert "<script>alert" not in found["html"]
     assert len(found["github"].splitlines()) == 6
+    assert [f["location"]["path"] for f in json.loads(found["gitlab"])] == ["evil.py"] * 5
     assert found["summary"].count("\n<details>") == found["summary"].count("\n</details>") == 5
 
     for form in ("json", "jsonl"):  # and a report of the report says the same

@@ -19,6 +19,7 @@ def opened(site):
     with driver.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(300_000)
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
@@ -52,7 +53,7 @@ def test_a_search_finds_an_operator_by_a_part_of_its_name(site, opened):
     page.goto((site / "index.html").as_uri())
     page.click("input.md-search__input")
     page.keyboard.type("layer norm", delay=20)
-    page.wait_for_selector(".md-search-result__item a[href*='layer_norm']", timeout=60_000)
+    page.wait_for_selector(".md-search-result__item a[href*='layer_norm']")
     assert wrong == []
 
 

@@ -225,7 +225,7 @@ def hostile(draw, data):
 def ends_by_itself(program, data, env=None):
     """Whatever it is sent, a client answers or gives up; it is not killed by it."""
     done = subprocess.run(
-        program, input=data, capture_output=True, timeout=60, check=False, env=env
+        program, input=data, capture_output=True, timeout=300, check=False, env=env
     )
     assert done.returncode in (0, 1), (done.returncode, done.stderr[-2000:])
     return done.stdout

@@ -12,7 +12,7 @@ from gradcheck_cases import activation, attention, elementwise, indexing, linear
 from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
 from gradcheck.explain.reach import Derivatives
-from gradcheck.model import Program, Stage
+from gradcheck.program import Program, Stage
 
 
 def net():

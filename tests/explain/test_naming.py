@@ -10,7 +10,7 @@ from gradcheck.draw import Draw
 from gradcheck.explain.hypothesis import hypotheses
 from gradcheck.explain.naming import name
 from gradcheck.explain.pattern import pattern
-from gradcheck.model import Stage
+from gradcheck.program import Stage
 
 
 def mutants(op):

@@ -7,7 +7,7 @@ from gradcheck_cases import elementwise, recurrent, reduction
 from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
 from gradcheck.explain.reach import LARGEST, Derivatives, Reach
-from gradcheck.model import Program, Stage
+from gradcheck.program import Program, Stage
 
 
 def test_upstream_and_places(points):

@@ -13,7 +13,7 @@ from gradcheck.contract.returned import broken
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.shrink import as_it_is, shrink
-from gradcheck.explain.shrink_trial import Candidate
+from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import Wrong
 from gradcheck.verdict import Verdict

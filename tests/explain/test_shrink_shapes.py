@@ -6,8 +6,8 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
+from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_shapes import Group, groups, proposed, taken
-from gradcheck.explain.shrink_trial import Candidate
 
 
 def candidate(op, *shapes, **attrs):

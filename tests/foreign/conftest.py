@@ -122,20 +122,10 @@ void moves_away(double* dx, const double* ct, const double* x, int n) {
     umask(0777);
     right(dx, ct, x, n);
 }
-void sets_an_alarm(double* dx, const double* ct, const double* x, int n) {
-    alarm(1);
-    right(dx, ct, x, n);
-}
 static void* forever(void* _) { for (;;) usleep(1000); }
 void leaves_a_thread(double* dx, const double* ct, const double* x, int n) {
     pthread_t thread;
     pthread_create(&thread, 0, forever, 0);
-    right(dx, ct, x, n);
-}
-static void* later(void* _) { usleep(50000); abort(); }
-void dies_later(double* dx, const double* ct, const double* x, int n) {
-    pthread_t thread;
-    pthread_create(&thread, 0, later, 0);
     right(dx, ct, x, n);
 }
 static int calls = 0;

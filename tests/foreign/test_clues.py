@@ -5,7 +5,7 @@ from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Access, Buffer, Call, Pointer, Scalar, Script
 
-LONG = 30.0
+LONG = 300.0
 
 
 def fresh():

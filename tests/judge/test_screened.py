@@ -126,8 +126,9 @@ def test_narrower_bars_would_be_caught(monkeypatch):
     original = screening._Pilot.sweep
 
     def narrow(self):
-        value, bar, scale = original(self)
-        return value, bar / 200, scale
+        found = original(self)
+        found[1] /= 200
+        return found
 
     monkeypatch.setattr(screening._Pilot, "sweep", narrow)
     assert not measure("softmax", range(1), sizes=(0.01,)).honest

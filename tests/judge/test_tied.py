@@ -8,7 +8,7 @@ from gradcheck.arithmetic import FLOATS
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.judge.tied import tied
-from gradcheck.model import Stage
+from gradcheck.program import Stage
 from gradcheck.verdict import Verdict
 
 (CASE,) = SUITE.model_cases(["mnist_cnn"], sizes=["blank"])

@@ -8,8 +8,10 @@ from gradcheck.binding import BoundModel
 from gradcheck.binding.reference import Reference
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Part
-from gradcheck.judge.training import Leg, Trained, Trainer, judge_training, verdict
-from gradcheck.model import ModelCase, ModelSpec, Program, Size, Stage
+from gradcheck.judge.leg import Leg
+from gradcheck.judge.training import Trained, Trainer, judge_training, verdict
+from gradcheck.model import ModelCase, ModelSpec, Size
+from gradcheck.program import Program, Stage
 from gradcheck.verdict import Verdict
 
 SUITE = gradcheck_cases.SUITE

@@ -8,10 +8,11 @@ from gradcheck import ModelSpec, Suite
 from gradcheck.arithmetic import F64
 from gradcheck.binding import BoundModel
 from gradcheck.errors import LoadError, SpecError, UnknownNameError
-from gradcheck.model import ModelCase, Program, Size, Stage
+from gradcheck.model import ModelCase, Size
 from gradcheck.power import fault as planting
 from gradcheck.power import mutate
 from gradcheck.power.fault import Fault, Planted, faults_of
+from gradcheck.program import Program, Stage
 
 
 def build(*, n=3):

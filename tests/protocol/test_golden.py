@@ -72,7 +72,7 @@ def messages(level, data, count):
 def answers(program, level):
     """What a program answers; it must end with status 0."""
     given = (GOLDEN / f"requests.{level}").read_bytes()
-    done = subprocess.run(program, input=given, capture_output=True, timeout=60, check=True)
+    done = subprocess.run(program, input=given, capture_output=True, timeout=300, check=True)
     return messages(level, done.stdout, len(conversation()) - 1)
 
 

@@ -49,7 +49,7 @@ def command(folder, environment):
         if begun:
             return process
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=600)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -34,7 +34,7 @@ PARENT = int(os.environ.get("PARENT", "0"))
 """
 WORDS = ("--gradcheck-suite", "gradcheck_cases:SUITE", "--gradcheck-sample", "typical",
          "--gradcheck-dtype", "float32", "--gradcheck-no-contract")  # fmt: skip
-DEADLY = (*WORDS, "--gradcheck-impl", "kernels:DEADLY", "--gradcheck-timeout", "0.5")
+DEADLY = (*WORDS, "--gradcheck-impl", "kernels:DEADLY", "--gradcheck-timeout", "4")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_code_that_kills_its_process_is_a_failure_and_the_rest_goes_on(pytest_, 
     lines = [line for line in found.stdout.splitlines() if line.startswith(node)]
     said = dict(line.removeprefix(node).split(" - ", 1) for line in lines)
     assert said["tanh/default/typical/float32"].startswith("CRASH vjp: SIGSEGV in vjp")
-    assert said["silu/default/typical/float32"].startswith("TIMEOUT vjp did not return within 0.5")
+    assert said["silu/default/typical/float32"].startswith("TIMEOUT vjp did not return within 4 s")
     assert said["neg/default/typical/float32"].startswith("CRASH vjp ended the process with exit")
     assert said["sigmoid/default/typical/float32"].startswith("ERROR vjp raised RuntimeError: ")
     assert "failed (CRASH 2, ERROR 1, TIMEOUT 1)" in found.stdout
@@ -89,7 +89,7 @@ def _there(pid):
         return False
 
 
-def _wait(until, seconds=60):
+def _wait(until, seconds=300):
     deadline = time.monotonic() + seconds
     while not until() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -106,9 +106,9 @@ def test_no_process_outlives_ctrl_c(pytest_, folder, several):
     assert _wait(lambda: len(pids()) == (2 if several else 1)), process.communicate()
     assert all(map(_there, pids()))
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
-    assert _wait(lambda: not any(map(_there, pids())), 10)
+    assert _wait(lambda: not any(map(_there, pids())))
 
 
 def test_the_report_is_that_of_gradcheck_run_byte_for_byte(pytest_, folder, environment):

@@ -302,6 +302,19 @@ def test_annotations_are_commands_of_ours_alone(both):
     assert kinds[0] == kinds[1]
 
 
+def test_findings_have_the_same_shape_and_order(pair, both):
+    one, other = map(json.loads, both("gitlab"))
+    assert both("gitlab")[1].isascii()
+    assert [f["severity"] for f in one] == [f["severity"] for f in other]
+    assert shape(one) == shape(other)
+    if pair.text.strip() and len(pair.text) < 5000:  # what is cut ends in no line
+        lines = [[f["location"]["lines"]["begin"] for f in found] for found in (one, other)]
+        assert lines[0] == lines[1]
+    for found in other:
+        texts = [found["description"], found["check_name"], found["location"]["path"]]
+        assert all(text.isprintable() and text and len(text) < 3000 for text in texts)
+
+
 def test_a_badge_says_the_same(pair):
     assert badge(pair.evil) == badge(pair.calm)
 

@@ -18,7 +18,9 @@ def test_an_ending_that_says_nothing_is_refused_and_the_formats_are_named(text):
 
 @pytest.mark.parametrize("text", ["out.md:pdf", "out.md:", "out.md:HTML", "out:md"])
 def test_an_unknown_format_is_refused_and_the_known_ones_are_named(text):
-    with pytest.raises(UsageError, match="known: terminal, json, jsonl, markdown, summary, html"):
+    with pytest.raises(
+        UsageError, match="known: terminal, concise, json, jsonl, markdown, summary, html"
+    ):
         format_of(text)
 
 

@@ -83,8 +83,9 @@ def outside(lines):
 def test_what_was_printed_is_shown_and_cut(form, runs):
     calm, hostile = (render(run, form) for run in runs)
     failed = runs[0].results[0].verdict is not Verdict.PASS
-    # An annotation has no room for it, a badge has no foreign text, a job's page no noise.
-    assert ("harmless" in calm) == (form not in ("github", "badge", *["summary"][failed:]))
+    # An annotation and a line have no room for it, a badge no foreign text, a job's page no noise.
+    short = ("github", "gitlab", "concise", "badge", *["summary"][failed:])
+    assert ("harmless" in calm) == (form not in short)
     assert len(hostile.encode()) < MOST
     assert all(c.isprintable() or c == "\n" for c in hostile)
 

@@ -32,7 +32,7 @@ def alone(tmp_path_factory):
     def call(*words):
         python = [str(place / "bin" / "python"), "-I", "-B", *map(str, words)]
         return subprocess.run(
-            python, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=60
+            python, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=300
         )
 
     assert call("-c", "import numpy").returncode == 0

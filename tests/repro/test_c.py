@@ -57,10 +57,10 @@ def built(examples, monkeypatch):
         command = path.read_text().splitlines()[0].removeprefix("// ")
         compile_, _, run = command.partition(" && ")
         strict = compile_.replace("cc -g", "cc -g -Wall -Wextra -Werror", 1)
-        subprocess.run(["sh", "-c", strict], check=True, cwd=path.parent, timeout=60)
+        subprocess.run(["sh", "-c", strict], check=True, cwd=path.parent, timeout=300)
         return subprocess.run(
             ["sh", "-c", f"exec {run}"], cwd=path.parent, capture_output=True, text=True,
-            check=False, timeout=60,
+            check=False, timeout=300,
         )  # fmt: skip
 
     return call

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.model import Drawn, ModelSpec, Program, Size, Stage
+from gradcheck.model import ModelSpec, Size
+from gradcheck.program import Drawn, Program, Stage
 from gradcheck.spec import Array, Dialect, OpSpec
 from gradcheck_cases import (
     attention,

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradcheck.draw import Draw
-from gradcheck.model import Drawn, ModelSpec, Program, Size, Stage
+from gradcheck.model import ModelSpec, Size
+from gradcheck.program import Drawn, Program, Stage
 from gradcheck.spec import Array
 from gradcheck_cases import (
     activation,

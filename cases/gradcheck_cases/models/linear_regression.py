@@ -5,7 +5,8 @@ Axes: n examples, d features, o outputs.
 
 from __future__ import annotations
 
-from gradcheck.model import ModelSpec, Program, Size, Stage
+from gradcheck.model import ModelSpec, Size
+from gradcheck.program import Program, Stage
 from gradcheck_cases import elementwise, linear, reduction
 from gradcheck_cases.models.tensors import spread, weight
 

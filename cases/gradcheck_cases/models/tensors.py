@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.model import Drawn
+from gradcheck.program import Drawn
 
 
 def weight(*shape: int, fan_in: int = 0) -> Drawn:

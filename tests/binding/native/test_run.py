@@ -15,7 +15,7 @@ def manifest(kernels, tmp_path):
 
     def written(*ops):
         path = tmp_path / "gradcheck.toml"
-        head = f'schema = 1\n[impl]\nname = "kernels"\n[c]\nlibrary = "{kernels}"\ntimeout = 5\n'
+        head = f'schema = 1\n[impl]\nname = "kernels"\n[c]\nlibrary = "{kernels}"\ntimeout = 300\n'
         path.write_text(head + "".join(ops))
         return str(path)
 

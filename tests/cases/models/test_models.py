@@ -6,7 +6,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.arithmetic import F32, F64
 from gradcheck.difference.oracle import Oracle
-from gradcheck.model import Whole
+from gradcheck.program import Whole
 
 CASES = SUITE.model_cases()
 SMALL = [c for c in CASES if c.size.name != "large"]

@@ -1,5 +1,3 @@
-from unittest import SkipTest
-
 import numpy as np
 import pytest
 
@@ -42,18 +40,6 @@ def norm(**said):
     return given(gradcheck.case(x=hard, w=normal(8), eps=1e-3, **said))
 
 
-def silu(**said):
-    said = {"samples": "typical", "dtypes": "float64", **said}
-    return given(gradcheck.cases_of("silu", suite="gradcheck_cases:SUITE", **said))
-
-
-class Silu:
-    @staticmethod
-    def vjp(ct, x):
-        s = 1 / (1 + np.exp(-x))
-        return ct * (s + x * s * (1 - s))
-
-
 @pytest.mark.parametrize("point", norm(seeds=2), ids=repr)
 def test_a_right_backward_passes_at_hard_rows_in_both_dtypes(point):
     found = point.check(rms_norm, rms_norm_backward)
@@ -73,7 +59,7 @@ def test_a_wrong_one_says_what_is_wrong_and_how_to_see_it_again():
     assert lines[-1] == f"  run: pytest '{NODE}'"
     assert [r.verdict.name for r in case.results] == ["PASS", "FAIL"]
     assert {r.implementation for r in case.results} == {"tests/test_x.py"}
-    assert case.results[0].source.startswith("tests/testing/test_given.py:")
+    assert case.results[0].source.startswith("tests/testing/test_own_case.py:")
     assert isinstance(caught.value, AssertionError)
 
 
@@ -178,64 +164,3 @@ def test_what_torch_differentiates():
     torch = pytest.importorskip("torch")
     (case, _) = given(gradcheck.case(x=normal(2, 4)))
     assert case.check(gradcheck.torch_op(torch.tanh))
-
-
-# ── cases of a suite ─────────────────────────────────────────────────────────────────────────
-
-
-def test_a_right_backward_of_the_suites_operator_keeps_its_contract_too():
-    (case,) = silu()
-    case.check(Silu)
-    parts = {r.part.value for r in case.results}
-    assert parts == {"gradient", "contract"}
-    assert len(case.results) > 5
-    case.end()
-    (bare,) = silu(contract=False)
-    bare.check(vjp=Silu.vjp)
-    assert {r.part.value for r in bare.results} == {"gradient"}
-
-
-def test_a_wrong_one_is_diagnosed_and_repeated_by_pytest():
-    (case,) = silu()
-    with pytest.raises(CheckFailed) as caught:
-        case.check(vjp=lambda ct, x: -Silu.vjp(ct, x))
-    assert caught.value.lead.startswith("dx: sign: dx has the wrong sign")
-    assert f"\n  run: pytest '{NODE}'" in str(caught.value)
-    assert "gradcheck repro" not in str(caught.value)
-    assert {r.implementation for r in case.results} == {"tests/test_x.py::test_y"}
-
-
-def test_a_broken_contract_fails():
-    (case,) = silu()
-    with pytest.raises(CheckFailed, match=r"· contract: scaling: "):
-        case.check(vjp=lambda ct, x: Silu.vjp(np.where(abs(ct) > 1e-9, ct, 0), x))
-
-
-def test_a_forward_that_is_wrong_fails():
-    (case,) = silu()
-    with pytest.raises(CheckFailed, match=r"· forward: "):
-        case.check(lambda x: x, Silu.vjp)
-
-
-def test_an_attribute_that_is_not_taken_is_skipped_not_passed():
-    cases = given(
-        gradcheck.cases_of(
-            "rms_norm/weight", suite="gradcheck_cases:SUITE", samples=["typical", "eps-*"],
-            dtypes="float64", contract=False,
-        )
-    )  # fmt: skip
-
-    def vjp(ct, x, w):
-        return rms_norm_backward(ct, x, w, eps=1e-5)
-
-    typical, other = cases
-    typical.check(vjp=vjp)
-    with pytest.raises(SkipTest, match="UNSUPPORTED: vjp takes no 'eps'"):
-        other.check(vjp=vjp)
-
-
-def test_nothing_to_judge_is_refused():
-    (case,) = silu()
-    for entry in (None, {}, Silu.vjp):
-        with pytest.raises(UsageError, match="there is no vjp"):
-            case.check(entry)
