@@ -179,7 +179,7 @@ class Evaluator:
         with np.errstate(all="ignore"):
             outputs = self.point.forward(*layout(self.point, self.index, copies))
         count = len(copies)
-        if tuple(np.shape(o) for o in outputs) != tuple((count, *s) for s in self.shapes):
+        if [np.shape(o) for o in outputs] != [(count, *s) for s in self.shapes]:
             outputs = tuple(np.broadcast_to(o, (count, *np.shape(o)[1:])) for o in outputs)
         flat = [
             np.asarray(o, dtype=np.float64).reshape(count, math.prod(shape))

@@ -144,7 +144,8 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
         found = pilot.extrapolated() if pilot.whole else pilot.sweep()
     terms = np.empty(shape.grid.shape, dtype=np.int64)
     terms[:] = shape.outputs
-    return Screened(*shape.by_element(found), shape.by_element(terms))
+    value, bar, scale = shape.by_element(found)
+    return Screened(value, bar, scale, shape.by_element(terms))
 
 
 class _Pilot:
@@ -192,10 +193,10 @@ class _Pilot:
         return x + step, x - step
 
     def settle(self) -> None:
-        """How error and noise of each block depend on the step; more steps where none says."""
+        """Where each block follows the law of h², and its noise; finer steps where none does."""
         self._read()
         for _ in range(FINER):
-            if np.isfinite(self._growth).all():
+            if self._settled.all():
                 return
             self.look(self._h[-1:] / FALL, np.zeros((0, self._evaluator.base.size)))
             self._read()
@@ -206,16 +207,9 @@ class _Pilot:
         least = scales.sum(axis=2) * (LEAST / count)  # [level, q, blocks]
         change = slopes[:-1] - slopes[1:]
         part = np.abs(change) / np.maximum(scales[1:] + least[1:, :, None], NOTHING)
-        worst = part.max(axis=(1, 2))  # [level − 1, blocks]
-        ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
-        settled, first = ok.any(axis=0), ok.argmax(axis=0)
-        longest = h[first]
-        growth = worst[first, np.arange(first.size)] / longest**2
-        self._reach = np.where(settled, longest, h[-1])
-        # Few colours may make a block look better than it is: it is no outlier without a reason.
-        usual = _middle(growth[settled])
-        growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
-        self._growth = np.where(settled, growth, np.inf)
+        self._worst = worst = part.max(axis=(1, 2))  # [level − 1, blocks]
+        self._ok = (worst[:-1] <= SMALL) & (worst[1:] <= np.maximum(worst[:-1] / FALLS, TINY))
+        self._settled = settled = self._ok.any(axis=0)
         self._least = least[-2]
         # What is left of the finest change when its h² is taken away is rounding.
         seen = (change[-1] - change[-2] / FALL**2) * (h[-1] * math.sqrt(2))
@@ -225,8 +219,19 @@ class _Pilot:
         ratio = math.sqrt(share) if share > 1 else 1.0  # nan: nothing moves
         self._level = np.maximum(ratio * self._noise, np.sqrt(squares.sum(axis=1) / count))
 
+    def _law(self) -> tuple[Float, Float]:
+        """Each block's error as a part of its slope, per h², and the longest step it holds for."""
+        first = self._ok.argmax(axis=0)
+        longest = self._h[first]
+        growth = self._worst[first, np.arange(first.size)] / longest**2
+        # Few colours may make a block look better than it is: it is no outlier without a reason.
+        usual = _middle(growth[self._settled])
+        growth = np.maximum(growth, np.minimum(usual, LUCK * growth))
+        settled = self._settled
+        return np.where(settled, growth, np.inf), np.where(settled, longest, self._h[-1])
+
     def extrapolated(self) -> Float:
-        """Value, bar, scale: [3, q, colours, blocks], from all steps, where all colours took part."""
+        """Value, bar, scale: [3, q, colours, blocks], where all colours took all steps."""
         factor = FALL**2
         values = (factor * self._slopes[1:] - self._slopes[:-1]) / (factor - 1)
         h = self._h[1:-1].reshape(-1, 1, 1, 1)
@@ -249,9 +254,10 @@ class _Pilot:
     def sweep(self) -> Float:
         """Value, bar, scale: [3, q, colours, blocks], one pair per colour."""
         grid = self._shape.grid
+        growth, longest = self._law()
         rounding = (self._level * LEAST / self._least).max(axis=0)
-        ideal = np.cbrt(SIGMAS * rounding / (2 * SAFETY * self._growth))
-        within = np.minimum(np.maximum(ideal, self._h[-1]), self._reach)
+        ideal = np.cbrt(SIGMAS * rounding / (2 * SAFETY * growth))
+        within = np.minimum(np.maximum(ideal, self._h[-1]), longest)
         h = np.where(np.isfinite(ideal), within, self._h[1])
         above, below = self._ends(grid, h)
         gaps = above - below
@@ -265,7 +271,7 @@ class _Pilot:
         value /= gaps
         scale /= np.abs(gaps)
         np.add(scale, self._least[:, None], out=bar)
-        bar *= SAFETY * self._growth * h**2 + SIGMAS * RELATIVE * self._u
+        bar *= SAFETY * growth * h**2 + SIGMAS * RELATIVE * self._u
         bar += (SIGMAS * self._level / h)[:, None]
         bar[~np.isfinite(bar)] = np.inf
         return found

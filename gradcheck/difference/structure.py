@@ -53,7 +53,7 @@ class Structure:
         return int(self.grid.shape[1])
 
     def by_element(self, values: NDArray[Any]) -> NDArray[Any]:
-        """A copy of `values[…, colours, blocks]` in the order of the primal's elements, `[…, n]`."""
+        """A copy of `values[…, colours, blocks]` in the order of the primal, `[…, n]`."""
         front = values.shape[:-2]
         back = [len(front) + self.axes.index(axis) for axis in range(len(self.axes))]
         apart = values.reshape((*front, *self.lengths)).transpose(*range(len(front)), *back)

@@ -126,7 +126,8 @@ class Comparison:
     @property
     def pending(self) -> Mask:
         """Elements that a better truth, or a better bound, could still decide."""
-        return ~self.certified & np.isfinite(self.got) & ~self.kinked & ~self.estimate.screened
+        decided = self.certified | self.kinked | self.estimate.screened
+        return np.isfinite(self.got) & ~decided
 
     @property
     def blurred(self) -> Mask:
@@ -251,7 +252,7 @@ class Comparison:
         self, shape: tuple[int, ...], cotangents: tuple[str, ...], allowed: Float
     ) -> tuple[Miss, ...]:
         """Up to 20 that failed, worst first; or the one that came nearest to it."""
-        count = min(np.count_nonzero(self.failed), WORST)
+        count = min(int(np.count_nonzero(self.failed)), WORST)
         ratio = np.where(self.error == 0, 0.0, self.error / allowed)
         ratio = np.where(np.isfinite(self.got) & ~np.isnan(ratio), ratio, np.inf)
         if count:  # an element whose truth is unknown must not hide one that failed
