@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from gradcheck.errors import UnknownNameError, UsageError
-from gradcheck.model import ModelCase
-from gradcheck.rule import RuleCase
-from gradcheck.suite import Case, Suite
+
+if TYPE_CHECKING:
+    from gradcheck.model import ModelCase
+    from gradcheck.rule import RuleCase
+    from gradcheck.suite import Case, Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,18 +19,18 @@ from gradcheck.finding import Finding
 from gradcheck.foreign import budget
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
-from gradcheck.model import ModelCase
-from gradcheck.plan import AnyCase, Plan
-from gradcheck.record import Record
+from gradcheck.plan import AnyCase, Plan, kind_of
+from gradcheck.record import Kind, Record
 from gradcheck.recorded import record_of
-from gradcheck.rule import RuleCase
 from gradcheck.selection import DTYPES, LOW
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.judge.model_truth import ModelTruth
+    from gradcheck.model import ModelCase
     from gradcheck.power.mutant import Mutant
+    from gradcheck.rule import RuleCase
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
 """What an implementation makes of one case in one dtype."""
@@ -97,7 +97,7 @@ def _judge(
         ask = _asking(plan, case, why)
     except FAULTS as error:  # a case at fault is a verdict
         ask = _invalid(error)
-    dtypes = plan.model_dtypes if isinstance(case, ModelCase) else plan.dtypes
+    dtypes = plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
     for binding in bindings:
         reason = left_out(binding.name, case.spec.name)
         for dtype in dtypes:
@@ -124,9 +124,11 @@ def _not_run(why: str) -> Finding:
 
 
 def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
-    if isinstance(case, ModelCase):
-        return _model(plan, case)
-    return _rule(case) if isinstance(case, RuleCase) else _operator(plan, case, why)
+    if isinstance(case, Case):
+        return _operator(plan, case, why)
+    from gradcheck.model import ModelCase
+
+    return _model(plan, case) if isinstance(case, ModelCase) else _rule(case)
 
 
 def _invalid(error: BaseException) -> Ask:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gradcheck import shards
 from gradcheck.foreign import TIMEOUT
-from gradcheck.model import ModelCase, Size
 from gradcheck.record import Kind
-from gradcheck.rule import RuleCase, Steps
-from gradcheck.spec import Sample
-from gradcheck.suite import Case, Suite
+from gradcheck.suite import Case
 
-AnyCase = Case | ModelCase | RuleCase
+if TYPE_CHECKING:  # a run of operators needs neither models nor update rules
+    from gradcheck.model import ModelCase, Size
+    from gradcheck.rule import RuleCase, Steps
+    from gradcheck.spec import Sample
+    from gradcheck.suite import Suite
+
+AnyCase: TypeAlias = "Case | ModelCase | RuleCase"
 Executor = Literal["local", "dask"]
 
 
@@ -80,11 +83,17 @@ class Plan:
 
 def point_of(case: AnyCase) -> Sample | Size | Steps:
     """Where a case is judged: an operator's sample, a model's size, a rule's steps."""
+    if isinstance(case, Case):
+        return case.sample
+    from gradcheck.model import ModelCase
+
     return case.size if isinstance(case, ModelCase) else case.sample
 
 
 def kind_of(case: AnyCase) -> Kind:
     """What a case is a case of."""
-    if isinstance(case, ModelCase):
-        return Kind.MODEL
-    return Kind.RULE if isinstance(case, RuleCase) else Kind.OPERATOR
+    if isinstance(case, Case):
+        return Kind.OPERATOR
+    from gradcheck.model import ModelCase
+
+    return Kind.MODEL if isinstance(case, ModelCase) else Kind.RULE

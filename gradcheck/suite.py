@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from gradcheck import installed
 from gradcheck.draw import Draw
 from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
 from gradcheck.families import Families
-from gradcheck.model import ModelCase, ModelSpec
-from gradcheck.rule import RuleCase, RuleSpec
 from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
 
-Spec = TypeVar("Spec", OpSpec, ModelSpec, RuleSpec)
+if TYPE_CHECKING:
+    from gradcheck.model import ModelCase, ModelSpec
+    from gradcheck.rule import RuleCase, RuleSpec
+
+Spec = TypeVar("Spec", OpSpec, "ModelSpec", "RuleSpec")
 ENTRY_POINTS = "gradcheck.suites"
 
 
@@ -222,6 +224,8 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the models selected.
         """
+        from gradcheck.model import ModelCase  # deferred: most runs are of operators alone
+
         _check_globs("model", models, self.models)
         specs = [self.models[name] for name in self.models if _matches(name, models)]
         _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
@@ -247,6 +251,8 @@ class Suite:
         Raises:
             UnknownNameError: a glob matches nothing among the rules selected.
         """
+        from gradcheck.rule import RuleCase
+
         _check_globs("rule", rules, self.rules)
         specs = [self.rules[name] for name in self.rules if _matches(name, rules)]
         return [

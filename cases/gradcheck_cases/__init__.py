@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from gradcheck.families import Families
-from gradcheck.model import ModelSpec
-from gradcheck.rule import RuleSpec
-from gradcheck.spec import OpSpec
 from gradcheck.suite import Suite
 
 OPERATORS = {
@@ -62,16 +59,16 @@ RULES = {
 SUITE = Suite(
     "builtin",
     "2026.11",
-    Families[OpSpec](__name__, "OPERATORS", OPERATORS),
+    Families(__name__, "OPERATORS", OPERATORS),
     peers={
         "torch": "gradcheck_cases.peers.torch:COUNTERPARTS",
         "jax": "gradcheck_cases.peers.jax:OPERATORS",
     },
     mutants="gradcheck_cases.mutants:MUTANTS",
-    models=Families[ModelSpec](__name__, "MODELS", MODELS),
+    models=Families(__name__, "MODELS", MODELS),
     faults="gradcheck_cases.faults:FAULTS",
     contract_mutants="gradcheck_cases.mutants.contract:MUTANTS",
-    rules=Families[RuleSpec](__name__, "RULES", RULES),
+    rules=Families(__name__, "RULES", RULES),
     rule_mutants="gradcheck_cases.mutants.optimizer:RULE_MUTANTS",
 )
 

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from gradcheck.model import ModelCase
-from gradcheck.rule import RuleCase
-from gradcheck.spec import Attrs, Slack
-from gradcheck.suite import Case
-
 if TYPE_CHECKING:
+    from gradcheck.model import ModelCase
     from gradcheck.program import Stage, StageVjp
+    from gradcheck.rule import RuleCase
+    from gradcheck.spec import Attrs, Slack
+    from gradcheck.suite import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

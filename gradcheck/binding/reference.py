@@ -10,12 +10,12 @@ from gradcheck.arithmetic import F32, FLOATS
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import Unsupported
-from gradcheck.model import ModelCase
-from gradcheck.rule import RuleCase, State, Tensors
-from gradcheck.suite import Case
 
 if TYPE_CHECKING:
+    from gradcheck.model import ModelCase
     from gradcheck.program import Stage, StageVjp, Values
+    from gradcheck.rule import RuleCase, State, Tensors
+    from gradcheck.suite import Case
 
 
 class Reference:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.finding import Certificate
-from gradcheck.judge.compare import Rules, largest_scale
+from gradcheck.judge.compare import RULES, Rules, largest_scale
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.impostors import IMPOSTORS, Answers
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 SAME: Final = 1e-12
 """Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
 BARS: Final = 4.0
 """Error bars that it may be off besides: two gradients that are equal are not equally known."""
+WIDEST: Final = RULES["float32"]
+"""Of the rules by which differences are judged, those that allow most: all others reject more."""
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class Impersonated:
     truths: Sequence[Truth | None]
     cotangents: Cotangents
     _made: dict[int, tuple[list[str], Float]] = field(default_factory=dict)
+    _widest: dict[tuple[int, float], tuple[tuple[bytes, ...], Mask]] = field(default_factory=dict)
 
     def certificate(self, index: int, rules: Rules) -> Certificate:
         """Which impostors of the gradient of primal `index` the comparison rejects."""
@@ -43,11 +47,28 @@ class Impersonated:
         if index not in self._made:  # a dtype changes what is allowed, not what is wrong
             self._made[index] = self._make(truth, index)
         names, stack = self._made[index]
-        failed = truth.rejects(stack, rules) if names else np.zeros(0, dtype=bool)
+        failed = self._rejected(truth, index, stack, rules) if names else np.zeros(0, dtype=bool)
         return Certificate(
             rejected=tuple(name for name, ok in zip(names, failed, strict=True) if ok),
             blind=tuple(name for name, ok in zip(names, failed, strict=True) if not ok),
         )
+
+    def _rejected(self, truth: Truth, index: int, stack: Float, rules: Rules) -> Mask:
+        """Which of `stack` [k, q, n] fail: asked by the widest rules, for all dtypes at once.
+
+        What fails by these fails by all others, whose bounds are smaller element by element. They
+        are asked again only once a refinement of the truth lies between the dtypes.
+        """
+        if rules.dtype not in RULES:
+            return truth.rejects(stack, rules)
+        known, key = _state(truth), (index, rules.slack)
+        before, failed = self._widest.get(key, ((), None))
+        if failed is None or before != known:
+            failed = truth.rejects(stack, replace(WIDEST, slack=rules.slack))
+            self._widest[key] = known, failed
+        if rules.dtype == WIDEST.dtype or failed.all():
+            return failed
+        return truth.rejects(stack, rules)
 
     def _make(self, truth: Truth, index: int) -> tuple[list[str], Float]:
         """Names of the impostors, and each as rows: [k, q, n].
@@ -91,3 +112,9 @@ class Impersonated:
             Answers(known[q], ct, lambda: ignored, partial(known.__getitem__, 0 if q else 1))
             for q, ct in enumerate(self.cotangents.values)
         ]
+
+
+def _state(truth: Truth) -> tuple[bytes, ...]:
+    """All that a comparison takes from what is known of a gradient by now."""
+    now = truth.differences.estimate
+    return tuple(part.tobytes() for part in (now.value, now.bar, now.scale, now.terms))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.difference.oracle import Oracle
 from gradcheck.draw import key_of
 from gradcheck.errors import SpecError
 from gradcheck.judge.compare import Comparison, Interval
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.spec import Convention, Kink, as_tuple
 from gradcheck.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.difference.oracle import Oracle
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

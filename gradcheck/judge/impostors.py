@@ -55,8 +55,12 @@ def _largest(gradient: Array, value: Callable[[Any], Any]) -> Array:
     """A copy whose largest element is changed."""
     out = gradient.copy()
     if out.size:
-        place = np.unravel_index(np.argmax(np.where(np.isnan(out), 0.0, np.abs(out))), out.shape)
-        out[place] = value(out[place])
+        flat = out.reshape(-1)
+        size = np.abs(flat)
+        place = size.argmax()  # NaN counts as the largest of all
+        if np.isnan(size[place]):
+            place = np.where(np.isnan(size), 0.0, size).argmax()
+        flat[place] = value(flat[place])
     return out
 
 
@@ -73,7 +77,9 @@ def _cotangent(answers: Answers, index: int) -> Array | None:
 
 def _rolled(answers: Answers, index: int) -> Array | None:
     gradient = _own(answers, index)
-    return np.roll(gradient, 1, axis=-1) if gradient.ndim else None
+    if not gradient.ndim:
+        return None
+    return np.concatenate([gradient[..., -1:], gradient[..., :-1]], axis=-1)
 
 
 def _transposed(answers: Answers, index: int) -> Array | None:
