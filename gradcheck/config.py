@@ -13,7 +13,7 @@ from gradcheck.errors import UsageError
 
 FILE: Final = "pyproject.toml"
 NAME: Final = "gradcheck"
-PATHS: Final = ("baseline", "output")
+PATHS: Final = ("baseline", "keep-artifacts", "output")
 """Keys whose values are paths; so are those of `impl` that look it."""
 HINT: Final = re.compile(r"""tool["']?\s*(?:\.\s*["']?gradcheck|[]=])|\\[uU]""")
 """What a file with the table has somewhere: its name, the name of all tools', or a letter escaped.

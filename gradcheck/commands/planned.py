@@ -39,6 +39,10 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
         "element by element",
     )  # fmt: skip
     parser.add_argument(
+        "--full", dest="project", action="store_const", const=False, default=False,
+        help="models: element by element, which is the default, whatever a project says",
+    )  # fmt: skip
+    parser.add_argument(
         "--taylor", action="store_true",
         help="also the Taylor remainder of every gradient along one direction (in -o reports)",
     )  # fmt: skip

@@ -70,8 +70,8 @@ def wanted(run: Run) -> list[Record]:
 def keep(ready: Ready, run: Run, folder: Path, most: int = MOST, largest: int = LARGEST) -> Kept:
     """Write a file per failing gradient into `folder`, in the order of the run.
 
-    The code is asked once more, under the cotangent of the worst element, unless it crashed, hung
-    or raised. At most `most` files and `largest` bytes are written; one that would be beyond that
+    The code is asked once more, under the cotangent of the worst element, unless it crashed or
+    hung. At most `most` files and `largest` bytes are written; one that would be beyond that
     is left out. A file is whole, or not there.
     """
     results = wanted(run)

@@ -10,6 +10,8 @@ from gradcheck.cli import _parser
 from gradcheck.commands.completion import SHELLS, _actions, _names, _wanted
 
 FREE = {
+    "keyword",
+    "max_fail",
     "suite",
     "seed",
     "timeout",

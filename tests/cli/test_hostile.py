@@ -36,7 +36,7 @@ IMPL = {"relu": {"vjp": says}, "tanh": {"vjp": odd}, "silu": {"vjp": strange},
         "exp": {"vjp": floods}, "abs": {"vjp": dies}}
 """
 FORMATS = ("json", "jsonl", "markdown", "summary", "html", "junit", "github", "gitlab", "badge",
-           "terminal")  # fmt: skip
+           "concise", "terminal")  # fmt: skip
 FLAGS = ["--impl", "evil:IMPL", "--sample", "typical", "--dtype", "float64", "--no-contract"]
 
 

@@ -67,6 +67,37 @@ def test_switches_are_switched(run, table, monkeypatch):
     assert plan.config
 
 
+@pytest.mark.parametrize(
+    ("words", "project"),
+    [((), True), (("--full",), False), (("--project",), True), (("--no-config",), False)],
+)
+def test_full_goes_before_a_project_s_projection(run, table, monkeypatch, words, project):
+    seen = []
+    monkeypatch.setattr(
+        "gradcheck.commands.run.executed", lambda plan, *_: seen.append(plan.project) or 1 / 0
+    )
+    table(project=True)
+    run("--model", "gpt2", *words)
+    assert seen == [project]
+
+
+def test_a_project_says_when_to_stop_what_to_show_and_where_tensors_go(
+    run, table, folder, monkeypatch
+):
+    table(op="relu", impl="kernels:WRONG", dtype="float64", contract=False, max_fail=2,
+          verbose=True, keep_artifacts="tensors", suite="gradcheck_cases:SUITE")  # fmt: skip
+    (folder / "inner").mkdir()
+    monkeypatch.chdir("inner")
+    found = run()
+    assert found.code == 1
+    assert "stopped at too many failures (--max-fail)" in found.out
+    assert [line.split()[0] for line in found.out.splitlines() if " sample " in line] == [
+        "operator"
+    ]
+    assert len([*Path("../tensors").iterdir()]) == 2
+    assert "stopped at the first failure" in run("-x").out
+
+
 def test_a_table_that_cannot_be_right_ends_in_one_line(run, table):
     table(implementation="kernels:RIGHT")
     found = run("--op", "relu")

@@ -14,6 +14,7 @@ RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
 BEGINS = {"terminal": "gradcheck ", "json": "{", "markdown": "**gradcheck: ", "html": "<!doctype",
           "junit": "<?xml ", "jsonl": '{"header": ', "summary": "**gradcheck: ", "badge": "{",
+          "concise": "problem: ",
           "github": "::error title=gradcheck%3A problem::", "gitlab": "[\n  {\n"}  # fmt: skip
 ENDINGS = {"terminal": "txt", "json": "json", "markdown": "md", "html": "html", "junit": "xml"}
 
