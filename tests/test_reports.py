@@ -3,6 +3,8 @@
 `python tests/test_reports.py FRESH…` holds reports made just now (Markdown or HTML) against those
 of the same name in `reports/`, and exits 1 where one says anything else. With `--write` it replaces
 these, or adds them; one that says the same keeps its bytes, whatever machine made the other.
+With `--part` the reports are of a part of what was committed (fewer samples, fewer dtypes, no
+contract): each of their rows has to be there, with the same verdicts.
 """
 
 from __future__ import annotations
@@ -28,6 +30,14 @@ ROW = re.compile(r"<tr\b[^>]*>(.*?)(?=<tr\b|<tbody|</table)", re.DOTALL)
 """A row of a table in HTML."""
 TAG = re.compile(r"<span>.*?</span>|<[^>]*>", re.DOTALL)
 """Markup, and the error behind a verdict."""
+CONTRACT = "contract"
+"""The row of what a backward owes besides its numbers."""
+COUNTS = ("samples", "elements")
+"""Heads of columns that hold no verdict."""
+FRAMEWORKS = "── PyTorch and JAX"
+"""What heads the last part of CI."""
+PEERS = ("torch.md", "jax.md")
+"""Reports of the suite's own cases in frameworks."""
 LARGEST = 1_000_000
 """Bytes of a report that is committed."""
 KEPT = ("suite ", "implementation", "dtypes ", "seed ")
@@ -55,11 +65,67 @@ def differences(committed: str, fresh: str) -> list[str]:
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
+def rows(report: str) -> dict[tuple[str, ...], dict[str, str]]:
+    """The cells of a report in Markdown by operator, dialect and gradient, and by their heads."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    heads: list[str] = []
+    name = ("", "")
+    for line in report.splitlines():
+        cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            heads = []
+        elif cells[0] == "operator":
+            heads = cells[3:] if cells[2:3] == ["gradient"] else []
+        elif heads and not cells[0].startswith("---"):
+            name = (cells[0], cells[1]) if cells[0] else (name[0], cells[1] or name[1])
+            found[*name, cells[2]] = dict(zip(heads, cells[3:], strict=True))
+    return found
+
+
+def cases_of(report: str) -> str:
+    """Which cases a report is about: where they are the same, so are the counts."""
+    return "".join(re.findall(r"\bcases [0-9a-f]{8}\b", report)[:1])
+
+
+def part_differences(committed: str, fresh: str) -> list[str]:
+    """What a report of a part says otherwise, with the rows that are gone or new.
+
+    Operators' dialects may be missing where fewer samples were judged, and contracts where none was
+    asked for; of those that are there, every row is.
+    """
+    known, now = rows(committed), rows(fresh)
+    same = cases_of(committed) == cases_of(fresh)
+    judged = {row[:2] for row in now}
+    contracts = any(row[2] == CONTRACT for row in now)
+    asked = [row for row in known if contracts or row[2] != CONTRACT]
+    wanted = [row for row in asked if same or row[:2] in judged]
+    found = [f"-{' '.join(row)}" for row in wanted if row not in now]
+    found += [f"+{' '.join(row)}" for row in now if row not in known]
+    for row, cells in now.items():
+        for head, cell in cells.items() if row in known else ():
+            both = [_cell(known[row].get(head, ""), head, same), _cell(cell, head, same)]
+            if both[0] != both[1]:
+                title = f"{' '.join(row)} {head}"
+                found += [f"{sign}{title}: {text}" for sign, text in zip("-+", both, strict=True)]
+    return found if now else ["-everything: there is no row"]
+
+
+def _cell(cell: str, head: str, same: bool) -> str:
+    """What is to be the same of a cell; of other cases, the verdict alone."""
+    if head in COUNTS:
+        return cell if same else ""
+    text = _line(cell).strip("*")
+    return text if same else text.partition(" ")[0].strip("*")
+
+
 def main(words: list[str]) -> int:
     """Compare the reports that are named; returns the exit code."""
-    write = "--write" in words
+    write, part = "--write" in words, "--part" in words
+    if write and part:
+        sys.stderr.write("--part and --write: a part does not replace the whole\n")
+        return 2
     stale = 0
-    for fresh in (Path(word) for word in words if word != "--write"):
+    for fresh in (Path(word) for word in words if word not in ("--write", "--part")):
         committed = REPORTS / fresh.name
         for path in (fresh, *([] if write else [committed])):
             if not path.is_file():
@@ -67,8 +133,9 @@ def main(words: list[str]) -> int:
                 return 2
         now = fresh.read_text(encoding="utf-8")
         before = committed.read_text(encoding="utf-8") if committed.is_file() else ""
-        found = differences(before, now)
+        found = (part_differences if part else differences)(before, now)
         state = "another machine's digits" if before != now else "the same bytes"
+        state = "as far as it was judged" if part else state
         sys.stdout.write(f"reports/{fresh.name}: {'STALE' if found else f'up to date, {state}'}\n")
         shown = found[:40] if before else []
         sys.stdout.writelines(f"  {line}\n" for line in shown)
@@ -242,13 +309,98 @@ def test_it_runs_by_itself(tmp_path):
 
 
 def test_ci_and_tox_compare_what_they_have_run() -> None:
-    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").partition(FRAMEWORKS)[0]
     tox = (ROOT / "tox.ini").read_text(encoding="utf-8").partition("[testenv:cases]")[2]
     for config in (ci, tox.partition("[testenv:coverage]")[0]):
         made = re.findall(r"-o \S*?/(\w+\.md)", config)
         assert sorted(made) == ["builtin.md", "low.md", "models.md", "rules.md"]
         (compare,) = re.findall(r"tests/test_reports\.py(.*)", config)
         assert all(name in compare or "*.{md,html}" in compare for name in made)
+
+
+def test_ci_compares_what_the_frameworks_say() -> None:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").partition(FRAMEWORKS)[2]
+    runs = [line for line in ci.splitlines() if "gradcheck run" in line]
+    made = [name for line in runs for name in re.findall(r'-o "\$fresh/([\w/-]+\.md)"', line)]
+    assert made == ["part/torch.md", "typical/torch.md", "torch-models.md", "part/jax.md"]
+    assert len(runs) == len(made)
+    part, whole = re.findall(r"tests/test_reports\.py (.*)", ci)
+    assert part == '--part "$fresh"/{part,typical}/*.md'
+    assert whole == '"$fresh/torch-models.md"'
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_framework_s_report_has_the_rows_and_counts_of_the_suite_s_own(name: str) -> None:
+    own, peer = rows(text("builtin.md")), rows(text(name))
+    peer = {row: cells for row, cells in peer.items() if row[2] != CONTRACT}
+    assert len(own) > 700
+    assert list(peer) == list(own)
+    for row, cells in peer.items():
+        assert [cells[head] for head in COUNTS] == [own[row][head] for head in COUNTS], row
+    assert cases_of(text(name)) == cases_of(text("builtin.md")) != ""
+
+
+def part_of(name: str, *, same: bool) -> str:
+    """A report without contracts and float32; not of the `same` cases: of few, with few samples."""
+    cases = cases_of(text(name)) if same else "cases 01234567"
+    heads = "| operator | dialect | gradient | `float64` | samples | elements |"
+    lines = [f"gradcheck 0.1.0 · {cases}", "", heads]
+    known = rows(text(name))
+    kept = [*dict.fromkeys(row[:2] for row in known)][: None if same else 40]
+    for row, cells in known.items():
+        if row[:2] in kept and row[2] != CONTRACT:
+            counts = [cells[head] for head in COUNTS] if same else ["1", "2"]
+            lines.append(f"| {' | '.join([*row, cells['float64'], *counts])} |")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_part_that_says_the_same_is_up_to_date(name: str) -> None:
+    for part in (text(name), part_of(name, same=True), part_of(name, same=False)):
+        assert part_differences(text(name), part) == []
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("name", PEERS)
+def test_what_a_part_says_otherwise_is_noticed(name: str, same: bool) -> None:
+    part = part_of(name, same=same)
+    *lines, last = part.splitlines()
+
+    def signs(fresh: str) -> str:
+        return "".join(line[0] for line in part_differences(text(name), fresh))
+
+    for said in ("**FAIL** 1.2e-03 > 1.0e-08", "UNSUPPORTED", "–"):
+        assert signs(re.sub(r"PASS[^|]*\|", f"{said} |", part, count=1)) == "-+"
+    assert signs("\n".join([*lines[:-1], last])) == "-"
+    assert signs(f"{part}\n| new | default | dx | PASS | 1 | 2 |") == "+"
+    assert signs(re.sub(r"\d+ \|$", "77 |", part, count=1, flags=re.MULTILINE)) == "-+" * same
+    assert part_differences(text(name), part.replace("float64", "float16"))[:2] == [
+        f"{sign}encoder gpt2 forward float16: {said}" for sign, said in (("-", ""), ("+", "PASS"))
+    ]
+    assert signs("| operator | dialect | gradient |\n") == "-"
+
+
+def test_other_properties_of_a_contract_are_noticed_where_cases_are_the_same() -> None:
+    whole = text("torch.md")
+    fewer = re.sub(r"(`contract` \| )PASS 11/11", r"\1PASS 10/10", whole, count=1)
+    assert len(part_differences(whole, fewer)) == 2
+    assert part_differences(whole, re.sub("cases [0-9a-f]{8}", "cases 01234567", fewer)) == []
+
+
+def test_a_part_is_compared_by_a_flag_and_never_written(reports, tmp_path, capsys):
+    committed = reports[0].with_name("torch.md")
+    shutil.copy(ROOT / "reports" / "torch.md", committed)
+    before = committed.read_bytes()
+    fresh = tmp_path / "fresh" / "torch.md"
+    fresh.write_text(part_of("torch.md", same=False), encoding="utf-8")
+    assert main([str(fresh)]) == 1
+    assert main(["--part", str(fresh)]) == 0
+    assert "reports/torch.md: up to date, as far as it was judged" in capsys.readouterr().out
+    fresh.write_text(fresh.read_text().replace("PASS", "FAIL", 1))
+    assert main(["--part", str(fresh)]) == 1
+    assert main(["--part", "--write", str(fresh)]) == 2
+    assert "--part and --write" in capsys.readouterr().err
+    assert committed.read_bytes() == before
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from _pages.commands import parser_of, said
-from _pages.text import block, code, front, joined, table, text
+from _pages.text import block, code, front, joined, link, table, text
 from gradcheck.config_table import KINDS
 
 PAGE: Final = "reference/config.md"
@@ -43,6 +43,8 @@ def pages() -> Iterator[tuple[str, str]]:
             "A flag on the command line goes before its key; `--no-config` leaves the table out. "
             "Paths are relative to the file. An unknown key, or a value of another type, ends the "
             "run with exit code 2, and is named.",
+            f"`pytest --gradcheck` takes {link('its defaults', '../pytest.md#a-projects-defaults')} "
+            "from the same table.",
             table(["key", "value", "meaning"], rows),
         ),
     )
