@@ -35,7 +35,7 @@ BLOCK: Final = re.compile(
     r"(?P<body>.*?)^(?P=indent)```$",
     flags=re.MULTILINE | re.DOTALL,
 )
-SECONDS: Final = 120
+SECONDS: Final = 600
 TOLD: Final = ("CI", "BUILD_NUMBER", "COLUMNS", "GITHUB_ACTIONS")
 """Variables by which a machine says how programs are to print; pages show what a person sees."""
 

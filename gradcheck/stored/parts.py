@@ -136,12 +136,20 @@ def _of_log(head: Plain, first: bytes, stream: IO[bytes], made: Callable[[Plain]
 
 def _object(text: bytes, where: str) -> Plain:
     try:
-        plain = DECODER.decode(text.decode(json.detect_encoding(text), "surrogatepass"))
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise Damaged(f"{where}: {error}") from None
+        plain = msgspec.json.decode(text)  # in half the time; what it takes means the same to both
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        plain = _patiently(text, where)
     if not isinstance(plain, dict):
         raise Damaged(f"{where}: it is no object")
     return plain
+
+
+def _patiently(text: bytes, where: str) -> object:
+    """What the standard library reads: half of a surrogate pair, too, and other encodings."""
+    try:
+        return DECODER.decode(text.decode(json.detect_encoding(text), "surrogatepass"))
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        raise Damaged(f"{where}: {error}") from None
 
 
 def _refused(word: str) -> NoReturn:

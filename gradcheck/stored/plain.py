@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,7 +38,7 @@ def result_dict(run: Run, result: Record) -> dict[str, Any]:
         want=top.want if top else None,
         reason=result.reason or None,
         diagnosis=_diagnosis(result.diagnosis),
-        printed="\n".join(printed.lines(result.printed)),
+        printed="\n".join(printed.lines(result.printed)) if result.printed else "",
         certificate=_certificate(result.certificate),
     )
     return plain
@@ -122,10 +123,16 @@ def dumped(value: Any, indent: int | None = None) -> str:
     JSON has no word for a number that is not finite; such numbers are the strings "nan", "inf" and
     "-inf".
     """
+    encoder = _encoder(indent)
     try:  # nearly all numbers are finite, and to look at each takes longer than the rest
-        return json.dumps(value, allow_nan=False, indent=indent, default=_scalar)
+        return encoder.encode(value)
     except ValueError:
-        return json.dumps(_finite(value), allow_nan=False, indent=indent, default=_scalar)
+        return encoder.encode(_finite(value))
+
+
+@cache
+def _encoder(indent: int | None) -> json.JSONEncoder:
+    return json.JSONEncoder(allow_nan=False, indent=indent, default=_scalar, check_circular=False)
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -144,6 +144,11 @@ class _Reader:
             word = plain.get(name)
             if isinstance(word, str):
                 plain[name] = self._words.setdefault(word, word)
+        misses = plain.get("worst")
+        for miss in misses if isinstance(misses, list) else ():
+            word = miss.get("cotangent") if isinstance(miss, dict) else None
+            if isinstance(word, str):
+                miss["cotangent"] = self._words.setdefault(word, word)
         record = result_of(plain, self._certificates)
         if plain.get("known") is not None:
             self._known.append((record, plain["known"], plain.get("expectation")))

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from gradcheck.record import SCHEMA
+from gradcheck.stored import parts as read_apart
 from gradcheck.stored.parts import Damaged, Other, parts
 
 HEADER = {"schema": SCHEMA}
@@ -105,3 +106,24 @@ def test_only_one_result_is_there_at_a_time():
     assert len(alive) == 9
     alive.clear()
     assert taken(document([{"k": k} for k in range(9)], 2), made).results == [*range(9)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"k": "\\ud800"}', '{"k": [1e400, -1e400]}', '{"k": 123456789012345678901234567890}',
+        '{"k": 1, "k": 2.50}', '{"k": [-0, -0.0, 5e-324, 1E5, 0.1, 9007199254740993.0]}',
+        '{"k": "\\u00e9\\/\u2028 caf\u00e9"}', '\t{"k": {}} ',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_whoever_reads_an_object_it_means_the_same(text, encoding):
+    content = text.encode(encoding)
+    assert repr(read_apart._object(content, "here")) == repr(json.loads(text))
+    assert repr(read_apart._patiently(content, "here")) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ['{"k": NaN}', '{"k": 01}', '{"k": "a\tb"}', "{", '"\x01"', "1"])
+def test_what_one_refuses_so_does_the_other(text):
+    with pytest.raises(Damaged, match="here: "):
+        read_apart._object(text.encode(), "here")
