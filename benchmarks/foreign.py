@@ -23,7 +23,7 @@ from gradcheck.binding.isolated import Isolated, Isolation
 from gradcheck.binding.load import load
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Access, Buffer, Call, Pointer, Scalar, Script
-from gradcheck.suite import load_suite
+from gradcheck.loading import load_suite
 
 LIBC = ctypes.util.find_library("c") or "libc.so.6"
 SMALL, LARGE = 64, 8_000_000

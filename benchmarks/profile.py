@@ -55,7 +55,7 @@ PARTS: Final = (
     ("comparison, verdicts", ("judge/compare.py", "judge/gradient.py", "judge/value.py")),
     ("contract: what a backward owes besides", ("contract/", "judge/contract.py")),
     ("diagnosis: rules, interrogation", ("explain/",)),
-    ("models: stages, their truth", ("judge/model", "judge/stage.py", "model.py")),
+    ("models: stages, their truth", ("judge/model", "judge/stage.py", "model.py", "program.py")),
     ("update rules: 50 digits, steps", ("judge/steps.py", "judge/rule.py", "judge/ask_rule.py")),
     ("evidence: curves, heat maps", ("judge/evidence.py", "judge/heat.py")),
     ("the code judged, asked", ("judge/probe.py", "binding/", "power/attack.py")),

@@ -14,17 +14,8 @@ import numpy as np
 from gradcheck.arithmetic import F64
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
-from gradcheck.spec import (
-    DEFAULT,
-    Array,
-    Attrs,
-    Dialect,
-    check_attrs,
-    check_name,
-    check_texts,
-    check_unique,
-    dialect_named,
-)
+from gradcheck.spec import DEFAULT, Array, Attrs, Dialect, dialect_named
+from gradcheck.spec_checks import check_attrs, check_held, check_name, check_texts, check_unique
 
 if TYPE_CHECKING:
     from gradcheck.program import Program, Stage, Values
@@ -192,13 +183,7 @@ class ModelCase:
                 if array.dtype.kind in "iu":
                     array = array.astype(np.int64)
                 else:
-                    with np.errstate(over="ignore"):
-                        held = np.array_equal(array, array.astype(np.float32))
-                    if not held:
-                        raise SpecError(
-                            f"{self.name}: float32 does not hold the values of {name!r}; draw "
-                            "them with `draw`, or round them to a dyadic grid"
-                        )
+                    check_held(self.name, name, array)
                     array = array.astype(np.float64)
                 given[name] = array
         return given

@@ -17,7 +17,8 @@ import numpy as np
 from gradcheck.arithmetic import Arithmetic
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError
-from gradcheck.spec import Array, Attrs, OpSpec, as_tuple, check_name
+from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
+from gradcheck.spec_checks import check_name
 
 Drawn = Callable[[Draw], Array]
 Values = Mapping[str, Array]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from gradcheck.binding import Closing, Implementation, LaidOut
 from gradcheck.binding.load import load
 from gradcheck.errors import LoadError, ManifestError
+from gradcheck.loading import installed_suites
 from gradcheck.plan import Plan
-from gradcheck.suite import installed_suites
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,8 @@ import numpy as np
 
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
-from gradcheck.spec import (
-    DEFAULT,
-    Array,
-    Attrs,
-    Dialect,
-    check_attrs,
-    check_name,
-    check_texts,
-    check_unique,
-    dialect_named,
-)
+from gradcheck.spec import DEFAULT, Array, Attrs, Dialect, dialect_named
+from gradcheck.spec_checks import check_attrs, check_held, check_name, check_texts, check_unique
 
 Tensors = Mapping[str, Array]
 """Arrays by the name of their parameter."""
@@ -222,12 +213,7 @@ class RuleCase:
         kept = {}
         for name, drawn in tensors.items():
             array = np.array(drawn, dtype=np.float64)
-            with np.errstate(over="ignore"):
-                if not np.array_equal(array, array.astype(np.float32)):
-                    raise SpecError(
-                        f"{self.name}: float32 does not hold the values of {name!r}; "
-                        "draw them with `draw`, or round them to a dyadic grid"
-                    )
+            check_held(self.name, name, array)
             array.flags.writeable = False
             kept[name] = array
         return kept

@@ -17,70 +17,16 @@ from numpy.typing import NDArray
 
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.spec_checks import check_attrs, check_name, check_texts, check_unique
 
 Array = NDArray[Any]
 Attrs = Mapping[str, Any]
-NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 CORE: Final = re.compile(r"\(([^()]*)\)")
 
 
 def as_tuple(values: Any) -> tuple[Any, ...]:
     """A tuple of outputs or gradients, where a function may return one bare."""
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
-
-
-def check_name(kind: str, name: str) -> None:
-    """Refuse a name that cannot stand in a case's.
-
-    Raises:
-        SpecError: it holds something else than lower-case letters, digits and marks.
-    """
-    if not NAME.fullmatch(name):
-        raise SpecError(
-            f"{kind} name {name!r}: use lower-case letters, digits, '_', '-' and '.', "
-            "so that it can stand in a case name and on a command line"
-        )
-
-
-def check_unique(owner: str, kind: str, names: Sequence[str]) -> None:
-    """Refuse names that stand twice.
-
-    Raises:
-        SpecError: one does.
-    """
-    if len(set(names)) == len(names):
-        return
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"{owner}: two {kind}s are called {name!r}; rename one")
-
-
-def check_texts(owner: str, **texts: str) -> None:
-    """Refuse texts that say nothing to the reader.
-
-    Raises:
-        SpecError: one is empty.
-    """
-    for what, text in texts.items():
-        if not text.strip():
-            raise SpecError(f"{owner}: `{what}` is empty; the reader needs it")
-
-
-def check_attrs(
-    owner: str, parts: Sequence[tuple[str, Attrs]], defaults: Attrs, function: str
-) -> None:
-    """Refuse attributes of named parts (samples, dialects) that `function` does not take.
-
-    Raises:
-        SpecError: there is one.
-    """
-    for name, attrs in parts:
-        for attr in attrs:
-            if attr not in defaults:
-                raise SpecError(
-                    f"{owner}, {name!r}: attribute {attr!r} is not a keyword of {function}; "
-                    f"known: {sorted(defaults) or 'none'}"
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,24 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from gradcheck import installed
 from gradcheck.draw import Draw
-from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
+from gradcheck.errors import SpecError, UnknownNameError
 from gradcheck.families import Families
 from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
+from gradcheck.spec_checks import check_held
 
 if TYPE_CHECKING:
     from gradcheck.model import ModelCase, ModelSpec
     from gradcheck.rule import RuleCase, RuleSpec
 
 Spec = TypeVar("Spec", OpSpec, "ModelSpec", "RuleSpec")
-ENTRY_POINTS = "gradcheck.suites"
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,8 @@ class Case:
                 )
             if array.dtype.kind in "iu":
                 array = array.astype(np.int64)
-            elif not _held_by_float32(array):
-                raise SpecError(
-                    f"{self.name}: float32 does not hold the values of {name!r}; "
-                    "draw them with `draw`, or round them to a dyadic grid"
-                )
             else:
+                check_held(self.name, name, array, nan=True)
                 array = array.astype(np.float64)
             array.flags.writeable = False
             kept.append(array)
@@ -111,11 +105,6 @@ class Case:
         digest.update(repr(sorted(self.attrs.items())).encode())
         digest.update(repr(self.spec.slack).encode())
         return digest.hexdigest()[:4]
-
-
-def _held_by_float32(array: Array) -> bool:
-    with np.errstate(over="ignore"):
-        return np.array_equal(array, array.astype(np.float32), equal_nan=True)
 
 
 class Suite:
@@ -316,57 +305,3 @@ def _check_globs(kind: str, globs: Sequence[str], known: Iterable[str]) -> None:
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
     return not globs or any(fnmatchcase(name, glob) for glob in globs)
-
-
-def resolve(reference: str) -> Any:
-    """The object that "package.module:NAME" refers to.
-
-    Raises:
-        LoadError: it has another form, the module raises on import, or it lacks the name.
-    """
-    module_name, colon, attribute = reference.partition(":")
-    if not (module_name and colon and attribute):
-        raise LoadError(f"{reference!r} is not of the form package.module:NAME")
-    try:
-        module = import_module(module_name)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise LoadError(
-            f"{reference}: importing {module_name} raised {type(error).__name__}: {error}"
-        ) from error
-    target: Any = module
-    for part in attribute.split("."):
-        if not hasattr(target, part):
-            raise LoadError(f"{reference}: {module_name} has no {attribute!r}")
-        target = getattr(target, part)
-    return target
-
-
-def load_suite(references: Sequence[str] = ()) -> Suite:
-    """The suites at "module:NAME", or all installed ones, as one; the built-in one first.
-
-    Raises:
-        UsageError: no suite is installed.
-        LoadError: a suite cannot be imported.
-    """
-    references = references or installed_suites()
-    suites = []
-    for reference in references:
-        suite = resolve(reference)
-        if not isinstance(suite, Suite):
-            raise LoadError(f"{reference} is a {type(suite).__name__}, not a gradcheck Suite")
-        suites.append(suite)
-    return suites[0] if len(suites) == 1 else Suite.joined(suites)
-
-
-def installed_suites() -> list[str]:
-    """The suites that packages offer, as "module:NAME"; the built-in one first.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = installed.entry_points(ENTRY_POINTS)
-    if not found:
-        raise UsageError("no suite installed: run `pip install -e .` or pass --suite MODULE:NAME")
-    return [found[name] for name in sorted(found, key=lambda name: (name != "builtin", name))]

@@ -15,8 +15,8 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert installed disk errors families label selection draw spec rule",
-    "dtypes exact arithmetic fifty_digits program model suite rounding",
+    "inert installed disk errors families label selection draw spec_checks spec rule",
+    "dtypes exact arithmetic fifty_digits program model suite loading rounding",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
@@ -72,7 +72,8 @@ LAYERS = (
     "explain.pattern explain.naming explain.reproduce",
     "explain.probe explain.suspicion explain.byelement explain.rules explain.rules.slots",
     "explain.quantity explain.rules.cotangent",
-    "explain.rules.scale explain.rules.shares explain.rules.nonfinite",
+    "explain.rules.factor explain.rules.scale explain.rules.shares explain.rules.measures",
+    "explain.rules.nonfinite explain.rules.unnamed_slope",
     "explain.rules.attributes explain.rules.earlier explain.rules.residual",
     "explain.rules.elsewhere explain.rules.nearest explain.rules.moves",
     "explain.rules.places explain.rules.memory",
@@ -156,10 +157,10 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec",
-              "program", "model", "rule", "suite", "difference", "manifest", "contract", "binding",
-              "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity", "run",
-              "repro", "demo.kernels", "library", "library_model", "testing"),
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec_checks",
+              "spec", "program", "model", "rule", "suite", "difference", "manifest", "contract",
+              "binding", "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity",
+              "run", "repro", "demo.kernels", "library", "library_model", "testing"),
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
               "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_model",
               "testing", "stored.parts", "stored.plain"),

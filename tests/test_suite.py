@@ -1,8 +1,6 @@
 """The registry: unique names, cases that depend on names alone, suites from anywhere."""
 
-import sys
 from dataclasses import replace
-from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
@@ -10,9 +8,9 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.activation import relu
 from gradcheck_cases.norm import rms_norm
 
-from gradcheck.errors import LoadError, SpecError, UnknownNameError, UsageError
+from gradcheck.errors import SpecError, UnknownNameError
 from gradcheck.spec import Dialect, OpSpec, Sample, Slack
-from gradcheck.suite import ENTRY_POINTS, Case, Suite, load_suite, resolve
+from gradcheck.suite import Suite
 
 
 def forward(xp, x, w=None, *, eps=1e-5):
@@ -213,53 +211,3 @@ def test_joined_suites_keep_their_values():
 def test_joined_suites_may_not_share_an_operator():
     with pytest.raises(SpecError, match="two operators are called 'relu'"):
         Suite.joined([Suite("a", "1", (relu, rms_norm)), Suite("b", "1", (relu,))])
-
-
-# ── loading ──────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_installed_suite_is_found():
-    points = {p.name: p.value for p in entry_points(group=ENTRY_POINTS)}
-    if "builtin" not in points:
-        pytest.skip("gradcheck is not installed here")
-    assert points["builtin"] == "gradcheck_cases:SUITE"
-    loaded = load_suite()
-    assert "rms_norm" in loaded.operators
-    assert isinstance(loaded.cases(["rms_norm"])[0], Case)
-
-
-def test_no_installed_suite_is_a_message_and_no_crash(monkeypatch):
-    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: {})
-    with pytest.raises(UsageError, match=r"pip install -e \.` or pass --suite MODULE:NAME"):
-        load_suite()
-
-
-def test_suites_are_loaded_by_reference_and_joined():
-    assert load_suite(["gradcheck_cases:SUITE"]) is SUITE
-    with pytest.raises(SpecError, match="two operators"):
-        load_suite(["gradcheck_cases:SUITE", "gradcheck_cases:SUITE"])
-    with pytest.raises(LoadError, match=r"gradcheck_cases:norm is a module, not a gradcheck Suite"):
-        load_suite(["gradcheck_cases:norm"])
-
-
-@pytest.mark.parametrize("reference", ["numpy", "numpy:", ":x", ""])
-def test_a_reference_of_another_form_is_refused(reference):
-    with pytest.raises(LoadError, match=r"is not of the form package\.module:NAME"):
-        resolve(reference)
-
-
-def test_what_cannot_be_resolved_says_why(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "raises_here.py").write_text("raise RuntimeError('out of cheese')")
-    (tmp_path / "leaves_here.py").write_text("import sys; sys.exit(3)")
-    assert resolve("gradcheck_cases.norm:rms_norm.name") == "rms_norm"
-    with pytest.raises(LoadError, match=r"no_such_package raised ModuleNotFoundError"):
-        resolve("no_such_package:x")
-    with pytest.raises(LoadError, match=r"raised RuntimeError: out of cheese"):
-        resolve("raises_here:x")
-    with pytest.raises(LoadError, match=r"raised SystemExit: 3"):
-        resolve("leaves_here:x")
-    with pytest.raises(LoadError, match=r"gradcheck_cases has no 'NOTHING'"):
-        resolve("gradcheck_cases:NOTHING")
-    assert LoadError.exit_code == 3
-    assert "raises_here" not in sys.modules

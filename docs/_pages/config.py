@@ -43,8 +43,8 @@ def pages() -> Iterator[tuple[str, str]]:
             "A flag on the command line goes before its key; `--no-config` leaves the table out. "
             "Paths are relative to the file. An unknown key, or a value of another type, ends the "
             "run with exit code 2, and is named.",
-            f"`pytest --gradcheck` takes {link('its defaults', '../pytest.md#a-projects-defaults')} "
-            "from the same table.",
+            "`pytest --gradcheck` takes "
+            f"{link('its defaults', '../pytest.md#a-projects-defaults')} from the same table.",
             table(["key", "value", "meaning"], rows),
         ),
     )

@@ -27,9 +27,10 @@ from gradcheck.contract.returned import Broken
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
 from gradcheck.foreign.worker import PR_SET_PDEATHSIG, Line
+from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
-from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.suite import Case, Suite
 
 _libc = ctypes.CDLL(None)
 TEXT: Final = 20_000

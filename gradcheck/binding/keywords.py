@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.loading import resolve
 from gradcheck.model import ModelCase
 from gradcheck.program import Program
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
-from gradcheck.suite import Case, resolve
+from gradcheck.suite import Case
 
 
 def entry_of(table: Mapping[str, Any], case: Case | ModelCase | RuleCase) -> tuple[Any, Attrs]:

@@ -26,10 +26,11 @@ from gradcheck.binding.model import bound_model, fault, is_module, says_how
 from gradcheck.binding.recipe import recipe_of
 from gradcheck.binding.source import source_of
 from gradcheck.errors import LoadError, Unsupported
+from gradcheck.loading import resolve
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.spec import Attrs
-from gradcheck.suite import Case, resolve
+from gradcheck.suite import Case
 
 ROLES: Final = ("vjp", "forward", "vjp_into", "update")
 """What an entry must have one of."""

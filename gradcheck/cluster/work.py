@@ -18,8 +18,8 @@ from gradcheck.cluster.feeding import PATIENCE, Feeding, Gone, connection_lost
 from gradcheck.cluster.identity import identity
 from gradcheck.errors import UsageError
 from gradcheck.foreign.child import SINGLE
+from gradcheck.loading import installed_suites
 from gradcheck.plan import AnyCase, Plan
-from gradcheck.suite import installed_suites
 from gradcheck.workers import remote
 from gradcheck.workers.assembly import Assembly
 from gradcheck.workers.collect import Workers

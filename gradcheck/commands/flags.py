@@ -185,7 +185,7 @@ def suite_of(references: Sequence[str]) -> Suite:
         UsageError: no suite is installed.
         LoadError: a suite cannot be imported.
     """
-    from gradcheck.suite import load_suite
+    from gradcheck.loading import load_suite
 
     with heard():  # a user's module may print
         return load_suite(references)

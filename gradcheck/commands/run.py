@@ -105,7 +105,7 @@ def _workers(arguments: argparse.Namespace) -> AbstractContextManager[None]:
     from gradcheck.workers.nursery import foreseen, importing
     from gradcheck.workers.pool import LISTEN
 
-    suites = ("gradcheck.suite", "load_suite", (arguments.suite,))
+    suites = ("gradcheck.loading", "load_suite", (arguments.suite,))
     return foreseen(LISTEN, [importing("gradcheck.workers.remote"), suites])
 
 

@@ -19,7 +19,6 @@ from gradcheck.program import Stage, Values
 from gradcheck.spec import as_tuple
 
 Gradients = tuple[Any, ...]
-Vjps = Mapping[str, Sequence[Mutant]]
 
 RAISES: Final = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """What a wrong VJP may raise on values that it was not written for."""

@@ -27,7 +27,6 @@ from gradcheck.manifest.schema import Packed, Part, Whole
 ROLE: Final = re.compile(r"([a-z]+)(?::([\w.]*))?(?:\[(.*)\])?(\?)?", flags=re.DOTALL)
 WORKSPACE: Final = re.compile(r"(scratch|zeros)\[(.*)\]", flags=re.DOTALL)
 ARROW: Final = "->"
-OF_PRIMALS: Final = (RoleKind.IN, RoleKind.GRAD)
 OF_OUTPUTS: Final = (RoleKind.COTANGENT, RoleKind.OUT, RoleKind.VALUE)
 WORDS: Final = (*(str(kind) for kind in RoleKind), *(str(s) for s in Special), "scratch", "zeros")
 BYTES: Final = ("void", "opaque")

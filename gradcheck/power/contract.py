@@ -16,8 +16,9 @@ from gradcheck.errors import LoadError, SpecError
 from gradcheck.finding import Finding
 from gradcheck.judge.contract import contract_cases, examine
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.spec import NAME
-from gradcheck.suite import Case, Suite, resolve
+from gradcheck.loading import resolve
+from gradcheck.spec_checks import NAME
+from gradcheck.suite import Case, Suite
 from gradcheck.verdict import Verdict
 
 NUMBERS: Final = "numbers"

@@ -8,13 +8,14 @@ from types import MappingProxyType
 
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis, Finding
+from gradcheck.loading import load_suite
 from gradcheck.power.caught import caught, held_out
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small, small
 from gradcheck.spec import OpSpec
-from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.suite import Case, Suite
 from gradcheck.workers.collect import Collected, Workers, collect
 
 Progress = Callable[[int, int, str], None]

@@ -16,10 +16,12 @@ import numpy as np
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import BoundModel
 from gradcheck.errors import LoadError, SpecError
+from gradcheck.loading import resolve
 from gradcheck.model import ModelCase, ModelSpec
 from gradcheck.program import Stage, StageVjp, Values
-from gradcheck.spec import NAME, as_tuple
-from gradcheck.suite import Suite, resolve
+from gradcheck.spec import as_tuple
+from gradcheck.spec_checks import NAME
+from gradcheck.suite import Suite
 
 Wrong = Callable[[Any, Stage, tuple[Any, ...], Values], tuple[Any, ...]]
 Change = Callable[..., Any]

@@ -14,10 +14,11 @@ from gradcheck.explain.pattern import WHERE_ALONE
 from gradcheck.finding import Blame, Finding, Part
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.loading import load_suite
 from gradcheck.power.equivalence import FAULTS as RAISED
 from gradcheck.power.fault import Fault, Planted, faults_of
 from gradcheck.power.registry import mutants_of
-from gradcheck.suite import Suite, load_suite
+from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict
 from gradcheck.workers.collect import Workers, collect
 

@@ -10,7 +10,8 @@ from gradcheck.arithmetic import FLOATS
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
 from gradcheck.label import LABELS
-from gradcheck.spec import NAME, Array, Attrs
+from gradcheck.spec import Array, Attrs
+from gradcheck.spec_checks import NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Sequence
 
 from gradcheck.errors import LoadError, SpecError
+from gradcheck.loading import resolve
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import OpSpec
-from gradcheck.suite import Suite, resolve
+from gradcheck.suite import Suite
 
 
 def mutants_of(suite: Suite) -> dict[str, list[Mutant]]:

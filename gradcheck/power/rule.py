@@ -13,9 +13,10 @@ from gradcheck.binding.reference import Reference
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.steps import RuleTruth
+from gradcheck.loading import resolve
 from gradcheck.rule import RuleCase, State, Tensors
-from gradcheck.spec import NAME
-from gradcheck.suite import Suite, resolve
+from gradcheck.spec_checks import NAME
+from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict
 
 

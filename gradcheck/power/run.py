@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import gradcheck
+from gradcheck.loading import load_suite
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part, Score, Trial, score
-from gradcheck.suite import Suite, load_suite
+from gradcheck.suite import Suite
 from gradcheck.workers.collect import Workers, collect
 
 Progress = Callable[[int, int, str], None]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import gradcheck
+from gradcheck.loading import load_suite
 from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small
-from gradcheck.suite import load_suite
 from gradcheck.workers.collect import Workers
 
 ENOUGH: Final = 0.85

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.selection import ALL, DTYPES, LOW
-from gradcheck.spec import NAME
+from gradcheck.spec_checks import NAME
 from gradcheck.testing.own_case import OwnCase, is_primal
 from gradcheck.testing.suite_case import SuiteCase
 
@@ -164,8 +164,8 @@ class _OfSuite:
         """
         from gradcheck.commands.planned import convention_of
         from gradcheck.judge.contract import contract_cases
+        from gradcheck.loading import load_suite
         from gradcheck.plan import Plan
-        from gradcheck.suite import load_suite
 
         suite = load_suite(self.suites)
         if self.operator not in suite.operators:

@@ -23,6 +23,7 @@ from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.expectation import Problem
 from gradcheck.judging import judge, why_of
+from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import loaded
@@ -30,7 +31,7 @@ from gradcheck.record import Header, Record, Run
 from gradcheck.rule import RuleCase
 from gradcheck.run import header_of
 from gradcheck.selection import all_dtypes_of
-from gradcheck.suite import Suite, load_suite
+from gradcheck.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
 if TYPE_CHECKING:

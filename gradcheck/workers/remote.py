@@ -11,11 +11,12 @@ from gradcheck.binding import Implementation
 from gradcheck.errors import LoadError
 from gradcheck.explain.why import Why
 from gradcheck.judging import hash_of, judge_next, why_of
+from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import load_all
 from gradcheck.rule import RuleCase
-from gradcheck.suite import Case, Suite, load_suite
+from gradcheck.suite import Case, Suite
 from gradcheck.workers.assembly import Answer
 from gradcheck.workers.unit import Unit
 

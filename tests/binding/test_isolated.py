@@ -22,7 +22,7 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.steps import RuleTruth
-from gradcheck.suite import resolve
+from gradcheck.loading import resolve
 from gradcheck.verdict import Verdict
 
 LONG = 300.0

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -246,11 +246,6 @@ class Likeness:
             if not mine <= CLOSER * self._off:
                 return False
         return self.probe.reproduces(prediction, self.output)
-
-
-def operand_values(node: Node) -> list[Any]:
-    """The values of a node's operands."""
-    return [o.value if isinstance(o, Node) else o for o in node.operands]
 
 
 Described = tuple[str, str, Change]
