@@ -140,6 +140,39 @@ def test_the_cotangents_come_from_the_seed():
     np.testing.assert_array_equal(cotangents(1)[2], np.ones(3))
 
 
+@pytest.mark.parametrize("size", [60, gradcheck.library.KEPT + 1])
+def test_a_check_that_comes_again_draws_the_same_cotangents(size):
+    x = np.linspace(-2.0, 2.0, size)
+
+    def asked(seed):
+        seen = []
+
+        def recorded(ct, x):
+            seen.append(ct.tobytes())
+            return 2 * x * ct
+
+        assert check(lambda x: x**2, recorded, x, seed=seed, full=True).ok
+        return seen[:4]
+
+    first = asked(0)
+    assert first == asked(0)
+    assert first[:2] != asked(1)[:2]
+    assert first[0] == first[3]
+    assert len(set(first)) == 3
+
+
+def test_a_vjp_that_writes_over_its_cotangent_does_not_spoil_the_next_check():
+    x = np.linspace(-2.0, 2.0, 60)
+
+    def overwrites(ct, x):
+        ct.flags.writeable = True
+        ct[:] = 7.0
+        return 2 * x * ct
+
+    assert check(lambda x: x**2, overwrites, x, full=True).verdict is Verdict.ERROR
+    assert check(lambda x: x**2, lambda ct, x: 2 * x * ct, x, full=True).ok
+
+
 def test_the_primals_of_the_caller_are_left_alone():
     x = X.copy()
     check(lambda x: x * x, lambda ct, x: 2 * x * ct, x)

@@ -237,6 +237,55 @@ def test_a_stack_that_is_right_for_the_first_copy_alone_accuses_nobody():
     assert check(first_only, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
 
 
+def test_a_stack_that_is_right_for_the_primal_itself_alone_accuses_nobody():
+    x = np.random.default_rng(0).standard_normal(60)
+
+    def last_only(x):
+        out = np.tanh(x)
+        if x.ndim > 1:
+            out[:-1] = out[:-1] * 1.001
+        return out
+
+    assert check(last_only, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
+
+
+def test_a_stack_whose_copies_all_give_what_the_primal_gives_proves_nothing():
+    x = np.random.default_rng(0).standard_normal((6, 10))
+
+    def deaf(p):  # to what a stack holds
+        return np.tanh(p) if p.ndim == 2 else np.broadcast_to(np.tanh(x), p.shape)
+
+    evaluator = Evaluator(Point(lambda p: (deaf(p),), (x,)), 0, (deaf(x),))
+    copies = np.stack([x + 0.5, x - 0.5, x])
+    moved = evaluator.first_values(copies)
+    assert not evaluator.stacked
+    np.testing.assert_array_equal(moved, np.tanh(copies).reshape(3, -1))
+    assert check(deaf, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
+    assert check(deaf, lambda ct, x: 0 * ct, x, full=True).verdict is Verdict.FAIL
+
+
+def test_a_stack_in_which_nothing_moves_is_believed_where_nothing_does():
+    x = np.random.default_rng(0).standard_normal((6, 10))
+    evaluator = Evaluator(Point(lambda p: (np.sign(p),), (x,)), 0, (np.sign(x),))
+    evaluator.first_values(np.stack([x * 1.5, x * 0.5, x]))
+    assert evaluator.stacked
+
+
+def test_a_primal_with_fewer_axes_is_stacked_where_all_have_as_many():
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((4, 50)), rng.standard_normal(50)
+    ranks = []
+
+    def scaled(x, w):
+        ranks.append(w.ndim)
+        return (x * w,)
+
+    evaluator = Evaluator(Point(scaled, (x, w)), 1, scaled(x, w))
+    values = evaluator.first_values(np.stack([w + 0.5, w - 0.5, w]))
+    np.testing.assert_array_equal(values[0], (x * (w + 0.5)).reshape(-1))
+    assert ranks == [1, 3]  # no layout was refused first
+
+
 def test_a_forward_that_writes_into_later_stacks_is_evaluated_one_by_one():
     x = np.random.default_rng(0).standard_normal((8, 40))
 
@@ -287,6 +336,19 @@ def test_an_output_answers_for_the_slice_that_moves_it():
     assert found.owner.tolist() == np.arange(24).reshape(6, 4)[::-1].reshape(-1).tolist()
 
 
+@pytest.mark.parametrize("function", [np.tanh, softmax, lambda x: np.cumsum(x, axis=-2)])
+@pytest.mark.parametrize("shape", [(5, 7), (3, 4, 5), (48,)])
+def test_values_by_colour_and_block_go_back_to_their_elements(function, shape):
+    if function is not np.tanh and len(shape) == 1:
+        shape = (1, *shape)
+    x = np.random.default_rng(0).standard_normal(shape)
+    found, _ = near(function, x)
+    np.testing.assert_array_equal(found.by_element(found.grid), np.arange(x.size))
+    both = np.stack([found.grid, -found.grid])
+    np.testing.assert_array_equal(found.by_element(both), [np.arange(x.size), -np.arange(x.size)])
+    assert not np.shares_memory(found.by_element(both), both)
+
+
 # ── the parts ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -302,6 +364,24 @@ def test_sums_by_block_are_those_of_the_structure(function, shape):
     weighted = cts[:, None] * moved
     np.testing.assert_allclose(sums, found.by_block(weighted), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(sizes, found.by_block(np.abs(weighted)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("one", [softmax, np.tanh])
+def test_blocks_without_outputs_have_no_sum(one):
+    def masked(x):  # rows 0 and 3 move nothing
+        return one(x) * (np.arange(5) % 3 > 0)[:, None]
+
+    x = np.random.default_rng(0).standard_normal((5, 7))
+    found, _ = near(masked, x)
+    assert len(found.present) == found.blocks * 3 // 5
+    assert found.outputs.sum() == 21
+    rng = np.random.default_rng(1)
+    cts, moved = rng.standard_normal((3, 35)), rng.standard_normal((4, 35))
+    summing = screening.Contraction(found, cts)
+    weighted = cts[:, None] * moved
+    for got, values in zip(summing(moved), (weighted, np.abs(weighted)), strict=True):
+        np.testing.assert_allclose(got, found.by_block(values), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(summing.by_block(cts), found.by_block(cts), atol=1e-12)
 
 
 @pytest.mark.parametrize("count", [3, 64, 5000])
