@@ -3,7 +3,7 @@ import pytest
 
 from gradcheck import Suite
 from gradcheck.choice import Choice, Chosen
-from gradcheck.errors import UnknownNameError
+from gradcheck.errors import UnknownNameError, UsageError
 
 SUITE = gradcheck_cases.SUITE
 
@@ -62,6 +62,33 @@ def test_a_sample_has_to_match_in_one_kind_only():
     found = Choice(ops=["relu"], models=["gpt2"], samples=["t*"]).cases(SUITE)
     assert "gpt2/default/tiny" in [case.name for case in found.models]
     assert found.operators
+
+
+def test_a_keyword_narrows_every_kind_after_the_globs():
+    every = Choice(ops=["relu", "tanh"], models=["gpt2"], rules=["sgd"], keyword="relu or sgd")
+    found = every.cases(SUITE)
+    assert (names(found.operators), names(found.models)) == (["relu"], [])
+    assert names(found.rules) == ["sgd"]
+    found = Choice(ops=["relu"], keyword="typical").cases(SUITE)
+    assert [case.name for case in found.operators] == ["relu/default/typical"]
+    assert Choice(keyword="relu/default").everything(SUITE).operators
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"ops": ["relu"], "keyword": "tanh"}, "none of the "),
+        ({"ops": ["relu"], "samples": ["typical"], "keyword": "square"}, "none of the 1 cases"),
+        ({"models": ["gpt2"], "keyword": "relu"}, "operator/dialect/size"),
+        ({"ops": ["relu"], "models": ["gpt2"], "keyword": "x y"}, "column 3, at 'y'"),
+        ({"ops": ["relu"], "keyword": ""}, "it is empty"),
+    ],
+)
+def test_a_keyword_that_leaves_nothing_or_is_none_is_an_error(choice, said):
+    for select in (Choice(**choice).cases, Choice(**choice).everything):
+        with pytest.raises(UsageError) as error:
+            select(SUITE)
+        assert said in str(error.value)
 
 
 def test_the_seed_reaches_every_kind():

@@ -16,6 +16,13 @@ def test_a_file_is_replaced_with_its_permissions_and_nothing_is_left_beside_it(t
     assert [p.name for p in tmp_path.iterdir()] == ["k.toml"]
 
 
+@pytest.mark.parametrize("write", [disk.replace, disk.save])
+def test_bytes_are_written_as_they_are(tmp_path, write):
+    content = bytes(range(256)) + b"\r\n\xff"
+    write(tmp_path / "a.npz", content)
+    assert (tmp_path / "a.npz").read_bytes() == content
+
+
 def test_a_new_file_has_the_usual_permissions(tmp_path):
     path, usual = tmp_path / "k.toml", tmp_path / "usual"
     usual.touch()

@@ -125,7 +125,7 @@ LAYERS = (
     "stored.described stored.schema",
     "stored.merge",
     "stored.failed",
-    "report.smoke report.spread report.concise",
+    "report.smoke report.spread report.told_failures report.concise",
     "report.terminal report.markdown report.html report.json report.jsonl report.junit",
     "report.github report.gitlab report.summary report.badge",
     "report.diff_words report.diff_terminal report.diff_markdown report.diff_json",

@@ -33,6 +33,7 @@ OF: Final[Mapping[str, Rows]] = {
     "run": (
         ("gradcheck run", "every operator, the suite's own"),
         ("gradcheck run --op rms_norm --op 'soft*'", "some of them"),
+        ("gradcheck run -k 'norm and not empty'", "by words of their names"),
         ("gradcheck run --impl mykernels:IMPL", 'IMPL = {"silu": MySilu, ...}'),
         ("gradcheck run --impl gradcheck.toml", "a C library, or a program"),
         ("gradcheck run --impl torch -o report.html", "PyTorch's autograd, as a page"),

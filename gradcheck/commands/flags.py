@@ -32,8 +32,8 @@ def add_selection(parser: argparse.ArgumentParser, default: str) -> None:
         group.add_argument(f"--{flag}", action="append", default=[], metavar="GLOB", help=what)
     group.add_argument(
         "-k", dest="keyword", metavar="EXPR",
-        help="of these, cases whose name (operator/dialect/sample) holds a word: WORD, not, and, "
-        "or, parentheses",
+        help="of these, cases with words in their name, operator/dialect/sample: "
+        "'softmax and not (empty or zero)'",
     )  # fmt: skip
     add_suite(group)
 

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 def add_gate(parser: argparse.ArgumentParser) -> None:
     """What is known, and whether anything else fails."""
-    parser.add_argument(
+    group = parser.add_argument_group("the gate")
+    group.add_argument(
         "--baseline", type=Path, metavar="FILE",
         help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
         "anything else, and on a listed one that passes",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--exit-zero", action="store_true",
         help="exit with 0 where the gate fails; reports say `fail` all the same, and what cannot "
         "be judged keeps its code",

@@ -25,7 +25,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-o", "--output", dest="outputs", action="append", default=[], metavar="FILE[:FORMAT]",
         help="write a report: .md .html .json .xml .txt; .jsonl, a log that grows with the run; or "
-        "FILE:FORMAT, also with summary (a CI job's page), github, gitlab, badge (repeat)",
+        "FILE:FORMAT, also with concise, summary (a CI job's page), github, gitlab, badge (repeat)",
     )  # fmt: skip
     group.add_argument(
         "--format", default="terminal", metavar="FORMAT",

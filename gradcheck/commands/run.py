@@ -40,18 +40,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_plan(parser)
     add_gate(parser)
-    parser.add_argument(
+    group = parser.add_argument_group("how much of it")
+    group.add_argument(
         "-x", dest="max_fail", action="store_const", const=1,
         help="stop at the first case with a failure that no baseline knows",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--max-fail", type=_positive, metavar="N", help="stop at the N-th such case",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--lf", dest="failed", action="store_true",
         help="of the selection, only the cases that failed last time in this folder",
     )  # fmt: skip
-    parser.add_argument(
+    group.add_argument(
         "--shard", type=_shard, metavar="I/N",
         help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
     )  # fmt: skip

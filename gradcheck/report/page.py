@@ -21,6 +21,9 @@ LAST: Final = re.compile("^RESULT", re.MULTILINE)
 COLOR: Final = re.compile("\x1b\\[[0-9]*m")
 ANSI: Final = {"good": "32", "bad": "31", "warn": "33", "calm": "33"}
 
+LINES: Final = 8
+"""Lines that are shown of what the code printed, of one result of each gradient."""
+
 
 def whole(sections: Iterable[Sequence[str]], last: str) -> str:
     """Sections of lines as one text, and the line for scripts behind them, which is the only one.
@@ -84,6 +87,17 @@ class Page:
         lead = words.word(verdict)
         first, *others = self.wrap(text, f"{lead} ", "  ")
         return [first.replace(lead, self.word(verdict), 1), *others]
+
+    def quoted(self, text: str) -> list[str]:
+        """What was printed, each line framed, so that none can be taken for one of ours."""
+        from gradcheck.report import printed  # deferred: most code prints nothing
+
+        found = printed.marked(text, "  ", LINES)
+        return [
+            part
+            for line in found
+            for part in self.wrap(line.lstrip(), line[: -len(line.lstrip())], f"    {printed.MARK}")
+        ]
 
     def cell(self, cell: Cell | None, *, measured: bool = True, bound: bool = True) -> str:
         """A verdict, and how far its worst element is off."""

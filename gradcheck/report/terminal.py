@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind, Part
+from gradcheck.record import Kind
 from gradcheck.report import outline, remarks, run_words, words
 from gradcheck.report.page import Page, clip, grid, whole
 
@@ -13,20 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gradcheck.record import Row, Run
-    from gradcheck.report.failures import Group
 
-GUILTY: Final = 2
-"""Stages that blame names and whose failures are shown in full all the same."""
-NAMED: Final = 8
-"""Others that are named."""
-GROUPS: Final = 12
-"""Gradients whose failures are shown in full."""
-SAMPLES: Final = 3
-"""Failures shown of each of them."""
-SAMPLES_OF: Final = {Kind.OPERATOR: SAMPLES, Kind.MODEL: 1, Kind.RULE: SAMPLES}
-"""A model fails at every size alike, and in many gradients."""
-LINES: Final = 8
-"""Lines that are shown of what the code printed, of one result of each gradient."""
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
 NARROWEST: Final = 40
@@ -226,81 +213,13 @@ class _Page(Page):
             lines += self.quoted(result.printed)[1:]
         return lines
 
-    def quoted(self, text: str) -> list[str]:
-        """What was printed, each line framed, so that none can be taken for one of ours."""
-        from gradcheck.report import printed  # deferred: most code prints nothing
-
-        found = printed.marked(text, "  ", LINES)
-        return [
-            part
-            for line in found
-            for part in self.wrap(line.lstrip(), line[: -len(line.lstrip())], f"    {printed.MARK}")
-        ]
-
     def failures(self, run: Run) -> list[str]:
-        """Failures by gradient, the worst first; what is left out is counted."""
+        """What fails, as far as there is room for it."""
         if not any(map(run.fails, run.results)):
             return []
-        from gradcheck.report import failures  # deferred: most runs pass
+        from gradcheck.report import told_failures  # deferred: most runs pass
 
-        guilty = failures.explained(run, Part.STAGE)
-        spoilt = failures.explained(run, Part.GRADIENT)
-        if self.verbose:
-            guilty = spoilt = []
-        brief = [*guilty[GUILTY:], *spoilt]
-        groups = [group for group in failures.groups(run) if group not in brief]
-        named = len({r.implementation for r in run.results}) > 1
-        shown = len(groups) if self.verbose else GROUPS
-        blocks = [self.group(group, named) for group in groups[:shown]]
-        rest = groups[shown:]
-        if rest:
-            from gradcheck.report import diagnosed
-
-            results = sum(len(group.results) for group in rest)
-            blocks.append(
-                self.wrap(
-                    f"… and {words.plural(results, 'more result')} of "
-                    f"{words.plural(len(rest), 'more gradient')}: "
-                    f"{diagnosed.tally(r for group in rest for r in group.results)}; "
-                    "-o report.html shows them all"
-                )
-            )
-        for lead, few in (("wrong too", guilty[GUILTY:]), ("spoilt by these stages", spoilt)):
-            if few:
-                names = ", ".join(words.subject(g.output, g.part) for g in few[:NAMED])
-                more = f", … and {len(few) - NAMED} more" if len(few) > NAMED else ""
-                blocks.append(self.wrap(f"{lead}: {names}{more}; -o report.html shows each"))
-        return [line for block in blocks for line in ["", *block]][1:]
-
-    def group(self, group: Group, named: bool) -> list[str]:
-        """What is wrong with one gradient: a few results in full, the others counted."""
-        from gradcheck.report import diagnosed  # deferred: most runs pass
-
-        lines = []
-        most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
-        most = len(group.results) if self.verbose else most
-        talker = next((r for r in group.results[:most] if r.printed.strip()), None)
-        whose = f"{words.clean(group.implementation)} · " if named else ""
-        for said in diagnosed.told(group.results[:most]):
-            result = said.result
-            title = f"{whose}{words.title(result)}"
-            lines += self.judged(result.verdict, f"{title}: {said.lead}" if said.lead else title)
-            for label, text in said.facts:
-                if label == "run":
-                    lines += self.quoted(result.printed) if result is talker else []
-                    lines.append(f"  run: {text}")  # to be copied: never broken
-                else:
-                    lines += self.wrap(text, f"  {label}: ", "    ")
-        rest = group.results[most:]
-        if rest:
-            where = words.clean(f"{group.op}/{group.dialect}")
-            lines += self.wrap(
-                f"… and {len(rest):,} more of {where} · {words.subject(group.output, group.part)}: "
-                f"{diagnosed.rest(rest, group.results[:most])}",
-                "  ",
-                "    ",
-            )
-        return lines
+        return told_failures.lines(self, run, everything=self.verbose)
 
     def baseline(self, run: Run) -> list[str]:
         """What a baseline makes of the run, and each line of it to correct."""

@@ -5,7 +5,7 @@ import pytest
 from gradcheck.finding import Part
 from gradcheck.report import outline, render
 from gradcheck.report.spread import spread
-from gradcheck.report.terminal import GROUPS, SAMPLES
+from gradcheck.report.told_failures import GROUPS, SAMPLES
 from gradcheck.verdict import Verdict
 
 

@@ -7,7 +7,7 @@ import pytest
 from gradcheck import shards
 from gradcheck.errors import UsageError
 from gradcheck.expectation import Gate
-from gradcheck.record import AT_FIRST, digest_of
+from gradcheck.record import AT_FIRST, AT_MOST, digest_of
 from gradcheck.report import FORMATS, render
 from gradcheck.stored.log import by_case, by_implementation, case_of
 from gradcheck.stored.merge import Named, merged
@@ -86,6 +86,18 @@ def test_shards_that_ended_at_a_failure_are_a_run_that_did(make):
     assert found.halted
     assert found.stopped == f"{AT_FIRST} in shard 2/2"
     assert not merged(named([second])).halted  # the other one is missing
+
+
+@pytest.mark.parametrize(("one", "said"), [(AT_FIRST, AT_MOST), (AT_MOST, AT_MOST)])
+def test_shards_that_ended_at_several_failures_are_one_that_did(make, one, said):
+    first, second = sharded(make.whole(), 2)
+    first = replace(first, complete=False, stopped=one)
+    second = replace(second, complete=False, stopped=f"{AT_MOST}; not reached: 1 of 2 cases")
+    found = merged(named([first, second]))
+    assert found.halted
+    assert found.stopped == f"{said} in shard 1/2, shard 2/2"
+    interrupted = replace(second, stopped="interrupted")
+    assert not merged(named([first, interrupted])).halted
 
 
 def test_troubles_of_all_shards_are_said_once(make):
