@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gradcheck", "hand-written gradients against the true derivative")
     group.addoption(
         "--gradcheck", action="store_true", dest="gradcheck_asked",
-        help="judge what [tool.gradcheck] of pyproject.toml names; it gives the defaults of all "
-        "flags here once this one, --gradcheck-impl or --gradcheck-baseline asks for anything",
+        help="judge what [tool.gradcheck] of pyproject.toml names; where this is given, or "
+        "--gradcheck-impl, or --gradcheck-baseline, its keys are the defaults of the flags below",
     )  # fmt: skip
     for flag, what in (
         ("impl", "judge this implementation: reference, torch, jax, pkg.module:NAME, FILE.toml "

@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from gradcheck.testing.session import Check, Session
 
 RETRIED: Final = "retried"
-"""The outcome of a test whose process was lost, and which is tried again: xdist lets us name it."""
+"""How pytest counts a test whose process was lost, and which is tried again."""
+MARKED: Final = "gradcheck_retried"
+"""The attribute of a report that says so; JUnit files know no such thing, and show a skip."""
 WHOLE_SCOPES: Final = ("loadscope", "loadfile", "loadgroup")
 """Under these, xdist gives what a lost process had left to another, the lost item included."""
 ENDED: Final = "the process of pytest's that judged it ended"
+GONE: Final = "processes of pytest's ended, and none took their place"
 
 
 class Lost:
     """A plugin of the process that hears all others, where `ours` is what they judge.
 
-    It never lets an item disappear: what was to be tried again, and was not, has failed.
+    A loss that is excused may not hide another: what was to be run and was not, has failed.
     """
 
     def __init__(self, ours: Session) -> None:
@@ -39,6 +42,7 @@ class Lost:
         self._ours = ours
         self._retried: set[str] = set()
         self._heard: set[str] = set()
+        self._planned: list[str] = []  # everybody's tests, once a loss has been excused
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_handlecrashitem(
@@ -51,10 +55,14 @@ class Lost:
         if crashitem not in self._checks or report.outcome != "failed":
             return None
         if crashitem in self._heard:  # all but its last word was
+            self._planned = [*sched.collection]
             report.outcome, report.when, report.longrepr = "passed", "teardown", None
         elif crashitem not in self._retried and self._again(sched, crashitem):
             self._retried.add(crashitem)
-            report.outcome = RETRIED  # type: ignore[assignment]
+            self._planned = [*sched.collection]
+            file, line, _ = report.location = place_of(self._checks[crashitem])
+            report.outcome, report.longrepr = "skipped", (file, line or 0, f"{ENDED}: tried again")
+            setattr(report, MARKED, True)
         elif crashitem in self._retried:
             _never_again(sched, crashitem)
             self._failed(report, Verdict.CRASH, f"{ENDED}, in 2 tries")
@@ -64,25 +72,32 @@ class Lost:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of what has been said of an item after all."""
-        if report.nodeid in self._checks and (report.when == "call" or report.outcome == "failed"):
+        if (report.when == "call" or not report.passed) and not hasattr(report, MARKED):
             self._heard.add(report.nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Fail what was to be tried again and was not, whatever ended the session."""
+        """Fail what was to be run and was not: xdist replaces only so many processes.
+
+        Where something else stopped the session, that is what was to be tried again.
+        """
+        stopped = True
         try:
-            return (yield)
+            found = yield
+            stopped = False
+            return found
         finally:
-            for node in self._unheard():
-                report = pytest.TestReport(
-                    node, ("", None, ""), {}, outcome="failed", longrepr="", when="call"
-                )
-                self._failed(report, Verdict.NOTRUN, f"{ENDED}, and it was not tried again")
+            for node in [*self._unheard(stopped=stopped)]:
+                report = _report(node, f"it was not run: {GONE}")
+                if node in self._retried:
+                    self._failed(report, Verdict.NOTRUN, f"{ENDED}, and it was not tried again")
+                elif node in self._checks:
+                    self._failed(report, Verdict.NOTRUN, GONE)
                 session.config.hook.pytest_runtest_logreport(report=report)
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         """How pytest shows and counts one that is tried again."""
-        if report.outcome == RETRIED:  # type: ignore[comparison-overlap]
+        if hasattr(report, MARKED):
             return RETRIED, "R", ("RETRIED", {"yellow": True})
         return None
 
@@ -91,8 +106,10 @@ class Lost:
         """What every item judges."""
         return {node_of(check): check for check in self._ours.checks}
 
-    def _unheard(self) -> Iterator[str]:
-        yield from (node for node in self._checks if node in self._retried - self._heard)
+    def _unheard(self, *, stopped: bool) -> Iterator[str]:
+        for node in self._planned:
+            if node not in self._heard and (node in self._retried or not stopped):
+                yield node
 
     def _again(self, sched: Any, item: str) -> bool:
         """Have an item run again; False: this way of sharing tests out knows none."""
@@ -121,6 +138,13 @@ class Lost:
         report.outcome, report.when, report.longrepr = "failed", "call", shown
         report.location = place_of(check)
         carry(report, [result])
+
+
+def _report(node: str, text: str) -> pytest.TestReport:
+    """The failure of a test of which nothing was heard."""
+    file = node.partition("::")[0]
+    where = (file, None, node)
+    return pytest.TestReport(node, where, {}, outcome="failed", longrepr=text, when="call")
 
 
 def _never_again(sched: Any, item: str) -> None:

@@ -1,6 +1,7 @@
 """Processes of xdist's that end while they judge: no result is lost."""
 
 import json
+import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -29,6 +30,10 @@ class Once:
 class Always:
     def vjp(ct, x): dies()
 
+class Tanh:
+    vjp = staticmethod(lambda ct, x: ct * (1 - np.tanh(x) ** 2))
+
+RIGHT = {"relu": Relu, "tanh": Tanh, "neg": Neg}
 ONCE = {"relu": Relu, "tanh": Once, "neg": Neg}
 ALWAYS = {"relu": Relu, "tanh": Always, "neg": Neg}
 """
@@ -58,11 +63,17 @@ def judged(pytest_):
 
 @pytest.mark.parametrize(("how", "processes"), SCHEDULERS)
 def test_an_item_whose_process_is_killed_is_judged_by_another(judged, folder, how, processes):
-    found = judged("ONCE", "--dist", how, processes=processes)
+    found = judged("ONCE", "--dist", how, "--junitxml", "out.xml", processes=processes)
     assert found.returncode == 0, found.stdout
     assert (folder / "died").exists()
     assert "6 passed, 1 retried" in found.stdout
     assert "\n6 checks passed\n" in found.stdout
+    cases = [*ET.parse(folder / "out.xml").iter("testcase")]
+    tried = [case for case in cases if case.get("name").startswith("tanh/default/typical/")]
+    assert (len(cases), len(tried)) == (7, 3)
+    (skipped,) = [child for case in cases for child in case]
+    assert skipped.tag == "skipped"
+    assert skipped.get("message").endswith("that judged it ended: tried again")
     run = json.loads((folder / "run.json").read_text())
     assert run["footer"]["complete"]
     assert [result["op"] for result in run["results"]].count("tanh") == 2
@@ -99,9 +110,39 @@ def test_one_that_cannot_be_tried_again_fails(judged, folder):
     assert found.returncode == 1
     said = "the process of pytest's that judged it ended, and it was not tried again"
     assert f"FAILED {TANH.format('ONCE')} - NOTRUN vjp: {said}\n" in found.stdout
-    assert "1 failed, 1 retried" in found.stdout.replace(", 2 passed", "").replace(", 1 passed", "")
+    assert "1 failed, 2 passed, 1 retried" in found.stdout
     run = json.loads((folder / "run.json").read_text())
     assert [r["verdict"] for r in run["results"] if r["op"] == "tanh"] == ["notrun"]
+
+
+REVERSED = "def pytest_collection_modifyitems(items): items.reverse()\n"
+TEARDOWN = """
+import kernels
+def pytest_runtest_teardown(item):
+    if "tanh" in item.nodeid: kernels.dies_once()
+"""
+
+
+@pytest.mark.parametrize("excused", ["retried", "heard"])
+def test_a_loss_that_is_excused_hides_no_other(judged, folder, excused):
+    (folder / "conftest.py").write_text(REVERSED + TEARDOWN * (excused == "heard"))
+    (folder / "test_own.py").write_text("def test_own(): pass\n")
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    impl = "ONCE" if excused == "retried" else "RIGHT"
+    words = ("--max-worker-restart", "0", "--gradcheck-dtype", "float32")
+    found = judged(impl, *words, processes=1)
+    assert found.returncode == 1
+    lines = [line for line in found.stdout.splitlines() if line.startswith("FAILED ")]
+    gone = "processes of pytest's ended, and none took their place"
+    retried = excused == "retried"
+    assert len(lines) == 3 + retried
+    assert "tanh" in lines[0] or not retried
+    assert [line.endswith(f" - NOTRUN vjp: {gone}") for line in lines[retried:-1]] == [True, True]
+    assert lines[-1].startswith("FAILED test_own.py::test_own")
+    assert f"\nit was not run: {gone}\n" in found.stdout
+    run = json.loads((folder / "run.json").read_text())
+    assert len(run["results"]) == 3
+    assert not run["footer"]["passed"]
 
 
 def test_what_was_reported_before_its_process_was_killed_is_not_run_again(judged, folder):
