@@ -59,6 +59,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
+def raised(error: BaseException) -> str:
+    r"""What was raised, in one line: its type, and its text.
+
+    >>> raised(ValueError("no\n  number"))
+    'ValueError: no number'
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def told(error: BaseException) -> str:
+    r"""The same; of what we raised ourselves the text alone, which needs no type.
+
+    >>> told(UsageError("no\n  number")), told(KeyError("x"))
+    ('no number', "KeyError: 'x'")
+    """
+    return " ".join(str(error).split()) if isinstance(error, GradcheckError) else raised(error)
+
+
 class SpecError(UsageError):
     """A spec that contradicts itself; the message says how to repair it."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import CALL
-from gradcheck.errors import GradcheckError
+from gradcheck.errors import GradcheckError, raised
 from gradcheck.explain.why import Why
 from gradcheck.finding import Finding
 from gradcheck.foreign import budget
@@ -218,4 +218,4 @@ def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
 def _describe(error: BaseException) -> str:
     if isinstance(error, GradcheckError):
         return str(error)
-    return f"the case itself raised {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"the case itself raised {raised(error)}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from gradcheck.arithmetic import Arithmetic
 from gradcheck.draw import Draw
-from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.errors import SpecError, UnknownNameError, raised
 from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
 from gradcheck.spec_checks import check_name
 
@@ -80,8 +80,8 @@ class Stage:
         try:
             out = self.op.forward(xp, *(values[name] for name in self.reads), **self.attrs)
         except Exception as error:
-            text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise SpecError(f"stage {self.name!r} ({self.op.name}) raised {text}") from error
+            what = f"stage {self.name!r} ({self.op.name})"
+            raise SpecError(f"{what} raised {raised(error)}") from error
         return tuple(_array(o) for o in as_tuple(out))
 
     def vjp(self, xp: Arithmetic, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:

@@ -109,9 +109,9 @@ LAYERS = (
     "cluster.work",
     "workers.executor run export",
     "report",  # finds its renderers by name, so that each is loaded alone
-    "report.places report.words report.run_words report.taylor_words report.failure_words",
-    "report.diagnosed report.printed report.outline report.failures report.remarks",
-    "report.models",
+    "report.rows report.places report.words report.run_words report.taylor_words",
+    "report.failure_words report.diagnosed report.printed report.outline report.failures",
+    "report.remarks report.models",
     "report.model_words report.page report.model_tables report.sections",
     "report.fitted report.model_catalogue report.rule_catalogue",
     "report.catalogue",
@@ -120,7 +120,7 @@ LAYERS = (
     "baseline baseline.today baseline.condition baseline.entry baseline.file baseline.scope",
     "baseline.match baseline.ratchet baseline.apply baseline.text baseline.change",
     "stored stored.plain stored.log stored.parts stored.read",
-    "report.html_matrix report.html_details report.html_evidence",
+    "report.html_matrix report.html_details report.html_evidence report.html_page",
     "diff diff.change diff.decide diff.compare",
     "stored.described stored.schema",
     "stored.merge",
@@ -175,8 +175,8 @@ OUTSIDE = {
     "simpleeval": ("manifest.expression", "baseline.condition"),
     "dask": ("cluster.connect",),
     "distributed": ("cluster.connect", "cluster.feeding"),
-    "jinja2": ("report.html", "report.html_evidence", "report.diff_html"),
-    "markupsafe": ("report.html", "report.html_evidence", "report.diff_html"),  # comes with jinja2
+    "jinja2": ("report.html", "report.html_evidence", "report.html_page"),
+    "markupsafe": ("report.html", "report.html_evidence", "report.html_page", "report.diff_html"),
     "pytest": ("pytest_plugin", "testing.session", "testing.items", "testing.own", "testing.told",
               "testing.heard", "testing.settled", "testing.lost"),
 }  # fmt: skip

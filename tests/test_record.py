@@ -4,7 +4,7 @@ import json
 import pytest
 
 from gradcheck.finding import Miss
-from gradcheck.record import Footer, Header, Record, Run, rows
+from gradcheck.record import Footer, Header, Record, Run
 from gradcheck.report.json import render
 from gradcheck.verdict import SEVERITY, Verdict, worst
 
@@ -109,32 +109,6 @@ def test_the_worst_of_several_verdicts_hides_nothing():
             assert worst([Verdict.PASS, Verdict(verdict), Verdict.UNBOUND]) is Verdict(verdict)
     assert worst([Verdict.INVALID, *Verdict]) is Verdict.INVALID
     assert worst([]) is Verdict.SKIP
-
-
-def test_rows_gather_samples_and_keep_everything_else_apart():
-    base = record()
-    apart = [
-        dataclasses.replace(base, implementation="other"),
-        dataclasses.replace(base, op="tanh"),
-        dataclasses.replace(base, dialect="quick"),
-        dataclasses.replace(base, output="forward"),
-    ]
-    together = [
-        dataclasses.replace(base, sample="tiny", verdict=Verdict.FAIL, compared=5),
-        dataclasses.replace(base, dtype="float32", verdict=Verdict.MISSING, compared=0),
-    ]
-    found = rows(run(base, *apart, *together))
-    assert [(r.implementation, r.op, r.dialect, r.output) for r in found] == [
-        (r.implementation, r.op, r.dialect, r.output) for r in (base, *apart)
-    ]
-    first = found[0]
-    assert list(first.cells) == ["float64", "float32"]
-    assert first.cells["float64"].results == (base, together[0])
-    assert first.cells["float64"].verdict is Verdict.FAIL
-    assert first.cells["float32"].verdict is Verdict.MISSING
-    assert (first.verdict, first.compared, first.samples) == (Verdict.FAIL, 15, 2)
-    assert (found[1].verdict, found[1].compared, found[1].samples) == (Verdict.PASS, 10, 1)
-    assert rows(run()) == []
 
 
 def test_a_result_as_plain_data_says_what_the_record_says():

@@ -12,6 +12,7 @@ from gradcheck.contract.battery import PROPERTIES, Property
 from gradcheck.contract.resize import several_rows
 from gradcheck.contract.returned import Broken
 from gradcheck.contract.subject import Subject
+from gradcheck.errors import raised
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.suite import Case
@@ -61,7 +62,7 @@ def examine(asked: Property, subject: Subject) -> Finding | None:
     except Broken as error:
         return _finding(asked, error.finding.verdict, f"{asked.says} Here {error.finding.reason}")
     except Exception as error:  # noqa: BLE001  a property at fault is a verdict
-        what = f"the property itself raised {type(error).__name__}: {' '.join(str(error).split())}"
+        what = f"the property itself raised {raised(error)}"
         return _finding(asked, Verdict.INVALID, what)
     if breach is None:
         return _finding(asked, Verdict.PASS, "")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.draw import Draw
+from gradcheck.errors import raised
 from gradcheck.fifty_digits import mp50
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
@@ -34,8 +35,7 @@ def difference(mutant: Mutant, spec: OpSpec, trials: int = TRIALS) -> str:
             attrs = {**spec.defaults, **given}
             same = _agree(mutant, spec, draw, drawn, attrs)
         except FAULTS as error:
-            text = " ".join(str(error).split())
-            return f"trial {trial} raises {type(error).__name__}: {text}"
+            return f"trial {trial} raises {raised(error)}"
         shape = tuple(np.shape(p) for p in drawn)
         if not same:
             return f"it differs from the right VJP at trial {trial}: shapes {list(shape)}, {attrs}"

@@ -8,7 +8,7 @@ from typing import Final
 
 import gradcheck
 from gradcheck.binding.reference import Reference
-from gradcheck.errors import GradcheckError
+from gradcheck.errors import told
 from gradcheck.explain.guilt import Guilt
 from gradcheck.explain.pattern import WHERE_ALONE
 from gradcheck.finding import Blame, Finding, Part
@@ -178,7 +178,7 @@ def _score(model: str) -> ModelScore:
                 if not all(f.verdict in (Verdict.PASS, Verdict.SKIP) for f in right.findings):
                     alarms.append(f"{case.name}/{dtype}")
         except RAISED as error:
-            troubles.append(f"{case.name}: {_told(error)}")
+            troubles.append(f"{case.name}: {told(error)}")
             continue
         for fault in _FAULTS[model]:
             if not fault.of_dialect(case.dialect.name):
@@ -186,7 +186,7 @@ def _score(model: str) -> ModelScore:
             try:
                 sown += [plant(truth, guilt, fault, dtype) for dtype in _PLAN.dtypes]
             except RAISED as error:
-                troubles.append(f"{case.name}, {fault.full_name}: {_told(error)}")
+                troubles.append(f"{case.name}, {fault.full_name}: {told(error)}")
     return ModelScore(
         model=model, sown=tuple(sown), judged=judged, alarms=tuple(alarms),
         troubles=tuple(troubles),
@@ -221,8 +221,3 @@ def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
 
 def _blames(findings: Sequence[Finding]) -> list[Blame]:
     return [blame for finding in findings for blame in finding.blames]
-
-
-def _told(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, GradcheckError) else f"{type(error).__name__}: {text}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gradcheck.draw import key_of
-from gradcheck.errors import GradcheckError
+from gradcheck.errors import told
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import FORMS, Target
@@ -146,7 +146,7 @@ def score(
             if _useless(truth, accepted):
                 useless.append(case.name)
         except FAULTS as error:
-            ledger.troubles.setdefault(case.name, f"{case.name}: {_told(error)}")
+            ledger.troubles.setdefault(case.name, f"{case.name}: {told(error)}")
     return Score(
         op=spec.name,
         family=spec.family,
@@ -168,11 +168,6 @@ def _useless(truth: CaseTruth, dtypes: Sequence[str]) -> bool:
         if truth.primals[index].size
     ]
     return bool(found) and not any(certificate.proves for certificate in found)
-
-
-def _told(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, GradcheckError) else f"{type(error).__name__}: {text}"
 
 
 class _Ledger:
@@ -248,7 +243,7 @@ def _attack(
             ledger.note("mutant", mutant.name, name, target.mutant(mutant))
         except FAULTS as error:  # once per mutant; the others are tried
             me = mutant.full_name
-            ledger.troubles.setdefault(f"mutant {me}", f"{truth.case.name}, {me}: {_told(error)}")
+            ledger.troubles.setdefault(f"mutant {me}", f"{truth.case.name}, {me}: {told(error)}")
 
 
 def _other_seed(case: Case) -> Case:

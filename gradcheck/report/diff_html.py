@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.report import diff_words, words
+from gradcheck.report.html_page import asset, templates
 
 if TYPE_CHECKING:
     from gradcheck.diff.change import Diff
@@ -23,14 +23,7 @@ STYLES: Final = ("page.css", "tables.css", "details.css")
 
 def render(diff: Diff) -> str:
     """The difference as an HTML document; all foreign text is escaped."""
-    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
-    environment = Environment(
-        loader=PackageLoader("gradcheck.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     groups = diff_words.groups(diff)
     page = environment.get_template("diff.html.j2").render(
         diff=diff,
@@ -42,13 +35,6 @@ def render(diff: Diff) -> str:
         unfolded=OPEN,
         most=ENTRIES,
         heaps=diff_words.heaps(diff),
-        style=Markup("\n").join(_style(environment, name) for name in STYLES),
+        style=Markup("\n").join(asset(environment, name) for name in STYLES),
     )
     return f"{page}\n"
-
-
-def _style(environment: Environment, name: str) -> Markup:
-    """A file of ours, free of foreign text, to stand in the page as it is."""
-    assert environment.loader is not None
-    source, _, _ = environment.loader.get_source(environment, name)
-    return Markup(source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.report import fitted
-from gradcheck.report.marked import code, escape
+from gradcheck.report.marked import code, escape, table
 from gradcheck.report.words import clean
 
 if TYPE_CHECKING:
@@ -169,20 +169,15 @@ def _filled(text: str, width: int, indent: str) -> str:
 
 def _markdown(harvest: Harvest) -> str:
     lines = [f"**gradcheck power: {_state(harvest)}**", "", escape(_facts(harvest)), ""]
-    lines += [_table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
+    lines += [table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
     problems = [f"- {escape(clean(problem))}" for problem in _problems(harvest)]
     lines += [*problems, ""] if problems else []
     for score in harvest.scores:
         rows = [[code(r[0]), code(r[1]), r[2], r[3], escape(r[4])] for r in _details(score)]
         title = f"<b>{escape(clean(score.model))}</b> {len(rows)} faults"
-        lines += [f"<details><summary>{title}</summary>", "", _table(ROW, rows), "", "</details>"]
+        lines += [f"<details><summary>{title}</summary>", "", table(ROW, rows), "", "</details>"]
         lines.append("")
     return "\n".join([*lines, f"`{summary(harvest)}`\n"])
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def _json(harvest: Harvest) -> str:

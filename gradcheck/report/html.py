@@ -11,7 +11,6 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.expectation import Known
@@ -31,10 +30,13 @@ from gradcheck.report import (
     taylor_words,
     words,
 )
+from gradcheck.report.html_page import asset, templates
 from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jinja2 import Environment
 
     from gradcheck.record import Run
     from gradcheck.report.html_matrix import Matrix
@@ -75,7 +77,7 @@ def render(run: Run) -> str:
     every = [*operators, *found]
     groups = failures.groups(run)
     pictures = html_evidence.pictures(environment, html_evidence.drawn(every))
-    script = Markup("\n").join(_asset(environment, name) for name in SCRIPTS)
+    script = Markup("\n").join(asset(environment, name) for name in SCRIPTS)
     digest = hashlib.sha256(script.encode()).digest()
     page = environment.get_template("report.html.j2").render(
         run=run,
@@ -106,7 +108,7 @@ def render(run: Run) -> str:
         evidence=lambda result: html_evidence.markup(environment, result),
         index=html_details.packed(index(every)),
         chunks=html_details.chunks(run, every, pictures),
-        style=Markup("\n").join(_asset(environment, name) for name in STYLES),
+        style=Markup("\n").join(asset(environment, name) for name in STYLES),
         script=script,
         # The page may run this one script; one that slipped in through a name may not run.
         script_hash=base64.b64encode(digest).decode("ascii"),
@@ -170,14 +172,7 @@ def index(every: Sequence[Matrix]) -> dict[str, Any]:
 @cache
 def _environment() -> Environment:
     """The templates, compiled once, and what all of them may ask."""
-    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
-    environment = Environment(
-        loader=PackageLoader("gradcheck.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.globals.update(
         words=words,
         run_words=run_words,
@@ -188,10 +183,3 @@ def _environment() -> Environment:
         figures=figures,
     )
     return environment
-
-
-def _asset(environment: Environment, name: str) -> Markup:
-    """A file of ours, free of foreign text, to stand in the page as it is."""
-    assert environment.loader is not None
-    source, _, _ = environment.loader.get_source(environment, name)
-    return Markup(source)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from gradcheck.record import Cell, Record
+    from gradcheck.record import Record
     from gradcheck.report.html_matrix import Matrix
+    from gradcheck.report.rows import Cell
 
 MOST: Final = 300
 """Cells whose worst result is drawn, the worst of them first: a picture takes a kilobyte."""

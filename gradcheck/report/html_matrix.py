@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Cell, Kind, Part
+from gradcheck.record import Kind, Part
 from gradcheck.report import failure_words, model_words, models, outline, words
+from gradcheck.report.rows import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.record import Row, Run
+    from gradcheck.record import Run
+    from gradcheck.report.rows import Row
 
 DECADES: Final = (-6.0, 3.0)
 """Powers of ten of error/bound at the two ends of a bar; its tick stands at 0, the bound."""

@@ -12,7 +12,8 @@ from gradcheck.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Cell, Record, Row
+    from gradcheck.record import Record
+    from gradcheck.report.rows import Cell, Row
 
 LEGEND: Final = (
     "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
@@ -47,6 +48,16 @@ def _share(result: Record) -> str:
     if badness <= 0:
         return ""
     return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    r"""A table of cells that are markdown already.
+
+    >>> table(["op", "killed"], [["`add`", "3 of 3"]])
+    '| op | killed |\n|---|---|\n| `add` | 3 of 3 |'
+    """
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def matrix_head(table: outline.Table) -> list[str]:

@@ -13,8 +13,9 @@ from gradcheck.report.page import Page, clip, grid, span
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.record import Cell, Row, Run
+    from gradcheck.record import Run
     from gradcheck.report.models import Blamed, Block, Model, Sight
+    from gradcheck.report.rows import Cell, Row
 
 LONGEST: Final = 250
 """Rows of failing models that are shown where several models were judged."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Cell, Kind, Part, Row, rows
+from gradcheck.record import Kind, Part
 from gradcheck.report.outline import badness
+from gradcheck.report.rows import Cell, Row, rows
 from gradcheck.verdict import SEVERITY, Verdict, worst
 
 if TYPE_CHECKING:

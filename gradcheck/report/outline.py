@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from gradcheck.record import Cell, Kind, Part, Record, Row, rows
+from gradcheck.record import Kind, Part, Record
+from gradcheck.report.rows import Cell, Row, rows
 from gradcheck.report.words import CONTRACT
 from gradcheck.verdict import Verdict
 

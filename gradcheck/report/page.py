@@ -13,7 +13,8 @@ from gradcheck.report import outline, run_words, words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.record import Cell, Run, Standing
+    from gradcheck.record import Run, Standing
+    from gradcheck.report.rows import Cell
     from gradcheck.verdict import Verdict
 
 LAST: Final = re.compile("^RESULT", re.MULTILINE)

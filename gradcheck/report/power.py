@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tabulate import tabulate
 
 from gradcheck.report import fitted
-from gradcheck.report.marked import code, escape
+from gradcheck.report.marked import code, escape, table
 from gradcheck.report.words import clean, plural
 
 if TYPE_CHECKING:
@@ -210,11 +210,11 @@ def _kinds(trials: Sequence[Trial]) -> str:
 def _markdown(power: Power) -> str:
     lines = [f"**gradcheck power: {_state(power)}**", "", escape(_facts(power)), ""]
     rows = [[escape(name), *rest] for name, *rest in _families(power)]
-    lines += [_table(HEADS, rows), ""]
+    lines += [table(HEADS, rows), ""]
     problems = [f"- {escape(clean(problem))}" for problem in _problems(power)]
     lines += [*problems, ""] if problems else []
     for title, heads, cells in _overviews(power):
-        lines += [title, "", _table(heads, cells), ""] if cells else []
+        lines += [title, "", table(heads, cells), ""] if cells else []
     if power.scores:
         lines += [f"In matrices, a letter per case: {MARKS_SAY}.", ""]
     for found in power.scores:
@@ -276,18 +276,13 @@ def _details(found: Score) -> list[str]:
     lines = [f"<details><summary>{title}</summary>", ""]
     if routine:
         lines += [f"Impostors that every case rejects: {escape(_kinds(routine))}.", ""]
-    lines += [_table(heads, rows), ""] if rows else []
+    lines += [table(heads, rows), ""] if rows else []
     cases = [
         f"{i} {code(case)} ({found.sizes[case]}) {rejected} of {tried}"
         for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)
     ]
     lines += [f"Cases (elements), wrong answers rejected: {', '.join(cases)}.", ""] if cases else []
     return [*lines, "</details>"]
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def _json(power: Power) -> str:

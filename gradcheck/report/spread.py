@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gradcheck.record import Cell
+from gradcheck.report.rows import Cell
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, Row, Run
+    from gradcheck.record import Record, Run
+    from gradcheck.report.rows import Row
 
 
 def spread(run: Run, rows: Sequence[Row]) -> list[tuple[str, Row]]:

@@ -24,7 +24,8 @@ from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix
 from gradcheck.report.page import clip
 
 if TYPE_CHECKING:
-    from gradcheck.record import Row, Run
+    from gradcheck.record import Run
+    from gradcheck.report.rows import Row
 
 LIMIT: Final = 60_000
 """Bytes of UTF-8; GitHub refuses a summary above a mebibyte, and shows what is long slowly."""

@@ -12,7 +12,8 @@ from gradcheck.report.page import Page, clip, grid, whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Row, Run
+    from gradcheck.record import Run
+    from gradcheck.report.rows import Row
 
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""

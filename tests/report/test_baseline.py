@@ -8,8 +8,8 @@ import pytest
 
 from gradcheck import report
 from gradcheck.expectation import Breach, Known
-from gradcheck.record import Cell
 from gradcheck.report import run_words
+from gradcheck.report.rows import Cell
 from gradcheck.verdict import Verdict
 
 FAIL, PASS = Verdict.FAIL, Verdict.PASS

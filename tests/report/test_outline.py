@@ -3,8 +3,8 @@ import math
 
 import pytest
 
-from gradcheck.record import rows
 from gradcheck.report import failures, outline, remarks
+from gradcheck.report.rows import rows
 from gradcheck.verdict import Verdict
 
 FAIL = Verdict.FAIL
