@@ -112,9 +112,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
             config.stash[SESSION] = ours = Session(config)
             if ours.distribution != "no":
-                from gradcheck.testing.lost import Lost
+                from gradcheck.testing.lost import SHARED, Lost
 
-                config.pluginmanager.register(Lost(ours), "gradcheck-lost")
+                if ours.distribution in SHARED:
+                    config.pluginmanager.register(Lost(ours), "gradcheck-lost")
     except GradcheckError as error:
         from gradcheck.report.words import clean
 

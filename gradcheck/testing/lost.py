@@ -27,6 +27,8 @@ MARKED: Final = "gradcheck_retried"
 """The attribute of a report that says so; JUnit files know no such thing, and show a skip."""
 WHOLE_SCOPES: Final = ("loadscope", "loadfile", "loadgroup")
 """Under these, xdist gives what a lost process had left to another, the lost item included."""
+SHARED: Final = ("load", "worksteal", *WHOLE_SCOPES)
+"""Ways of sharing tests out, so that each is run by one process: `each` has all run by all."""
 ENDED: Final = "the process of pytest's that judged it ended"
 GONE: Final = "processes of pytest's ended, and none took their place"
 

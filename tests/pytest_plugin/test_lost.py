@@ -104,6 +104,13 @@ def test_one_that_ends_every_process_fails_and_all_others_are_judged(
     assert verdicts == {"relu": "pass", "neg": "pass", "tanh": "crash"}
 
 
+def test_where_every_process_runs_all_a_loss_is_xdist_s_to_tell(judged, folder):
+    found = judged("ALWAYS", "--dist", "each", "--gradcheck-dtype", "float32")
+    assert found.returncode == 1, found.stdout
+    assert f"FAILED {TANH.format('ALWAYS')} - worker 'gw" in found.stdout
+    assert "INTERNALERROR" not in found.stdout
+
+
 def test_one_that_cannot_be_tried_again_fails(judged, folder):
     words = ("--max-worker-restart", "0", "--gradcheck-dtype", "float32")
     found = judged("ONCE", *words, processes=1)
