@@ -216,7 +216,7 @@ def written(n: int) -> Path:
     path, lines, run = Path(f"{n}.jsonl"), Lines(), Run(header=reports.header(), results=())
     if not path.exists():
         with path.open("wb") as out:
-            out.write(lines.header(run.header))
+            out.write(lines.header(run))
             for result in reports.one_by_one(n):
                 out.write(lines.result(run, result))
             out.write(lines.footer(run))
@@ -279,8 +279,8 @@ def _shards(log: Path, of: int) -> list[Path]:
     lines, places = [Lines() for _ in paths], dict[tuple[str, ...], int]()
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
-        for file, own, header in zip(files, lines, headers, strict=True):
-            file.write(own.header(header))
+        for file, own, run in zip(files, lines, runs, strict=True):
+            file.write(own.header(run))
         for result in reports.one_by_one(count):
             shard = places.setdefault(case_of(result), len(places)) % of
             files[shard].write(lines[shard].result(runs[shard], result))

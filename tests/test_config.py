@@ -165,3 +165,27 @@ def test_an_unreadable_folder_is_passed_over(monkeypatch, project):
     inner.mkdir()
     (inner / "pyproject.toml").mkdir()  # a folder of that name cannot be read
     assert project_of(inner).defaults == {"seed": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.gradcheck]\nseed = 3",
+        "[ tool . gradcheck ]\nseed = 3",
+        "['tool'.\"gradcheck\"]\nseed = 3",
+        "[tool]\ngradcheck = {seed = 3}",
+        "[ 'tool' ]\ngradcheck.seed = 3",
+        "tool.gradcheck.seed = 3",
+        "tool = {gradcheck = {seed = 3}}",
+        '["\\u0074ool".gradcheck]\nseed = 3',
+    ],
+)
+def test_however_the_table_is_spelt_it_is_found(tmp_path, text):
+    (tmp_path / "pyproject.toml").write_text(f"{text}\n")
+    assert project_of(tmp_path).defaults == {"seed": 3}
+
+
+def test_a_project_that_only_uses_us_has_no_table(tmp_path):
+    text = "[project]\ndependencies = ['gradcheck']\n[tool.ruff]\n[tool.tox]\nenv = 'gradcheck'\n"
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert file_of(tmp_path) is None

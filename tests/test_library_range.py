@@ -44,16 +44,27 @@ def product_vjp(ct, a, b):
     return ct @ b, ct.T @ a
 
 
+def attention(q, k, v):
+    return softmax(q @ k.T) @ v
+
+
+def attention_vjp(ct, q, k, v):
+    ds = softmax_vjp(ct @ v.T, q @ k.T)
+    return ds @ k, ds.T @ q, softmax(q @ k.T).T @ ct
+
+
 CASES = {
     "softmax": (softmax, softmax_vjp, [(3, 4)]),
     "norm": (norm, norm_vjp, [(2, 3), (3,)]),
     "mean": (mean, mean_vjp, [(3, 4)]),
     "product": (product, product_vjp, [(3, 4), (2, 4)]),
     "square": (np.square, lambda ct, x: 2 * ct * x, [(3,)]),
+    "cube": (lambda x: x * x * x, lambda ct, x: 3 * ct * x * x, [(3,)]),
+    "attention": (attention, attention_vjp, [(3, 4), (3, 4), (3, 4)]),
     "exp": (np.exp, lambda ct, x: ct * np.exp(x), [(3,)]),
 }
 FLOAT32 = {1e30: np.float32, 1e-30: np.float32}
-RIGHT = {"softmax", "mean", "product"}
+RIGHT = {"softmax", "mean", "product", "square", "cube", "exp", "attention"}
 """Their VJPs neither overflow nor underflow where forward does not."""
 
 
@@ -77,3 +88,26 @@ def test_a_wrong_gradient_is_seen_at_any_scale(scale):
     x = np.random.default_rng(0).normal(size=(3, 4)) * scale
     assert check(mean, mean_vjp, x).ok
     assert not check(mean, lambda ct, x: 1.1 * mean_vjp(ct, x), x).ok
+
+
+@pytest.mark.parametrize("size", [8, 64], ids=["triple", "screen"])
+@pytest.mark.parametrize("scale", [1e-6, 1e-10, 1e-20])
+@pytest.mark.parametrize("power", [1, 2, 3])
+def test_far_below_one_the_full_check_steps_by_the_primals_own_size(power, scale, size):
+    x = np.random.default_rng(0).normal(size=size) * scale
+
+    def vjp(ct, x):
+        return power * ct * x ** (power - 1)
+
+    assert check(lambda x: x**power, vjp, x, full=True).ok
+    found = check(lambda x: x**power, lambda ct, x: 1.01 * vjp(ct, x), x, full=True)
+    assert found.verdict.name == "FAIL"
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["projection", "full"])
+@pytest.mark.parametrize("size", [8, 64])
+@pytest.mark.parametrize("power", [2, 3])
+def test_what_underflows_in_forward_is_not_held_against_a_gradient(power, size, full):
+    x = np.random.default_rng(0).normal(size=size) * 1e-200
+    found = check(lambda x: x**power, lambda ct, x: power * ct * x ** (power - 1), x, full=full)
+    assert found.verdict.name in ("INCONCLUSIVE", "PASS"), str(found)

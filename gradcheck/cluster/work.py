@@ -165,7 +165,9 @@ def _refused(worker: str, wrong: Mapping[str, Exception]) -> str:
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, (slot.Unfit, slot.Lost)):
+    if isinstance(error, slot.Lost):
+        return f"{error}; what it printed is in the log of that worker"
+    if isinstance(error, slot.Unfit):
         return f"{error}; it needs the same there as here, at the same path"
     return (
         f"{type(error).__name__}: {error}; install the same gradcheck there as here, and start "

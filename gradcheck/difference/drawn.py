@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.projection import direction
 from gradcheck.draw import Draw, key_of
 
 Float = NDArray[np.float64]
@@ -60,6 +59,8 @@ def _normals() -> Float:
 
 
 def _whole(key: int, size: int) -> Float:
+    from gradcheck.difference.projection import direction  # deferred: a run of operators has none
+
     return np.concatenate([chunk.copy() for chunk in direction(key, 0, size, KIND)])
 
 

@@ -35,6 +35,8 @@ JUMP: Final = 2.0**-12
 """What is higher than this part of forward's largest value is a jump, and no rounding."""
 STAIR: Final = 512.0
 """A step is at most so many u of forward's largest value: what is higher is no rounding."""
+LEAST: Final = float(np.finfo(np.float64).tiny)
+"""What the square of a deviation is at least that is not zero."""
 LOSES: Final = 16.0
 """Units of u of a value above which its collected rounding replaces the model."""
 RELATIVE: Final = 128.0
@@ -209,11 +211,13 @@ def modelled(
 ) -> NDArray[np.float64]:
     """Squared noise per output, `[q, m]`: sum over outputs and take the root.
 
-    It is u·|ct·f|; where forward is known to lose more than 16 such units inside (`rounding` [m],
-    in units of u), as in the tail of 1 + tanh, what it loses.
+    It is u·|ct·f|, and more than nothing where its square is less than any number; where forward
+    is known to lose more than 16 such units inside (`rounding` [m], in units of u), as in the tail
+    of 1 + tanh, what it loses.
     """
     size = np.abs(values)
     if rounding is not None:
         size = np.where(rounding > LOSES * size, rounding, size)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray((u * cts * size) ** 2)
+        lost = np.asarray(u * cts * size)
+        return np.where(lost != 0, np.maximum(lost**2, LEAST), 0.0)

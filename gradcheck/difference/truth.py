@@ -135,6 +135,7 @@ class Differences:
         self.cts = cts
         self._lines, self._rounding = lines, rounding
         self._u = float(np.finfo(x.dtype).eps) / 2
+        self._faint = _faint(x, cts)
         self._laddered = np.zeros(x.size, dtype=bool)
         self.reach = np.zeros((len(cts), x.size))
         if outputs is not None:
@@ -145,6 +146,7 @@ class Differences:
             )
         else:
             self.estimate = self._triple()
+        self.estimate.bar += self._faint
 
     @cached_property
     def structure(self) -> Structure:
@@ -169,9 +171,13 @@ class Differences:
             found.reshape(len(self.cts), -1)
             for found in ladder.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
         )
+        bar = bar + self._faint
         mine = asked[cells]  # what the screen settled stays as it was judged
         cells = cells[mine]
-        estimate.value[:, cells], estimate.bar[:, cells] = value[:, mine], bar[:, mine]
+        estimate.value[:, cells], estimate.bar[:, cells] = (
+            value[:, mine],
+            bar[:, mine] + self._faint,
+        )
         estimate.scale[:, cells] = scale[:, mine]
         estimate.terms[cells] = terms.reshape(-1)[mine]
         estimate.screened[asked] = False
@@ -184,24 +190,35 @@ class Differences:
             return False
         grid = self.structure.grid
         colours = np.flatnonzero(np.isin(grid, fresh).any(axis=1))
-        h = ladder.steps(self.evaluator.x, ladder.LADDER_LEVELS)
-        slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        noise, _ = self._noise_of(colours)
-        value, bar = ladder.climb(slopes, scales, noise, h, self._u)
+        value, bar, known = self._climbed(colours)
         cells = grid[colours].reshape(-1)
         new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
+        new_bar = new_bar + self._faint
         old = self.estimate
         screened = (np.zeros(old.size, dtype=bool) | old.screened)[cells]
         # All steps know more than three. (What the screen settled stays as it was judged.)
         better = np.isfinite(new_bar) & ~old.settled[:, cells] & ~screened
         old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
         old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
-        known = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
         self.reach[:, cells] = known.reshape(len(self.cts), -1)
         lost = ~np.isfinite(old.scale[:, cells]) & ~screened
         old.scale[:, cells] = np.where(lost, self.reach[:, cells], old.scale[:, cells])
         self._laddered[cells] = True
         return True
+
+    def _climbed(self, colours: NDArray[np.int64]) -> tuple[Float, Float, Float]:
+        """Values, bars and the largest scales [q, c, blocks] of `colours`, by the best ladder."""
+        noise, _ = self._noise_of(colours)
+        value, bar, known = (np.full(noise.shape, start) for start in (np.nan, np.inf, 0.0))
+        for h in ladder.runs(self.evaluator.x, ladder.LADDER_LEVELS):
+            found = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
+            slopes, scales, rough = found
+            each, its_bar = ladder.climb(slopes, scales, noise, h, self._u, rough)
+            better = its_bar < bar
+            value, bar = np.where(better, each, value), np.where(better, its_bar, bar)
+            seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
+            known = np.maximum(known, seen)
+        return value, bar, known
 
     def seen_at(self, row: int, element: int, h: Float) -> tuple[Float, Float]:
         """Plain central differences [s] of one element for one cotangent, at steps `h` [s].
@@ -211,9 +228,10 @@ class Differences:
         (place,) = np.argwhere(self.structure.grid == element)[:1]
         colours = place[:1]
         at = (slice(None), row, 0, place[1])
-        slopes, scales = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
+        found = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
+        slopes, scales, rough = found
         with np.errstate(all="ignore"):
-            floor = ladder.floor_of(self._noise_of(colours)[0], scales, h, self._u)
+            floor = ladder.floor_of(self._noise_of(colours)[0], scales, h, self._u) + rough
         return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
 
     def settle(self, values: Float, which: Mask) -> None:
@@ -294,3 +312,14 @@ class Differences:
                 np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
             )
         return out, terms
+
+
+def _faint(x: Array, cts: Float) -> Float:
+    """Slopes [q, 1] that forward's values cannot show: those which end below the least number.
+
+    The square of 1e-200 is 0, and so is that of its neighbours. Of larger primals it is nothing.
+    """
+    tiny = float(np.finfo(x.dtype).tiny)
+    largest = float(np.max(np.abs(x), initial=0.0))
+    part = tiny / largest if 0 < largest < tiny**0.25 else 0.0
+    return np.asarray(part * np.abs(cts).sum(axis=1, keepdims=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,13 +11,14 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.draw import key_of
 from gradcheck.errors import SpecError
-from gradcheck.judge.compare import Comparison, Interval
+from gradcheck.judge.compare import Interval
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.spec import Convention, Kink, as_tuple
 from gradcheck.suite import Case
 
 if TYPE_CHECKING:
     from gradcheck.difference.oracle import Oracle
+    from gradcheck.judge.on_kinks import OnKinks
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -32,73 +32,6 @@ RESOLUTIONS: Final = 48
 """Random points beside a tie: among five equal elements each takes each place in some of them."""
 ASIDE: Final = 1e-15
 """How far they are: nearer than any other element, further than the oracle steps."""
-DIRECTIONS: Final = 4
-"""Random directions through all elements on a kink, beside the one of all ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Directions:
-    """Directions [k, n] through elements on a kink, and what ⟨g, d⟩ may be: [q, k] each."""
-
-    along: Float
-    low: Float
-    high: Float
-
-    def violated(self, got: Float, bound: Float) -> tuple[float, float, float] | None:
-        """The worst (⟨g, d⟩, low, high) outside; `got` and `bound` are [q, n]."""
-        with np.errstate(invalid="ignore"):
-            product = got @ self.along.T
-            allowed = bound @ np.abs(self.along).T
-            ok = (product >= self.low - allowed) & (product <= self.high + allowed)
-            if ok.all():
-                return None
-            excess = np.maximum(self.low - product, product - self.high) / allowed
-        worst = np.unravel_index(np.argmax(np.where(ok, -np.inf, excess)), ok.shape)
-        return float(product[worst]), float(self.low[worst]), float(self.high[worst])
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """One kink's table of conventions: what each would return, for the elements on it."""
-
-    kink: str
-    which: Mask
-    tables: tuple[tuple[Convention, Float], ...]
-
-    def by(self, found: Comparison) -> str:
-        """Which conventions a gradient follows, "" where all of them say the same."""
-        agree = []
-        for convention, wanted in self.tables:
-            here = self.which & (np.abs(wanted) < np.inf)
-            with np.errstate(invalid="ignore"):
-                off = np.abs(found.got - wanted)
-            near = np.isfinite(off) & (off <= found.bound)
-            ok = np.where(here, near, found.got == wanted)[:, self.which]
-            if ok.all():
-                agree.append(convention)
-        if len(agree) == len(self.tables) and len(agree) > 1:
-            return ""
-        if not agree:
-            return f"{self.kink}: none that is known"
-        names = "; ".join(f"{c.name} ({', '.join(c.systems)})" for c in agree)
-        return f"{self.kink}: {names}"
-
-
-@dataclass(frozen=True, slots=True)
-class OnKinks:
-    """One primal's elements on declared kinks, `on` [n], and beside one, `beside` [n]."""
-
-    on: Mask
-    beside: Mask
-    interval: Interval
-    directions: Directions | None
-    followed: tuple[Followed, ...]
-    narrowed: str
-
-    @property
-    def known(self) -> Mask:
-        """What the oracle must tell: beside a kink, and on one where directions are judged."""
-        return self.beside if self.directions is None else self.beside | self.on
 
 
 class Declared:
@@ -191,6 +124,8 @@ class Declared:
         on, beside = self.on(index), self.beside.get(index)
         if on is None or beside is None or not (on.any() or beside.any()):
             return None
+        from gradcheck.judge import on_kinks  # deferred: most operators are smooth
+
         shape = (len(cts.values), on.size)
         which = np.zeros(shape, dtype=bool)
         low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
@@ -201,28 +136,30 @@ class Declared:
                 continue
             tables = tuple((c, self._wanted(c, index, cts)) for c in kink.conventions)
             if tables:
-                followed.append(Followed(kink.name, here, tables))
+                followed.append(on_kinks.Followed(kink.name, here, tables))
             chosen = [w for c, w in tables if self._convention in c.systems]
             if chosen:
                 ends = chosen[0], chosen[0]
                 narrowed.append(f"on {kink.name} only what {self._convention} returns is right")
             elif kink.directional:
-                ends = _one_sided(oracle(), cts, index, here)
+                ends = on_kinks.one_sided(oracle(), cts, index, here)
                 ties |= here
                 for one in self._resolutions(oracle(), index, here):
                     ends = np.minimum(ends[0], one), np.maximum(ends[1], one)
             else:
-                ends = _sloped(kink.slopes(self._case.attrs), _elementwise(cts, here.size, kink))
+                flat = on_kinks.elementwise(cts, here.size, kink)
+                ends = on_kinks.sloped(kink.slopes(self._case.attrs), flat)
             which |= here
             low = np.where(here, np.minimum(low, ends[0]), low)
             high = np.where(here, np.maximum(high, ends[1]), high)
         interval = Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))
         directions = None
         if ties.sum() > 1:
-            directions = _directions(
-                oracle(), cts, index, ties, self._resolutions(oracle(), index, ties)
-            )
-        return OnKinks(on, beside, interval, directions, tuple(followed), "; ".join(narrowed))
+            resolved = self._resolutions(oracle(), index, ties)
+            directions = on_kinks.sharing(oracle(), cts, index, ties, resolved)
+        return on_kinks.OnKinks(
+            on, beside, interval, directions, tuple(followed), "; ".join(narrowed)
+        )
 
     def _resolutions(self, oracle: Oracle, index: int, which: Mask) -> list[Float]:
         """Gradients [q, n] at points where the kink is resolved in one way or another.
@@ -245,11 +182,13 @@ class Declared:
         """What a convention returns for primal `index`, [q, n]."""
         case = self._case
         if convention.vjp is None:
+            from gradcheck.judge.on_kinks import elementwise, sloped
+
             slope = convention.slope
             number = slope(**case.attrs) if callable(slope) else slope
             assert number is not None
-            flat = _elementwise(cts, self._primals[index].size, convention)
-            return _sloped((number, number), flat)[0]
+            flat = elementwise(cts, self._primals[index].size, convention)
+            return sloped((number, number), flat)[0]
         rows: list[Float] = []
         for ct in cts.values:
             bare = ct[0] if len(ct) == 1 else ct
@@ -257,61 +196,3 @@ class Declared:
                 gradients = as_tuple(convention.vjp(F64, bare, *self._primals, **case.attrs))
             rows.append(np.asarray(gradients[index], dtype=np.float64).reshape(-1))
         return np.stack(rows)
-
-
-def _elementwise(cts: Cotangents, size: int, owner: Kink | Convention) -> Float:
-    """The cotangents [q, n] of a forward that acts element by element.
-
-    Raises:
-        SpecError: forward has another number of outputs than elements.
-    """
-    flat = cts.flat
-    if flat.shape[1] != size:
-        raise SpecError(
-            f"{owner.name!r} gives slopes, but forward does not act element by element; write "
-            "accept='directional', and conventions with a vjp"
-        )
-    return flat
-
-
-def _sloped(slopes: tuple[float, float], cts: Float) -> tuple[Float, Float]:
-    """The cotangents times the lowest and the highest slope, sorted; [q, n] each."""
-    with np.errstate(invalid="ignore"):
-        ends = np.stack([np.where(cts == 0, 0.0, cts * slope) for slope in slopes])
-    return ends.min(axis=0), ends.max(axis=0)
-
-
-def _one_sided(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> tuple[Float, Float]:
-    """Between the one-sided derivatives of every output, element by element; [q, n] each."""
-    low, high = np.zeros((len(cts.values), which.size)), np.zeros((len(cts.values), which.size))
-    for element in np.flatnonzero(which):
-        direction = np.zeros(which.size)
-        direction[element] = 1.0
-        low[:, element], high[:, element] = _between(oracle, cts, index, direction)
-    return low, high
-
-
-def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> tuple[Float, Float]:
-    """What Σ ct·f may change by along a direction: [q] each.
-
-    An output alone is (mostly) convex or concave at its kink: its slopes lie between the two
-    one-sided ones, and a cotangent's sign turns the interval round.
-    """
-    behind, ahead = oracle.one_sided(index, direction)
-    products = cts.flat * np.stack([behind, ahead])[:, None, :]  # [2, q, m]
-    return products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
-
-
-def _directions(
-    oracle: Oracle, cts: Cotangents, index: int, which: Mask, resolved: list[Float]
-) -> Directions:
-    rng = np.random.Generator(np.random.Philox(key=key_of("kink directions")))
-    size = (DIRECTIONS, which.size)
-    random = rng.choice([-1.0, 1.0], size) * rng.uniform(0.5, 1.5, size)
-    along = np.concatenate([np.ones((1, which.size)), random]) * which
-    ends = [_between(oracle, cts, index, d) for d in along]
-    low, high = (np.stack(side, axis=1) for side in zip(*ends, strict=True))
-    for gradient in resolved:
-        product = gradient @ along.T
-        low, high = np.minimum(low, product), np.maximum(high, product)
-    return Directions(along, low, high)

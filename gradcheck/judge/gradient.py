@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from gradcheck.difference.truth import Differences
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval, Rules, compare
-from gradcheck.judge.declared import OnKinks
 from gradcheck.verdict import Verdict
+
+if TYPE_CHECKING:
+    from gradcheck.judge.on_kinks import OnKinks
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

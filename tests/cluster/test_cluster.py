@@ -4,12 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-from importlib.metadata import version
-from importlib.util import find_spec
 
 import pytest
+from gradcheck_cases import SUITE
 
 from gradcheck.cli import main
+from gradcheck.cluster.work import working
+from gradcheck.errors import UsageError
+from gradcheck.plan import Plan
 from tests.cluster.conftest import LONG, environment, gone, there
 
 DASK = ("--executor", "dask")
@@ -58,19 +60,28 @@ def test_a_worker_that_is_killed_loses_no_result(folder, cluster, alone):
     assert (folder.path / "dask.json").read_text() == alone
 
 
-@pytest.mark.parametrize("others", [0, 1])
-def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, own, alone, others):
-    for _ in range(others):
-        own.add()
+def killed_while_it_loads(folder, worker):
+    loads, pid = folder.judging("loading")
+    assert pid == worker.pid
+    worker.kill()
+    assert worker.wait(LONG) == -signal.SIGKILL
+    assert gone(loads)
+
+
+def test_a_worker_that_is_killed_while_it_loads_is_one_worker_less(folder, cluster, alone):
+    worker = cluster.add(HOLDS_LOADING="1")
+    with folder.begin(*DASK, "--scheduler", cluster.address, "-o", "dask.json") as run:
+        killed_while_it_loads(folder, worker)
+        out, err = run.communicate(timeout=LONG)
+    assert (err, run.returncode) == ("", 0), out
+    assert (folder.path / "dask.json").read_text() == alone
+
+
+def test_where_it_is_the_only_one_the_next_is_waited_for(folder, own, alone):
     worker = own.add(HOLDS_LOADING="1")
     with folder.begin(*DASK, "--scheduler", own.address, "-o", "dask.json") as run:
-        loads, pid = folder.judging("loading")
-        assert pid == worker.pid
-        worker.kill()
-        assert worker.wait(LONG) == -signal.SIGKILL
-        assert gone(loads)
-        if not others:
-            own.add()
+        killed_while_it_loads(folder, worker)
+        own.add()
         out, err = run.communicate(timeout=LONG)
     assert (err, run.returncode) == ("", 0), out
     assert (folder.path / "dask.json").read_text() == alone
@@ -88,14 +99,16 @@ def test_a_scheduler_that_is_lost_while_workers_load_leaves_an_empty_report(fold
     assert (report["results"], report["footer"]["complete"]) == ([], False)
 
 
-@pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not installed")
-def test_a_framework_of_another_version_is_refused_before_the_first_case(own, tmp_path):
-    other = tmp_path / "torch-0.1.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 0.1\n")
-    own.add(PYTHONPATH=f"{tmp_path}:{environment()['PYTHONPATH']}")
-    said = unhappy(*DASK, "--scheduler", own.address, "--impl", "torch")
-    assert f": PyTorch 0.1, not {version('torch')} as here; it needs the same there" in said
+def test_a_framework_of_another_version_is_refused_before_the_first_case(cluster, monkeypatch):
+    monkeypatch.setattr("gradcheck.cluster.identity.version", lambda package: "0.1")
+    cases = SUITE.cases(["relu"])
+    plan = Plan(suite=SUITE, cases=cases, implementations=["torch"], dtypes=["float64"], seed=0,
+                executor="dask", scheduler=cluster.address)  # fmt: skip
+    with (
+        pytest.raises(UsageError, match=r": PyTorch \S+, not 0\.1 as here; it needs the same"),
+        working(plan, cases),
+    ):
+        pytest.fail("it was begun")
 
 
 def test_what_kills_its_process_is_a_crash_and_kills_no_worker(folder, cluster):

@@ -94,6 +94,25 @@ def test_the_certificate_agrees_with_the_judgement_itself():
         assert (verdict == "fail") == (impostor.name in certificate.rejected)
 
 
+@pytest.mark.parametrize("ulp", [0.0, 2.0**16, 2.0**45])
+def test_what_is_asked_once_for_both_dtypes_is_what_each_of_them_rejects(ulp):
+    truth = CaseTruth(case(typical, Slack(ulp=ulp, because="of its tables") if ulp else None))
+    shared = {dtype: set(truth.certificate(0, dtype).rejected) for dtype in FLOATS}
+    for dtype in FLOATS:
+        names, stack = truth._impersonated._made[0]
+        failed = truth.truth(0).rejects(stack, RULES[dtype])
+        assert shared[dtype] == {name for name, ok in zip(names, failed, strict=True) if ok}
+    if ulp == 2.0**16:  # too wide for one of them alone
+        assert shared["float32"] < shared["float64"]
+
+
+def test_a_truth_that_is_refined_between_the_dtypes_is_asked_again():
+    truth = CaseTruth(case(typical))
+    assert "one-element" in truth.certificate(0, "float64").rejected
+    truth.truth(0).differences.estimate.bar[:] = 2.0**20  # wider than any gradient
+    assert set(truth.certificate(0, "float32").rejected) == {"nan"}
+
+
 # ── the impostors themselves ─────────────────────────────────────────────────────────────────
 
 

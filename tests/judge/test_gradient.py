@@ -4,8 +4,8 @@ import pytest
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.judge.compare import RULES, Interval
-from gradcheck.judge.declared import OnKinks
 from gradcheck.judge.gradient import BATCH, Truth
+from gradcheck.judge.on_kinks import OnKinks
 from gradcheck.verdict import Verdict
 
 F64 = RULES["float64"]

@@ -117,11 +117,11 @@ def test_an_implementation_that_the_table_names_and_nobody_has_is_a_usage_error(
 
 def test_asked_for_it_judges_what_the_table_names(pytest_, project):
     project()
-    names = [f"{WRONG}{op}/default/typical/float32" for op in ("relu", "tanh")]
-    assert sorted(items(pytest_("--gradcheck", "--collect-only"))) == sorted(names)
-    found = pytest_("--gradcheck")
+    found = pytest_("--gradcheck", "-rA")
     assert found.returncode == 1
     assert "1 failed, 1 passed" in found.stdout
+    assert f"PASSED {WRONG}tanh/default/typical/float32\n" in found.stdout
+    assert f"FAILED {WRONG}relu/default/typical/float32 - dx: scale: " in found.stdout
     assert "gradcheck repro relu/default/typical/float32:x " in found.stdout
     assert "--impl kernels:WRONG --seed 3" in found.stdout  # what it rests on stands there
 
@@ -135,9 +135,8 @@ def test_asked_for_it_judges_what_the_table_names(pytest_, project):
          [f"{WRONG}relu/default/typical/float64"]),
         (("--gradcheck-impl=reference", "--gradcheck-model=quadratic", "--gradcheck-sample=tiny"),
          ["gradcheck::reference::quadratic/default/tiny/float32"]),  # and no operator
-        (("--gradcheck", "-k", "tanh"), [f"{WRONG}tanh/default/typical/float32"]),
     ],
-    ids=["impl", "dtype", "model", "k"],
+    ids=["impl", "dtype", "model"],
 )  # fmt: skip
 def test_a_flag_wins(pytest_, project, words, names):
     project()
@@ -191,10 +190,13 @@ def test_switches_of_the_table_hold(pytest_, project, folder):
 
 
 def test_the_report_is_that_of_gradcheck_run(pytest_, project, environment):
-    folder = project(TABLE.replace("contract = false\n", "taylor = true\n"))
-    assert pytest_("--gradcheck", "--gradcheck-report", "pytest.json").returncode == 1
+    table = TABLE.replace("contract = false\n", "taylor = true\n").replace("WRONG", "RIGHT")
+    folder = project(table)
+    assert pytest_("--gradcheck", "--gradcheck-report", "pytest.json").returncode == 0
     command = [sys.executable, "-P", "-m", "gradcheck", "run", "-q", "-o", "run.json"]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
-    assert run.returncode == 1
+    assert run.returncode == 0
     assert (folder / "pytest.json").read_bytes() == (folder / "run.json").read_bytes()
-    assert '"seed": 3' in (folder / "run.json").read_text()
+    said = (folder / "run.json").read_text()
+    assert '"seed": 3' in said
+    assert '"remainders"' in said
