@@ -57,7 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="every N-th case of the selection, from the I-th on; `gradcheck merge` joins them",
     )  # fmt: skip
     parser.add_argument(
-        "--keep-artifacts", type=Path, metavar="DIR",
+        "--keep-artifacts", type=_folder, metavar="DIR",
         help="write the tensors of failing gradients of operators to DIR, an .npz file each "
         "(primals, cotangent, got, want)",
     )  # fmt: skip
@@ -71,6 +71,12 @@ def _positive(word: str) -> int:
     if not (word.isascii() and word.isdecimal()) or int(word) < 1:
         raise argparse.ArgumentTypeError(f"{word!r} is no number of cases; write 1 or more")
     return int(word)
+
+
+def _folder(word: str) -> Path:
+    if not word:  # a variable that is not set: this folder is not to be filled for that
+        raise argparse.ArgumentTypeError("it names no folder; this one is .")
+    return Path(word)
 
 
 def _shard(text: str) -> str:

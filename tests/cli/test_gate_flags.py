@@ -181,6 +181,14 @@ def test_a_place_that_can_hold_none_is_refused_before_the_run(run):
         assert found.err.count("\n") == 1
 
 
+def test_a_variable_that_is_not_set_does_not_fill_this_folder(run, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(*RELU, "--keep-artifacts", "")
+    assert left.value.code == 2
+    assert "--keep-artifacts: it names no folder" in capsys.readouterr().err
+    assert [*Path().glob("*.npz")] == []
+
+
 def test_a_full_disk_is_a_line_and_the_run_goes_on(run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
