@@ -92,7 +92,7 @@ def check(
     their tensor's largest need not show.
 
     vjp is asked with a random cotangent and with −2 times that; where forward is one number, with
-    −1/2 and 1. A vjp that is wrong for ones alone is seen there, and with `full=True` everywhere.
+    1 and −2. A vjp that is wrong for ones alone is seen there, and with `full=True` everywhere.
 
     Everything else is judged element by element, under three cotangents (an all-ones one is among
     them), and so is every check with `full=True`, `order=2` or a `jvp`.

@@ -120,6 +120,25 @@ def test_a_path_of_its_own_for_a_cotangent_of_ones_is_seen_where_forward_is_one_
     assert not check(np.square, shortcut, x, full=True).ok  # of several outputs by every element
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_a_cotangent_of_one_number_that_is_cut_off_beyond_one_is_seen(full):
+    def clipped(ct, x):
+        return 2 * x * np.clip(ct, -1.0, 1.0)
+
+    x = np.array([1.0, 2.0])
+    for seed in range(20):
+        assert not check(lambda x: np.sum(x * x), clipped, x, seed=seed, full=full).ok
+
+
+def test_a_cotangent_of_one_number_that_is_cut_to_an_integer_is_seen_in_full():
+    def cut(ct, x):
+        return 2 * x * np.trunc(ct)
+
+    x = np.array([1.0, 2.0])
+    for seed in range(20):
+        assert not check(lambda x: np.sum(x * x), cut, x, seed=seed, full=True).ok
+
+
 def test_primals_are_called_as_the_parameters_of_a_method_or_a_wrapped_function():
     class Layer:
         def forward(self, x, w):

@@ -87,29 +87,34 @@ class Evaluator:
             fill(rows, copies)
             yield rows, self.values(copies)
 
-    def first_values(self, copies: Array) -> NDArray[np.float64]:
-        """`values`, and a layout for all that follow: the first that gets the last copy right.
+    def first_values(self, copies: Array, still: int) -> NDArray[np.float64]:
+        """`values`, and a layout for all that follow: the first that gets copy `still` right.
 
-        That is the primal itself, whose values are known: they must come out bit by bit. Where
-        nothing else comes out, it proves nothing, and the first copy is evaluated alone, too.
-        Before anything is blamed on what the layout shows, `be_sure`.
+        That is the primal itself, whose values are known: they must come out bit by bit. All
+        others are to be moved, and not to cancel in a mean. It stands well inside: forward's own
+        x[0] or x[−1] would be the same copy for all, and right for that one. Before anything is
+        blamed on what the layout shows, `be_sure`.
         """
         for layout in self._layouts():
             try:
                 values = self._stacked(copies, layout)
             except REFUSALS:  # a layout that the function refuses is no layout
                 continue
-            if _same(values[-1], self.base) and self._moves(values, copies[0]):
+            if _same(values[still], self.base) and self._sees(values[0], copies[0]):
                 self.layout, self._sure = layout, False
                 return values
         return self.values(copies)
 
-    def _moves(self, values: NDArray[np.float64], copy: Array) -> bool:
-        """Whether some of `values` are not those at the primal, or `copy` alone gives those too."""
-        if values[0].tobytes() != self.base.tobytes():
+    def _sees(self, values: NDArray[np.float64], copy: Array) -> bool:
+        """Whether these are the values at a moved copy.
+
+        That is asked where the primal proves little: where nothing else comes out, or zeros do,
+        which may hide a factor from another copy.
+        """
+        if values.tobytes() != self.base.tobytes() and self.base.all():
             return True
         alone = self._try(copy)
-        return alone is not None and _same(flatten(alone), self.base)
+        return alone is not None and _same(flatten(alone), values)
 
     def be_sure(self) -> None:
         """Find the layout anew, as it is found where no first copies showed one."""

@@ -47,6 +47,8 @@ FALLS: Final = FALL**2 / 4
 """How far it must fall from there to the next step; or to what is as good as nothing."""
 TINY: Final = 2.0**-12
 NOTHING: Final = 2.0**-1022
+ASIDE: Final = np.array([1.0, 0.5, 0.0, -0.25])
+"""Where copies stand, in steps, that only show whether they can be stacked: without symmetry."""
 LUCK: Final = 8.0
 """How many times better than most a block may look by luck."""
 LEAST: Final = 2.0**-3
@@ -133,8 +135,8 @@ def screen(evaluator: Evaluator, cts: Float) -> Screened:
         step = (h if evaluator.x.ndim == 1 else h[:1])[:, None] * signs
         if evaluator.base.size == 1:
             shape, moved = structure.whole(evaluator.x, 1), np.zeros((0, 1))
-            copies = np.stack([x + step[0], x - step[0], x])
-            evaluator.first_values(copies.reshape(3, *evaluator.x.shape))
+            copies = x + ASIDE[:, None] * step[0]
+            evaluator.first_values(copies.reshape(-1, *evaluator.x.shape), ASIDE.size // 2)
         else:
             shape, moved = structure.near(evaluator, x + step, x - step)
         sums = Contraction(shape, cts)

@@ -112,9 +112,11 @@ def near(evaluator: Evaluator, above: Array, below: Array) -> tuple[Structure, N
     """
     x, base, count = evaluator.x, evaluator.base, len(above)
     some = np.where(_codes(x.shape), above[0], x.reshape(-1))
-    copies = np.concatenate([above, below, some, x.reshape(1, -1)])
-    values = evaluator.first_values(copies.reshape(-1, *x.shape))
-    new, some = values[0], values[2 * count : -1]
+    half = len(some) // 2
+    copies = np.concatenate([above, below, some[:half], x.reshape(1, -1), some[half:]])
+    still = 2 * count + half
+    values = evaluator.first_values(copies.reshape(-1, *x.shape), still)
+    new, some = values[0], np.concatenate([values[2 * count : still], values[still + 1 :]])
     moved, still = some != base, new == base
     steps = (~moved | (some == new)).all(axis=1)
     owners, place = {}, 0

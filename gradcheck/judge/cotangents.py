@@ -37,7 +37,12 @@ class Cotangents:
         return [tuple(part.astype(kind) for part in ct) for ct in self.values]
 
     def holding(self, first: NDArray[np.float64]) -> Cotangents:
-        """The same, but that `first` [m] stands for the normal one; one number, for the power."""
+        """The same, but that `first` [m] stands for the normal one.
+
+        Of one number it is one of them, the 1; −2 times that stands for the power.
+        """
+        if first.size == 1:
+            first = -2.0 * first
         parts, at = [], 0
         for part in self.values[0]:
             parts.append(first[at : at + part.size].reshape(part.shape).copy())
@@ -53,11 +58,11 @@ class Cotangents:
 
 
 def first_cotangent(seed: int, subject: str, size: int) -> NDArray[np.float64]:
-    """What a projection asks with first: random, but of one number −1/2, [size].
+    """What a projection asks with first: random, but of one number 1, [size].
 
-    −2 times that is then 1, with which every loss is asked.
+    Every loss is asked with 1; and −2 times that shows what is cut off beyond ±1.
     """
-    return np.array([-0.5]) if size == 1 else run_of_cotangent(seed, subject, size)
+    return np.array([1.0]) if size == 1 else run_of_cotangent(seed, subject, size)
 
 
 def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents:

@@ -80,18 +80,18 @@ def test_the_first_may_be_given_and_the_others_stay():
     assert found.names == given.names
 
 
-def test_of_one_number_the_first_stands_for_the_power():
+def test_of_one_number_twice_the_first_stands_for_the_power():
     given = drawn("first", shapes=[(1, 1)])
-    found = given.holding(np.array([-0.5]))
+    found = given.holding(np.array([1.0]))
     assert [ct[0].tolist() for ct in found.values] == [
         given.values[0][0].tolist(),
-        [[-0.5]],
+        [[-2.0]],
         [[1.0]],
     ]
 
 
-def test_a_projection_asks_a_number_with_half_of_one_and_others_at_random():
-    np.testing.assert_array_equal(first_cotangent(3, "f", 1), [-0.5])
+def test_a_projection_asks_a_number_with_one_and_others_at_random():
+    np.testing.assert_array_equal(first_cotangent(3, "f", 1), [1.0])
     found = first_cotangent(3, "f", 2)
     assert found.shape == (2,)
     assert not np.array_equal(found, first_cotangent(4, "f", 2))

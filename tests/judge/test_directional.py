@@ -220,10 +220,11 @@ def test_a_forward_that_is_one_number_is_asked_with_one_and_with_another(shape):
         return screened(loss, vjp, (x,), ["x"], {}, "float64", 0, "f")
 
     assert judged(lambda ct: ct) is not None
-    assert asked == [-0.5, 1.0]
+    assert asked == [1.0, -2.0]
     for factor in (1.5, 0.0, -1.0):
         assert judged(lambda ct, f=factor: np.where(ct == 1.0, f, ct)) is None
-    for wrong in (np.ones_like, np.abs, np.rint, np.square, np.reciprocal, lambda ct: ct + 1e-9):
+    wrongs = (np.ones_like, np.abs, np.sign, np.square, np.reciprocal, np.tanh)
+    for wrong in (*wrongs, lambda ct: np.clip(ct, -1, 1), lambda ct: ct + 1e-9):
         assert judged(wrong) is None
 
 

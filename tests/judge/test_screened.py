@@ -216,7 +216,7 @@ def test_a_structure_that_hides_mixing_accuses_nobody(monkeypatch):
     def rowwise(evaluator, above, below):
         owner = np.repeat(np.arange(4), 16)
         copies = np.concatenate([above, below, x.reshape(1, -1)]).reshape(3, *x.shape)
-        moved = evaluator.first_values(copies)
+        moved = evaluator.first_values(copies, 2)
         return structure._arrange(evaluator.x, {0: owner}, 64), moved[:1] - moved[1:2]
 
     monkeypatch.setattr(structure, "near", rowwise)
@@ -240,13 +240,13 @@ def test_a_stack_that_is_right_for_the_first_copy_alone_accuses_nobody():
 def test_a_stack_that_is_right_for_the_primal_itself_alone_accuses_nobody():
     x = np.random.default_rng(0).standard_normal(60)
 
-    def last_only(x):
-        out = np.tanh(x)
-        if x.ndim > 1:
-            out[:-1] = out[:-1] * 1.001
+    def itself_only(p):
+        out = np.tanh(p)
+        if p.ndim > 1:
+            out[~(p == x).all(axis=-1)] *= 1.001
         return out
 
-    assert check(last_only, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
+    assert check(itself_only, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
 
 
 def test_a_stack_whose_copies_all_give_what_the_primal_gives_proves_nothing():
@@ -257,17 +257,52 @@ def test_a_stack_whose_copies_all_give_what_the_primal_gives_proves_nothing():
 
     evaluator = Evaluator(Point(lambda p: (deaf(p),), (x,)), 0, (deaf(x),))
     copies = np.stack([x + 0.5, x - 0.5, x])
-    moved = evaluator.first_values(copies)
+    moved = evaluator.first_values(copies, 2)
     assert not evaluator.stacked
     np.testing.assert_array_equal(moved, np.tanh(copies).reshape(3, -1))
     assert check(deaf, lambda ct, x: ct / np.cosh(x) ** 2, x, full=True).ok
     assert check(deaf, lambda ct, x: 0 * ct, x, full=True).verdict is Verdict.FAIL
 
 
+def shared(at):
+    """Sequences of one step whose state x[at] is returned besides; its cotangent is forgotten."""
+    return lambda x: (2 * x, x[at]), lambda ct, x: 2 * ct[0], (1, 60)
+
+
+WEIGHTS = np.random.default_rng(3).standard_normal(60)
+
+
+@pytest.mark.parametrize(
+    ("forward", "forgets", "shape"),
+    [
+        shared(-1),
+        shared(0),
+        (lambda x: x * x[-1], lambda ct, x: ct * x[-1], (60,)),
+        (lambda x: x * x[0], lambda ct, x: ct * x[0], (60,)),
+        (lambda x: x - x[-1], lambda ct, x: 1 * ct, (60,)),
+        (lambda x: x - x.mean(0), lambda ct, x: 1 * ct, (6, 10)),
+        (lambda x: ((x - x[-1]) * WEIGHTS).sum(-1), lambda ct, x: ct * WEIGHTS, (60,)),
+        (lambda x: ((x - x.mean(0)) * WEIGHTS).sum(-1), lambda ct, x: ct * WEIGHTS, (60,)),
+    ],
+)
+def test_copies_that_share_the_value_of_one_hide_no_term(forward, forgets, shape):
+    x = np.ones(shape)  # of which x[0], x[-1] and the mean are what every row is
+    assert check(forward, forgets, x, full=True).verdict is Verdict.FAIL
+
+
+def test_zeros_prove_no_stack():
+    x, product = np.zeros(60), lambda x: x * x[-1]  # whatever x[-1] is taken for, it is zero
+    evaluator = Evaluator(Point(lambda x: (product(x),), (x,)), 0, (product(x),))
+    copies = x + np.array([1.0, 2.0, 0.0, 3.0])[:, None]
+    values = evaluator.first_values(copies, 2)
+    assert not evaluator.stacked
+    np.testing.assert_array_equal(values, np.tile([[1.0], [4.0], [0.0], [9.0]], 60))
+
+
 def test_a_stack_in_which_nothing_moves_is_believed_where_nothing_does():
     x = np.random.default_rng(0).standard_normal((6, 10))
     evaluator = Evaluator(Point(lambda p: (np.sign(p),), (x,)), 0, (np.sign(x),))
-    evaluator.first_values(np.stack([x * 1.5, x * 0.5, x]))
+    evaluator.first_values(np.stack([x * 1.5, x, x * 0.5]), 1)
     assert evaluator.stacked
 
 
@@ -281,7 +316,7 @@ def test_a_primal_with_fewer_axes_is_stacked_where_all_have_as_many():
         return (x * w,)
 
     evaluator = Evaluator(Point(scaled, (x, w)), 1, scaled(x, w))
-    values = evaluator.first_values(np.stack([w + 0.5, w - 0.5, w]))
+    values = evaluator.first_values(np.stack([w + 0.5, w, w - 0.5]), 1)
     np.testing.assert_array_equal(values[0], (x * (w + 0.5)).reshape(-1))
     assert ranks == [1, 3]  # no layout was refused first
 
