@@ -191,11 +191,13 @@ class Along:
         if weights is None:
             ones = np.ones((1, self.base.size))
             modelled = noise.modelled(self.base, ones, self._u, self._stairs)[0]
-            out = np.maximum(np.sqrt(modelled), noise.per_output(self._lines, self.base))
+            out = np.maximum(modelled, noise.per_output(self._lines, self.base))
             return out
-        modelled = noise.modelled(self.base, weights, self._u, self._stairs).sum(axis=1)
+        modelled = noise.modelled(self.base, weights, self._u, self._stairs)
+        unit = noise.unit_of(modelled)
+        together = unit * np.sqrt(((modelled / unit) ** 2).sum(axis=1))
         measured = noise.measured(self._lines, _whole(self.base.size), weights)[:, 0]
-        out = np.maximum(np.sqrt(modelled), measured)
+        out = np.maximum(together, measured)
         return out
 
 

@@ -35,8 +35,8 @@ JUMP: Final = 2.0**-12
 """What is higher than this part of forward's largest value is a jump, and no rounding."""
 STAIR: Final = 512.0
 """A step is at most so many u of forward's largest value: what is higher is no rounding."""
-LEAST: Final = float(np.finfo(np.float64).tiny)
-"""What the square of a deviation is at least that is not zero."""
+FAR: Final = 2.0**300
+"""Numbers from its inverse to here have squares, and sums of squares, that are numbers."""
 LOSES: Final = 16.0
 """Units of u of a value above which its collected rounding replaces the model."""
 RELATIVE: Final = 128.0
@@ -209,15 +209,20 @@ def modelled(
     u: float,
     rounding: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Squared noise per output, `[q, m]`: sum over outputs and take the root.
+    """Standard deviation of each output's rounding, `[q, m]`.
 
-    It is u·|ct·f|, and more than nothing where its square is less than any number; where forward
-    is known to lose more than 16 such units inside (`rounding` [m], in units of u), as in the tail
-    of 1 + tanh, what it loses.
+    It is u·|ct·f|; where forward is known to lose more than 16 such units inside (`rounding` [m],
+    in units of u), as in the tail of 1 + tanh, what it loses.
     """
     size = np.abs(values)
     if rounding is not None:
         size = np.where(rounding > LOSES * size, rounding, size)
     with np.errstate(invalid="ignore", over="ignore"):
-        lost = np.asarray(u * cts * size)
-        return np.where(lost != 0, np.maximum(lost**2, LEAST), 0.0)
+        return np.asarray(np.abs(u * cts * size))
+
+
+def unit_of(deviations: NDArray[np.float64]) -> float:
+    """A power of two in which squares of `deviations` are numbers: 1 but far from 1."""
+    largest = float(np.max(deviations, initial=0.0))
+    ordinary = 1 / FAR <= largest <= FAR or largest == 0 or not np.isfinite(largest)
+    return 1.0 if ordinary else 2.0 ** int(np.frexp(largest)[1])

@@ -290,7 +290,7 @@ class Differences:
         if isinstance(lines, Around):
             rounding, lines = lines.stairs, lines.lines
         measured = noise.measured(lines, shape, self.cts)
-        squares = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
+        modelled = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
         out = np.empty((len(self.cts), colours.size, shape.blocks))
         terms = np.empty((colours.size, shape.blocks), dtype=np.int64)
 
@@ -300,6 +300,9 @@ class Differences:
                 flat[k, shape.grid[colour]] = np.nan
 
         finite = np.isfinite(self.evaluator.base)
+        modelled = np.where(finite, modelled, 0.0)
+        unit = noise.unit_of(modelled)
+        squares = (modelled / unit)[:, None, :] ** 2
         for rows, values in self.evaluator.sweep(colours.size, poison):
             # NaN finds the outputs that an element can move, saturated ones included. Where
             # forward swallows NaN (a comparison, a refusal) every output is assumed to move.
@@ -307,9 +310,9 @@ class Differences:
             blind = ~moves.any(axis=1) | ~np.isfinite(values).any(axis=1)
             moves[blind] = finite
             terms[rows] = shape.by_block(moves.astype(np.int64))
-            total = shape.by_block(moves[None] * np.where(finite, squares, 0.0)[:, None, :])
+            total = shape.by_block(moves[None] * squares)
             out[:, rows] = np.maximum(
-                np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
+                unit * np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
             )
         return out, terms
 

@@ -29,7 +29,7 @@ def both(function, *primals, index=0):
     cts = draw("ct").signed(1, evaluator.base.size)
     measured = noise.measured(noise.lines(point, rng()), found, cts)[0]
     u = np.finfo(evaluator.x.dtype).eps / 2
-    modelled = np.sqrt(found.by_block(noise.modelled(evaluator.base, cts, u)))[0]
+    modelled = np.sqrt(found.by_block(noise.modelled(evaluator.base, cts, u) ** 2))[0]
     return measured, modelled, found
 
 
@@ -171,9 +171,18 @@ def test_lines_move_every_floating_element_a_little_and_no_index(dtype):
 def test_the_model_counts_a_known_loss_only_where_it_is_large():
     values, cts = np.array([2.0, 2.0, 0.0]), np.array([[1.0, -3.0, 5.0]])
     plain = noise.modelled(values, cts, U64)
-    assert np.sqrt(plain).tolist() == [[2 * U64, 6 * U64, 0.0]]
+    assert plain.tolist() == [[2 * U64, 6 * U64, 0.0]]
     known = noise.modelled(values, cts, U64, np.array([8.0, 100.0, 4.0]))
-    assert np.sqrt(known).tolist() == [[2 * U64, 300 * U64, 20 * U64]]
+    assert known.tolist() == [[2 * U64, 300 * U64, 20 * U64]]
+
+
+@pytest.mark.parametrize("scale", [2.0**-900, 2.0**-600, 1.0, 2.0**900])
+def test_deviations_are_summed_in_units_that_have_squares(scale):
+    deviations = scale * np.array([[3.0, 4.0]])
+    unit = noise.unit_of(deviations)
+    assert unit * np.sqrt(((deviations / unit) ** 2).sum()) == 5 * scale
+    assert noise.unit_of(np.zeros((1, 2))) == noise.unit_of(np.zeros((1, 0))) == 1.0
+    assert (unit == 1.0) == (scale == 1.0)
 
 
 def test_noise_per_output_is_that_of_single_outputs():
