@@ -95,4 +95,5 @@ def _given(key: str, value: Any, base: str) -> Any:
     if isinstance(value, list):
         return [_given(key, word, base) for word in value]
     path = key in PATHS or (key == "impl" and (value.endswith(".toml") or os.sep in value))
+    path = path and value != ""  # which is no file: whoever opens it says so
     return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot

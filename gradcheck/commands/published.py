@@ -74,8 +74,8 @@ def publish_run(
 
 
 def _verbosity(arguments: argparse.Namespace) -> int:
-    """How much is shown: what is usual, more (-v), or less (-q)."""
-    return 1 if arguments.verbose else -arguments.quiet
+    """How much is shown: what is usual, more (-v), or less (-q, which goes before a table's -v)."""
+    return -1 if arguments.quiet else int(arguments.verbose)
 
 
 def check_format(word: str) -> None:
