@@ -5,9 +5,7 @@ import gradcheck
 from gradcheck import CheckFailed, normal
 from gradcheck.errors import UsageError
 from gradcheck.testing.failure import NotCompared
-from gradcheck.testing.parametrize import declared_of
-
-NODE = "tests/test_x.py::test_y[typical-float64]"
+from tests.testing.given import NODE, given
 
 
 def rms_norm(x, w, *, eps):
@@ -23,16 +21,6 @@ def rms_norm_backward(ct, x, w, *, eps):
 def halved(ct, x, w, *, eps):
     dx, dw = rms_norm_backward(ct, x, w, eps=eps)
     return dx, dw / 2
-
-
-def given(decorator, node=NODE):
-    def test(case):
-        raise NotImplementedError
-
-    cases = declared_of(decorator(test)).cases("test_x.py::test_y")
-    for case in cases:
-        case.begin(node)
-    return cases
 
 
 def norm(**said):

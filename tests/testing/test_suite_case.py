@@ -6,19 +6,7 @@ import pytest
 import gradcheck
 from gradcheck import CheckFailed
 from gradcheck.errors import UsageError
-from gradcheck.testing.parametrize import declared_of
-
-NODE = "tests/test_x.py::test_y[typical-float64]"
-
-
-def given(decorator, node=NODE):
-    def test(case):
-        raise NotImplementedError
-
-    cases = declared_of(decorator(test)).cases("test_x.py::test_y")
-    for case in cases:
-        case.begin(node)
-    return cases
+from tests.testing.given import NODE, given
 
 
 def silu(**said):
