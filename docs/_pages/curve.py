@@ -74,10 +74,10 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     colour = np.flatnonzero((found.structure.grid == element).any(axis=1))
     block = int(np.flatnonzero(found.structure.grid[colour[0]] == element)[0])
     h = ladder.steps(found.evaluator.x, ladder.LADDER_LEVELS)
-    slopes, scales = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    slopes, scales, rough = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
-    value, bar = ladder.climb(slopes, scales, noise, h, u)
+    value, bar = ladder.climb(slopes, scales, noise, h, u, rough)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))
     oracle = Oracle(case.spec, case.primals, case.attrs, [shaped], [None] * len(case.primals))
     exact = oracle.gradient()
