@@ -1,7 +1,7 @@
 """Seeded generators of primals and cotangents: a number depends on names, never on order.
 
-Values are short dyadic numbers (multiples of 1/128 times a power of two): exact in float32, so
-that every arithmetic sees the same point, and readable in a message.
+Values fill float64's 53 bits: code that computes in a narrower type must round them, and what it
+rounds shows. A narrower dtype is judged at these values, rounded once (ADR 42).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float64 = NDArray[np.float64]
-GRID = 128.0
+LEAST = 2.0**-7
+"""The smallest probability that is drawn."""
 
 
 def key_of(*names: object) -> int:
@@ -34,13 +35,12 @@ class Draw:
         self._rng = np.random.Generator(np.random.Philox(key=key_of(*names)))
 
     def normal(self, *shape: int, scale: float = 1.0) -> Float64:
-        """Standard normal values on the grid, times `scale` (give a power of two)."""
-        return self._grid(self._rng.standard_normal(shape)) * scale
+        """Standard normal values times `scale`."""
+        return np.asarray(self._rng.standard_normal(shape)) * scale
 
     def uniform(self, low: float, high: float, *shape: int) -> Float64:
-        """Uniform values on the grid in [low, high]."""
-        ends = np.ceil(low * GRID) / GRID, np.floor(high * GRID) / GRID
-        return np.clip(self._grid(self._rng.uniform(low, high, shape)), *ends)
+        """Uniform values in [low, high]."""
+        return np.asarray(self._rng.uniform(low, high, shape))
 
     def positive(self, *shape: int) -> Float64:
         """Values in [1/8, 2]."""
@@ -60,15 +60,15 @@ class Draw:
         return np.asarray(self.signs(*shape) * np.exp2(exponents), dtype=np.float64)
 
     def near(self, centre: float, *shape: int) -> Float64:
-        """Values within 2^-7 of `centre` on a grid of 2^-14 (keep `centre` below 2^9)."""
-        return centre + self._grid(self._rng.uniform(-1.0, 1.0, shape)) / GRID
+        """Values within 2^-7 of `centre`."""
+        return np.asarray(centre + self._rng.uniform(-1.0, 1.0, shape) * 2.0**-7)
 
     def away(self, points: float | Sequence[float], *shape: int, scale: float = 1.0) -> Float64:
         """Normal values times `scale` that keep 1/8 distance from each of `points`."""
         centres = np.atleast_1d(np.asarray(points, dtype=np.float64)).tolist()
         return self._reject(
             shape,
-            lambda size: self._grid(self._rng.standard_normal(size)) * scale,
+            lambda size: np.asarray(self._rng.standard_normal(size)) * scale,
             lambda x: np.logical_and.reduce([np.abs(x - c) >= 0.125 for c in centres]),
         )
 
@@ -79,16 +79,11 @@ class Draw:
     def probabilities(self, *shape: int) -> Float64:
         """Rows (last axis) of values in [2^-7, 1) that sum to about 1."""
         raw = self._rng.uniform(0.2, 1.0, shape)
-        share = raw / raw.sum(axis=-1, keepdims=True)
-        return np.maximum(self._grid(share), 1 / GRID)
+        return np.maximum(raw / raw.sum(axis=-1, keepdims=True), LEAST)
 
     def permutation(self, count: int) -> NDArray[np.int64]:
         """0 … count − 1 in random order."""
         return self._rng.permutation(count).astype(np.int64)
-
-    @staticmethod
-    def _grid(x: Float64) -> Float64:
-        return np.round(np.asarray(x) * GRID) / GRID
 
     @staticmethod
     def _reject(

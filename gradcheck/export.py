@@ -95,7 +95,8 @@ def requests_of(case: Case, dtypes: Sequence[str]) -> Iterator[tuple[str, list[R
             except Unsuitable:
                 continue
         else:
-            truth = exact = exact or CaseTruth(case)
+            exact = exact or CaseTruth(case)
+            truth = exact.at(dtype)
         kind = dtype_named(dtype)
         primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]
         cts = truth.cotangents.typed(dtype)

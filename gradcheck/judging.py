@@ -211,7 +211,8 @@ def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
             except Unsuitable as reason:
                 truths[dtype] = Finding(name="vjp", verdict=Verdict.SKIP, reason=str(reason))
         else:
-            truths[dtype] = exact = exact or CaseTruth(case, plan.convention)
+            exact = exact or CaseTruth(case, plan.convention)
+            truths[dtype] = exact.at(dtype)
     return truths
 
 

@@ -72,15 +72,17 @@ def check_attrs(
 
 
 def check_held(owner: str, name: str, array: NDArray[Any], *, nan: bool = False) -> None:
-    """Refuse the drawn values of `name` that float32 would round; NaN, too, unless `nan`.
+    """Refuse drawn values of `name` that float32 would lose; NaN, too, unless `nan`.
 
     Raises:
-        SpecError: there is one.
+        SpecError: there is one that becomes infinite there, or zero.
     """
     with np.errstate(over="ignore"):
-        held = np.array_equal(array, array.astype(np.float32), equal_nan=nan)
-    if not held:
+        single = array.astype(np.float32)
+    kept = np.isfinite(single) == np.isfinite(array)
+    held = bool(np.all(kept & ((single != 0) | (array == 0))))
+    if not held or (np.isnan(array).any() and not nan):
         raise SpecError(
-            f"{owner}: float32 does not hold the values of {name!r}; "
-            "draw them with `draw`, or round them to a dyadic grid"
+            f"{owner}: float32 does not hold the values of {name!r}: finite ones become "
+            "infinite or zero, or are NaN; keep them between 1e-45 and 3e38"
         )

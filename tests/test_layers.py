@@ -16,7 +16,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
     "inert installed disk errors families label selection draw spec_checks spec rule",
-    "dtypes exact arithmetic fifty_digits program model suite loading rounding",
+    "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",

@@ -62,6 +62,7 @@ class Asking:
         self, truth: CaseTruth, binding: Binding, dtype: str, lacking: frozenset[str] = frozenset()
     ) -> None:
         """Bind the case; `lacking` are gradients that it is known not to give."""
+        truth = truth.at(dtype)
         self.truth, self.binding, self.dtype = truth, binding, dtype
         self.case = truth.case
         self.kind = dtype_named(dtype)

@@ -118,27 +118,33 @@ class Differences:
         cts: Float,
         lines: Float | Around,
         rounding: Float | None = None,
+        known: Estimate | None = None,
     ) -> None:
         """Probe the structure, choose a step, and run the triple.
 
         `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
         error that forward's values have collected, in units of u. Where `Around` stands for both,
         a large primal is screened instead, and nothing is asked about noise before that leaves
-        something open.
+        something open. Where the gradient is `known` already, it is the estimate, and forward is
+        differenced only for what somebody wants to see of it.
         """
         self._index = index
         x = point.primals[index]
         outputs = None
         if isinstance(lines, Around) and x.size >= SMALLEST and x.dtype == np.float64:
             outputs = lines.outputs
-        self.evaluator = Evaluator(point, index, outputs)
+        self._point = point
         self.cts = cts
         self._lines, self._rounding = lines, rounding
         self._u = float(np.finfo(x.dtype).eps) / 2
         self._faint = _faint(x, cts)
-        self._laddered = np.zeros(x.size, dtype=bool)
+        self._laddered = np.full(x.size, known is not None)
         self.reach = np.zeros((len(cts), x.size))
+        if known is not None:
+            self.estimate = known
+            return
         if outputs is not None:
+            self.evaluator = Evaluator(point, index, outputs)
             found = screen(self.evaluator, cts)
             settled, every = np.zeros(found.value.shape, bool), np.ones(x.size, bool)
             self.estimate = Estimate(
@@ -147,6 +153,11 @@ class Differences:
         else:
             self.estimate = self._triple()
         self.estimate.bar += self._faint
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Forward as a function of the primal."""
+        return Evaluator(self._point, self._index)
 
     @cached_property
     def structure(self) -> Structure:

@@ -21,7 +21,6 @@ from gradcheck.foreign.budget import uncounted
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.probe import guarded_call
 from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.selection import LOW
 from gradcheck.spec import Attrs, OpSpec, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
@@ -133,9 +132,7 @@ class Interrogation:
         """
         spec, dtype = case.spec, self.dtype
         truth = OfSpec(spec)
-        primals = case.primals
-        if dtype in LOW:
-            primals = tuple(rounded(p, dtype) for p in primals)
+        primals = tuple(rounded(p, dtype) for p in case.primals)
         with np.errstate(all="ignore"):
             outputs = truth.forward(primals, case.attrs)
             kinked = _kinked(case, primals)
@@ -168,11 +165,11 @@ class Interrogation:
         return probe if probe.vjp() is not None else None
 
     def _at(self, case: Case, primals: Sequence[Array], ct: Cotangent) -> Probe | None:
-        """The code at other primals of a case, rounded to what samples may hold: float32."""
+        """The code at other primals of a case, rounded to the dtype."""
         if self._dead:
             return None
         held = dict(zip(case.primal_names, primals, strict=True))
-        held = {n: _held(p, "float32") if p.dtype.kind == "f" else p for n, p in held.items()}
+        held = {n: _held(p, self.dtype) if p.dtype.kind == "f" else p for n, p in held.items()}
         drawn = case.sample.primals(case.draw("primals"))
         values = [held.get(n, p) for n, p in zip(case.spec.primals, drawn, strict=True)]
         sample = replace(case.sample, primals=_always(tuple(values)))

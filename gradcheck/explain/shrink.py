@@ -212,7 +212,7 @@ def as_it_is(
     Raises:
         SpecError: the case is at fault.
     """
-    truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "")
+    truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "").at(dtype)
     findings = judge_case(truth, binding, dtype)
     finding = next((f for f in findings if f.name == output), None)
     if finding is None or finding.verdict not in (*WRONG, *ENDED):

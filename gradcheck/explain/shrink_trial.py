@@ -166,9 +166,7 @@ class Trials:
         Raises:
             SpecError: forward gives what has no derivative there; or the cotangent does not fit.
         """
-        primals = case.primals
-        if self.asked.dtype in LOW:
-            primals = tuple(rounded(p, self.asked.dtype) for p in primals)
+        primals = tuple(rounded(p, self.asked.dtype) for p in case.primals)
         with np.errstate(all="ignore"):
             outputs = OfSpec(case.spec).forward(primals, case.attrs)
         if any(np.isnan(o).any() for o in outputs) or not any(o.size for o in outputs):
@@ -277,7 +275,8 @@ def judged(
     """
     dtype = asked.dtype
     cotangents = Cotangents(("shrunk",), (ct,))
-    truth = CaseTruth(case, convention, low=dtype if dtype in LOW else "", cotangents=cotangents)
+    low = dtype if dtype in LOW else ""
+    truth = CaseTruth(case, convention, low, cotangents).at(dtype)
     findings = judge_case(truth, asked.binding, dtype)
     named = [f for f in findings if f.name == output]
     return truth, (named or [f for f in findings if f.name == CALL] or findings)[0]

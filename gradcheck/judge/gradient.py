@@ -43,9 +43,33 @@ class Truth:
     settle: Callable[[Comparison], list[Interval]] = field(default=lambda _: [])
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
     resolution: float = 0.0
+    _last: tuple[tuple[Rules, bytes], Comparison] | None = None
 
     def judge(self, got: Float, rules: Rules, *, told: bool = True) -> Finding:
         """The verdict on `got` [q, n]; unless it is to be `told`, nothing is said of elements."""
+        found = self._decided(got, rules)
+        finding = found.finding(self.name, self.shape, self.cotangents, told=told)
+        return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
+
+    def confirmed(self, got: Float, rules: Rules) -> Float | None:
+        """Within what distance [q, n] of the truth `got` [q, n] lies; None where it does not pass.
+
+        Where an element is open or on a kink, the distance is how well the truth is known there.
+        """
+        found = self._decided(got, rules)
+        finding = found.finding(self.name, self.shape, self.cotangents, told=False)
+        if finding.verdict is not Verdict.PASS:
+            return None
+        return np.where(found.kinked, 0.0, np.maximum(found.bound, found.error) + found.uncertainty)
+
+    def _decided(self, got: Float, rules: Rules) -> Comparison:
+        """Every tier of truth and of allowance that `got` [q, n] needs; asked again, the same."""
+        key = rules, got.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._asked(got, rules)
+        return self._last[1]
+
+    def _asked(self, got: Float, rules: Rules) -> Comparison:
         kinks = [] if self.kinks is None else [self.kinks.interval]
         found = self._refined(got, rules, kinks)
         if found.pending.any():
@@ -55,8 +79,7 @@ class Truth:
                 found = self._compare(got, rules, kinks, allowed)
                 if not found.pending.any():
                     break
-        finding = found.finding(self.name, self.shape, self.cotangents, told=told)
-        return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
+        return found
 
     def settled(self) -> Float:
         """The true gradient as it is known now, [q, n]; on a kink, a value that is allowed."""

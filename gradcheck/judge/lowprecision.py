@@ -35,7 +35,7 @@ def rounded(values: Array, dtype: str) -> Array:
     if values.dtype.kind != "f":
         return values
     with np.errstate(over="ignore"):
-        out = values.astype(dtype_named(dtype)).astype(np.float64)
+        out = np.asarray(values.astype(dtype_named(dtype)).astype(np.float64))
     out.flags.writeable = False
     return out
 

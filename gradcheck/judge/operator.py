@@ -14,7 +14,7 @@ from gradcheck.arithmetic import F64
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
-from gradcheck.difference.truth import Differences, noise_lines
+from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
@@ -33,11 +33,13 @@ from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.difference.oracle import Oracle
+    from gradcheck.judge.on_kinks import OnKinks
     from gradcheck.judge.remainder import Remainders
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
+SINGLE: Final = "float32"
 SINGLY: Final = 32
 """Elements that the oracle differences one by one where the spec's VJP is wrong."""
 
@@ -59,16 +61,22 @@ class CaseTruth:
         convention: str = "",
         low: str = "",
         cotangents: Cotangents | None = None,
+        wide: CaseTruth | None = None,
     ) -> None:
         """Evaluate forward and draw the cotangents, where none are given.
 
         `convention` names a system whose choice on kinks is the only one allowed (empty: any);
-        `low` a dtype of low precision, to which primals and cotangents are rounded first.
+        `low` a dtype of low precision, to which primals and cotangents are rounded first. `wide`
+        is the truth in float64, where this one is of float32's numbers beside it: `wide.at` makes
+        it.
         """
         self.case = case
+        self.convention = convention
         self.names = case.primal_names
         self.low = low
-        self.primals = tuple(rounded(p, low) for p in case.primals) if low else case.primals
+        narrower = low or (SINGLE if wide else "")
+        held = [rounded(p, narrower) for p in case.primals] if narrower else case.primals
+        self.primals = tuple(held)
         self.floating = [i for i, p in enumerate(self.primals) if p.dtype.kind == "f"]
         with np.errstate(all="ignore"):
             self.outputs = self._forward(*self.primals)
@@ -76,15 +84,35 @@ class CaseTruth:
         if cotangents is None:
             shapes = [o.shape for o in self.outputs]
             cotangents = draw_cotangents(case.draw("cotangents"), shapes)
-        self.cotangents: Cotangents = cotangents.rounded(low) if low else cotangents
-        distance = DISTANCE / 2 if low else DISTANCE  # what rounding may take of it
+        self.cotangents = cotangents.rounded(narrower) if narrower else cotangents
+        distance = DISTANCE / 2 if narrower else DISTANCE  # what rounding may take of it
         self.declared = Declared(case, self.primals, convention, distance)
+        self._wide = wide
         self._truths: dict[int, Truth] = {}
         self._certificates: dict[tuple[int, str, float], Certificate] = {}
+
+    def at(self, dtype: str) -> CaseTruth:
+        """The truth at the primals and cotangents that code of `dtype` gets.
+
+        In float32 these are the case's, rounded; the gradients there are those of the spec's VJP in
+        float64, once it has passed here (ADR 42).
+        """
+        return self._single if dtype == SINGLE else self
+
+    @cached_property
+    def _single(self) -> CaseTruth:
+        if self.low or self._wide is not None:
+            return self
+        held = [part for ct in self.cotangents.values for part in ct]
+        if all(np.array_equal(p, rounded(p, SINGLE)) for p in (*self.primals, *held)):
+            return self
+        return CaseTruth(self.case, self.convention, cotangents=self.cotangents, wide=self)
 
     def truth(self, index: int) -> Truth:
         """What is known of the gradient of primal `index`."""
         if index not in self._truths:
+            known = None if self._wide is None else self._wide.carried(index, self)
+            near = self if known is None else self._wide or self
             truth = Truth(
                 name=self.names[index],
                 shape=self.primals[index].shape,
@@ -93,22 +121,55 @@ class CaseTruth:
                     self._point,
                     index,
                     self._carrying,
-                    self._noise_lines,
-                    self._forward_rounding[0],
+                    near._noise_lines,
+                    near._forward_rounding[0],
+                    known,
                 ),
-                kinks=self.declared.allowed(index, self.cotangents, lambda: self._oracle),
+                kinks=self._on_kinks(index),
                 settle=lambda found: self._settle(index, found.pending),
                 allowance=lambda rules: self._allowance(index, rules),
             )
             self._truths[index] = truth
             if self.low:
                 self._settle(index, np.ones(truth.differences.estimate.value.shape, dtype=bool))
-            elif truth.kinks is not None:
+            elif truth.kinks is not None and known is None:
                 # A difference steps across a kink that lies closer than its step.
                 which = np.broadcast_to(truth.kinks.known, truth.differences.estimate.value.shape)
                 if which.any():
                     self._settle(index, which)
         return self._truths[index]
+
+    def _on_kinks(self, index: int) -> OnKinks | None:
+        """What is declared of the elements on kinks: the same where rounding moved none to one."""
+        if self._wide is not None:
+            known = self._wide.truth(index).kinks
+            on = self.declared.on(index)
+            if known is not None and on is not None and np.array_equal(known.on, on):
+                return known
+        return self.declared.allowed(index, self.cotangents, lambda: self._oracle)
+
+    def carried(self, index: int, beside: CaseTruth) -> Estimate | None:
+        """The gradient of primal `index` at a point `beside` this one; None: it is not known.
+
+        The spec's VJP, which lies as near to the truth there as it is shown to lie here.
+        """
+        here = self.truth(index)
+        off = here.confirmed(self.own[index], rules_of("float64"))
+        if off is None:
+            return None
+        estimate, there = here.differences.estimate, beside.own[index]
+        return replace(estimate, value=there, bar=off, settled=np.zeros(there.shape, dtype=bool))
+
+    @cached_property
+    def own(self) -> list[Float]:
+        """What the spec's VJP gives in float64, [q, n] per primal (an index has none, [q, 0])."""
+        spec, attrs, rows = self.case.spec, self.case.attrs, []
+        for ct in self.cotangents.values:
+            bare = ct[0] if len(ct) == 1 else ct
+            with np.errstate(all="ignore"):
+                gradients = as_tuple(spec.vjp(F64, bare, *self.primals, **attrs))
+            rows.append([np.zeros(0) if g is None else np.ravel(g) for g in gradients])
+        return [np.stack(primal) for primal in zip(*rows, strict=True)]
 
     def certain(self, index: int) -> Truth:
         """The gradient of primal `index` once the oracle has been asked for all of it."""
@@ -130,6 +191,8 @@ class CaseTruth:
 
     def certificate(self, index: int, dtype: str, slack: float = 0.0) -> Certificate:
         """What the check of the gradient of primal `index` rejects, widened by `slack` ulp."""
+        if self._wide is not None:  # rounding changes what is true by less than any impostor
+            return self._wide.certificate(index, dtype, slack)
         key = (index, dtype, slack)
         if key not in self._certificates:
             rules = replace(rules_of(dtype), slack=slack)
@@ -290,6 +353,7 @@ def judge_case(
     `taylor` asks for the remainder of each gradient along one direction, too. Unless they are to
     be `told`, gradients get a verdict alone: which elements are wrong is nobody's question.
     """
+    truth = truth.at(dtype)
     case, names = truth.case, truth.names
     kind = dtype_named(dtype)
     primals = [p.astype(kind) if p.dtype.kind == "f" else p for p in truth.primals]

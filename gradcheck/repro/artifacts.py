@@ -138,7 +138,7 @@ def _shown(ready: Ready, results: Sequence[Record]) -> Iterator[tuple[Record, Sh
 def _truth(case: Case, dtype: str, convention: str) -> CaseTruth:
     if dtype in LOW:
         return CaseTruth.in_low(case, convention, dtype)
-    return CaseTruth(case, convention)
+    return CaseTruth(case, convention).at(dtype)
 
 
 def _content(result: Record, found: Shrunk) -> bytes:

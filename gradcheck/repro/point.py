@@ -128,7 +128,7 @@ def _truth(
 ) -> CaseTruth:
     if dtype in LOW:
         return CaseTruth.in_low(case, convention, dtype, cotangents)
-    return CaseTruth(case, convention, cotangents=cotangents)
+    return CaseTruth(case, convention, cotangents=cotangents).at(dtype)
 
 
 def worst_of(shrunk: Shrunk) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from gradcheck.draw import Draw
 from gradcheck.explain.byelement import is_diagonal
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
+from gradcheck.narrow import short
 
 TYPES: Final = (
     (4, "four significant bits", 0.0),
@@ -46,13 +47,6 @@ def precision(scene: Scene) -> Iterator[Suspicion]:
 
 
 # ── a narrow type ────────────────────────────────────────────────────────────────────────────
-
-
-def short(values: Float, bits: int) -> Float:
-    """Values rounded to nearest with `bits` significant bits, of any exponent."""
-    with np.errstate(all="ignore"):
-        mantissa, exponent = np.frexp(values)
-        return np.asarray(np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits))
 
 
 def _narrow_constant(scene: Scene) -> Iterator[Suspicion]:

@@ -1,0 +1,118 @@
+"""Types with fewer bits of mantissa than the dtype judged, and numbers rounded to them.
+
+A kernel that computes in such a type is exact wherever its numbers happen to fit, so every gradient
+is judged at numbers that fill the mantissa (ADR 42). What is left of a number in each type:
+
+* TF32 (NVIDIA A100 and later, inside matrix products): 11 significant bits, float32's exponents
+* float16: 11 bits, exponents from −14 to 15 (65,504 is its largest number)
+* bfloat16: 8 bits, float32's exponents
+* float32: 24 bits
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradcheck.arithmetic import Array, FloatArithmetic
+
+Float = NDArray[np.float64]
+
+BITS: Final = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Significant bits of the dtypes that code is judged in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A type with `bits` significant bits; `title` is its name in a sentence."""
+
+    name: str
+    title: str
+    bits: int
+
+    def rounded(self, values: ArrayLike) -> Float:
+        """`values` in float64, as the type holds them: to nearest, ties to even."""
+        given = np.asarray(values, dtype=np.float64)
+        if self.name in ("float16", "float32"):  # their exponents end where numbers may lie
+            with np.errstate(over="ignore"):
+                return np.asarray(given.astype(self.name), dtype=np.float64)
+        return short(given, self.bits)
+
+
+TF32: Final = Narrow("tf32", "TF32", 11)
+FLOAT16: Final = Narrow("float16", "float16", 11)
+BFLOAT16: Final = Narrow("bfloat16", "bfloat16", 8)
+FLOAT32: Final = Narrow("float32", "float32", 24)
+TYPES: Final = (TF32, BFLOAT16, FLOAT16, FLOAT32)
+
+
+def narrower(dtype: str) -> tuple[Narrow, ...]:
+    """The types with fewer bits than `dtype` ("float64", "float32", "float16", "bfloat16")."""
+    return tuple(one for one in TYPES if one.bits < BITS[dtype])
+
+
+def short(values: Float, bits: int) -> Float:
+    """Values rounded to nearest with `bits` significant bits, of any exponent."""
+    with np.errstate(all="ignore"):
+        mantissa, exponent = np.frexp(values)
+        return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits))
+
+
+class _Kept(np.ndarray[Any, Any]):
+    """Float64 values of which products, or sums, are rounded as they arise."""
+
+    products: Narrow | None = None
+    sums: Narrow | None = None
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        kwargs = {key: _plain(value) for key, value in kwargs.items()}
+        made = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+        return made if made is None else self.holding(made, self.rounds(ufunc, method))
+
+    def rounds(self, ufunc: Any, method: str) -> Narrow | None:
+        """The type in which the result of a ufunc is kept."""
+        if ufunc is np.multiply:
+            return self.products
+        summed = ufunc is np.matmul or (ufunc is np.add and method != "__call__")
+        return self.sums if summed else None
+
+    def holding(self, made: Any, kept: Narrow | None) -> Any:
+        """A result as an array of this kind; what is no float stays as it is."""
+        out = np.asarray(made)
+        if out.dtype.kind != "f":
+            return out
+        return (out if kept is None else kept.rounded(out)).view(type(self))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.view(np.ndarray) if isinstance(value, _Kept) else value
+
+
+class NarrowArithmetic(FloatArithmetic):
+    """Float64, but `products` (every a·b) or `sums` are kept in a narrower type.
+
+    A sum is rounded once, at its end; code that rounds each partial sum is off by more.
+    """
+
+    def __init__(self, *, products: Narrow | None = None, sums: Narrow | None = None) -> None:
+        """Set up the arithmetic."""
+        super().__init__("float64")
+        self.name = "narrow"
+        self._array = type("Kept", (_Kept,), {"products": products, "sums": sums})
+        self._sums = sums
+
+    def asarray(self, values: ArrayLike) -> Array:
+        return np.array(values, dtype=np.float64).view(self._array)
+
+    def einsum(self, subscripts: str, *arrays: Array) -> Array:
+        made = np.einsum(subscripts, *map(_plain, arrays))
+        return self._wrap(made if self._sums is None else self._sums.rounded(made))
+
+    def _wrap(self, x: Any) -> Array:
+        out = np.asarray(x)
+        return out.view(self._array) if out.dtype.kind == "f" else out
