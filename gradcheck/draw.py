@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Float64 = NDArray[np.float64]
 LEAST = 2.0**-7
@@ -71,6 +71,11 @@ class Draw:
             lambda size: np.asarray(self._rng.standard_normal(size)) * scale,
             lambda x: np.logical_and.reduce([np.abs(x - c) >= 0.125 for c in centres]),
         )
+
+    def filled(self, values: ArrayLike) -> Float64:
+        """Designed values, each within 2^-8 of itself, with a full mantissa; zeros stay."""
+        given = np.asarray(values, dtype=np.float64)
+        return np.asarray(given * (1 + self._rng.uniform(-1.0, 1.0, given.shape) * 2.0**-8))
 
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Integers in [low, high)."""

@@ -55,11 +55,14 @@ class Miss:
 class Certificate:
     """Which impostors the check of one gradient rejects, and to which it is blind.
 
-    One that equals the truth at the sample is in neither.
+    `tolerated` are roundings to a narrower type whose error lies within what the dtype is allowed,
+    each with the number of bits at which it would show. An impostor that equals the truth at the
+    sample is in none of them.
     """
 
     rejected: tuple[str, ...]
     blind: tuple[str, ...]
+    tolerated: tuple[str, ...] = ()
 
     @property
     def proves(self) -> bool:

@@ -33,10 +33,12 @@ def as_tuple(values: Any) -> tuple[Any, ...]:
 class Sample:
     """One named point of an operator: primals, attributes, and the defect it hunts.
 
-    `primals(draw)` returns the primals in the order of `forward`, as float64 arrays whose values
-    float32 holds exactly, or as int64 arrays for indices. `draw` is seeded by the operator's and
-    the sample's names. `at_kink` marks a sample with elements exactly on a declared kink;
-    `dialects` limits the sample to those dialects (empty: all).
+    `primals(draw)` returns the primals in the order of `forward`, as float64 arrays, or as int64
+    arrays for indices. `draw` is seeded by the operator's and the sample's names. Values must fill
+    float64's mantissa, as those of `draw` do: code that rounds short ones is right at them.
+    `exact` marks a sample that needs just these short values (zeros, equal ones); `at_kink` one
+    with elements exactly on a declared kink. `dialects` limits the sample to those dialects (empty:
+    all).
     """
 
     name: str
@@ -45,6 +47,7 @@ class Sample:
     attrs: Attrs = field(default_factory=dict)
     dialects: tuple[str, ...] = ()
     at_kink: bool = False
+    exact: bool = False
 
     def __post_init__(self) -> None:
         check_name("sample", self.name)

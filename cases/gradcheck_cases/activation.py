@@ -62,8 +62,8 @@ def beside(point: float, ulps: int = 1) -> list[float]:
 
 
 def sweep(draw: Any) -> tuple[Any, ...]:
-    """Both tails and the middle, on a grid."""
-    return (np.linspace(-8.0, 8.0, 33),)
+    """Both tails and the middle, evenly."""
+    return (draw.filled(np.linspace(-8.0, 8.0, 33)),)
 
 
 def saved_output(low: float, high: float, *points: float) -> tuple[Sample, ...]:
@@ -290,6 +290,7 @@ elu = OpSpec(
         Sample(
             name="overflow",
             primals=lambda draw: (np.array([-800.0, -104.0, 89.0, 104.0, 710.0, 800.0]),),
+            exact=True,
             hunts="exp(x) taken on the side that is not used: 0 * inf",
         ),
         Sample(
@@ -538,12 +539,15 @@ sigmoid = OpSpec(
         ),
         Sample(
             name="tails",
-            primals=lambda draw: (np.array([-80.0, -40.0, -20.0, -14.0, 0.5, 14.0, 17.0, 20.0]),),
+            primals=lambda draw: (
+                draw.filled([-80.0, -40.0, -20.0, -14.0, 0.5, 14.0, 17.0, 20.0]),
+            ),
             hunts="a slope of the wrong sign in the tail, where it is tiny",
         ),
         Sample(
             name="overflow",
             primals=lambda draw: (np.array([-800.0, -89.0, 0.0, 89.0, 800.0]),),
+            exact=True,
             hunts="exp(-x) overflows: inf/inf^2",
         ),
     ),
@@ -731,7 +735,7 @@ softplus = OpSpec(
         Sample(
             name="tails",
             primals=lambda draw: (
-                np.array([-80.0, -40.0, -20.0, -17.0, 17.0, 19.5, 21.0, 40.0, 96.0, 800.0]),
+                draw.filled([-80.0, -40.0, -20.0, -17.0, 17.0, 19.5, 21.0, 40.0, 96.0, 800.0]),
             ),
             hunts="1 - exp(-y), which cancels on the left; exp(x) overflows on the right",
         ),
@@ -787,13 +791,13 @@ mish = OpSpec(
         ),
         Sample(
             name="zero",
-            primals=lambda draw: (np.array([-2.0, -0.0, 0.0, 0.5, 3.0]),),
+            primals=lambda draw: (draw.filled([-2.0, -0.0, 0.0, 0.5, 3.0]),),
             hunts="tanh(softplus x) recovered as y/x: 0/0",
         ),
         Sample(
             name="tails",
             primals=lambda draw: (
-                np.array([-80.0, -40.0, -20.0, -10.0, 10.0, 20.0, 40.0, 96.0, 240.0, 800.0]),
+                draw.filled([-80.0, -40.0, -20.0, -10.0, 10.0, 20.0, 40.0, 96.0, 240.0, 800.0]),
             ),
             hunts="exp(3x) or exp(x) overflows: inf/inf",
         ),
@@ -825,7 +829,7 @@ HARD_SAMPLES = (
     ),
     Sample(
         name="sweep",
-        primals=lambda draw: (np.linspace(-7.875, 7.875, 22),),
+        primals=lambda draw: (draw.filled(np.linspace(-7.875, 7.875, 22)),),
         hunts="kinks in the wrong place: at 1, 2.5 or 6",
     ),
     Sample(

@@ -67,6 +67,7 @@ softmax = OpSpec(
         Sample(
             name="equal",
             primals=lambda draw: (np.stack([np.full(5, v) for v in (0.0, -1.5, 40.0)]),),
+            exact=True,
             hunts="the derivative of the maximum leaking in at ties",
         ),
         Sample(
@@ -97,6 +98,7 @@ softmax = OpSpec(
         Sample(
             name="two-maxima",
             primals=lambda draw: (np.array([[2.0, 2.0, -1.0, 0.5], [0.5, 3.0, 3.0, 3.0]]),),
+            exact=True,
             hunts="the largest element treated apart, where there are several",
         ),
         Sample(
@@ -264,7 +266,7 @@ masked_attention = OpSpec(
         ),
         Sample(
             name="uneven",
-            primals=lambda draw: (draw.powers(3, 4, 2),),
+            primals=lambda draw: (draw.filled(draw.powers(3, 4, 2)),),
             hunts="small gradients lost beside large ones",
         ),
         Sample(
@@ -335,7 +337,10 @@ mix_by_attention = OpSpec(
         ),
         Sample(
             name="uneven",
-            primals=lambda draw: (draw.powers(3, 4, 2), draw.powers(3, 2, 3)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(3, 4, 2)),
+                draw.filled(draw.powers(3, 2, 3)),
+            ),
             hunts="small gradients lost beside large ones",
         ),
         Sample(

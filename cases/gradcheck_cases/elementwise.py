@@ -466,7 +466,7 @@ sqr = OpSpec(
         *SHAPES,
         Sample(
             name="zeros",
-            primals=lambda draw: (np.array([0.0, -0.0, 1.5, -1.0, 0.0]),),
+            primals=lambda draw: (draw.filled([0.0, -0.0, 1.5, -1.0, 0.0]),),
             hunts="the slope recovered as 2y/x: 0/0",
         ),
         Sample(
@@ -514,22 +514,22 @@ exp = OpSpec(
         *SHAPES,
         Sample(
             name="sweep",
-            primals=lambda draw: (np.linspace(-8.0, 8.0, 33),),
+            primals=lambda draw: (draw.filled(np.linspace(-8.0, 8.0, 33)),),
             hunts="an exponent that is clipped",
         ),
         Sample(
             name="large",
-            primals=lambda draw: (np.array([20.0, 33.0, 47.0, 61.0, 80.0]),),
+            primals=lambda draw: (draw.filled([20.0, 33.0, 47.0, 61.0, 80.0]),),
             hunts="a clip at 20, e^x squared on the way",
         ),
         Sample(
             name="tail",
-            primals=lambda draw: (np.array([-3.0, -20.0, -41.0, -61.0, -80.0]),),
+            primals=lambda draw: (draw.filled([-3.0, -20.0, -41.0, -61.0, -80.0]),),
             hunts="exp(x) - 1 in place of exp(x) (a slope of -1), a slope flushed to 0",
         ),
         Sample(
             name="underflow",
-            primals=lambda draw: (np.array([-110.0, -800.0, -1e4, -1.0]),),
+            primals=lambda draw: (draw.filled([-110.0, -800.0, -1e4, -1.0]),),
             hunts="y/y, or a logarithm of y, where y is 0",
         ),
     ),
@@ -874,7 +874,7 @@ def _negative_and_positive(draw: Any) -> tuple[Any, ...]:
 
 
 def _with_zero_base(draw: Any) -> tuple[Any, ...]:
-    return np.array([0.0, 1.5, -0.75, 0.0, -1.25]), np.zeros(0)
+    return draw.filled([0.0, 1.5, -0.75, 0.0, -1.25]), np.zeros(0)
 
 
 INTEGER = ("integer",)
@@ -1075,7 +1075,7 @@ map_unary = OpSpec(
         ),
         Sample(
             name="zeros",
-            primals=lambda draw: (np.array([0.0, 0.5, -0.0, -0.5, 0.0]),),
+            primals=lambda draw: (draw.filled([0.0, 0.5, -0.0, -0.5, 0.0]),),
             hunts="an element skipped because it is 0",
         ),
         Sample(
@@ -1157,6 +1157,7 @@ map_binary = OpSpec(
         Sample(
             name="equal",
             primals=lambda draw: (np.array([0.5, -0.75, 1.25]), np.array([0.5, -0.75, 1.25])),
+            exact=True,
             hunts="one operand passed twice, where f(x, x) looks right",
         ),
         Sample(

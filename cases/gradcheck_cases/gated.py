@@ -88,13 +88,13 @@ gelu = OpSpec(
         Sample(
             name="tails",
             primals=lambda draw: (
-                np.array([-20.0, -16.0, -12.5, -10.0, -6.0, -5.0, 5.0, 6.0, 10.0, 12.5, 20.0]),
+                draw.filled([-20.0, -16.0, -12.5, -10.0, -6.0, -5.0, 5.0, 6.0, 10.0, 12.5, 20.0]),
             ),
             hunts="1/cosh^2 or exp of the cube overflows: 0 * inf",
         ),
         Sample(
             name="far-tail",
-            primals=lambda draw: (np.array([-64.0, -60.0, -56.0, -48.0, -44.0, 48.0, 60.0]),),
+            primals=lambda draw: (draw.filled([-64.0, -60.0, -56.0, -48.0, -44.0, 48.0, 60.0]),),
             hunts="1/(1 + exp(-1.702 x)) overflows below -52 in float32",
             dialects=("quick",),
         ),
@@ -138,12 +138,12 @@ silu = OpSpec(
         ),
         Sample(
             name="zero",
-            primals=lambda draw: (np.array([-2.0, -0.0, 0.0, 0.5, 3.0]),),
+            primals=lambda draw: (draw.filled([-2.0, -0.0, 0.0, 0.5, 3.0]),),
             hunts="sigma recovered as y/x: 0/0",
         ),
         Sample(
             name="tails",
-            primals=lambda draw: (np.array([-100.0, -96.0, -40.0, -20.0, 20.0, 40.0, 100.0]),),
+            primals=lambda draw: (draw.filled([-100.0, -96.0, -40.0, -20.0, 20.0, 40.0, 100.0]),),
             hunts="exp(-x) overflows: inf * 0",
         ),
     ),
@@ -186,8 +186,8 @@ silu_back = OpSpec(
         Sample(
             name="zeros",
             primals=lambda draw: (
-                np.array([0.0, 1.5, 0.0, -0.5, 1.0]),
-                np.array([0.0, 0.0, 0.5, -0.0, -2.0]),
+                draw.filled([0.0, 1.5, 0.0, -0.5, 1.0]),
+                draw.filled([0.0, 0.0, 0.5, -0.0, -2.0]),
             ),
             hunts="the slope recovered as dx/g, sigma as y/x: 0/0",
         ),
@@ -195,7 +195,7 @@ silu_back = OpSpec(
             name="tails",
             primals=lambda draw: (
                 draw.signed(8),
-                np.array([-100.0, -96.0, -40.0, -20.0, 20.0, 40.0, 100.0, 0.5]),
+                draw.filled([-100.0, -96.0, -40.0, -20.0, 20.0, 40.0, 100.0, 0.5]),
             ),
             hunts="exp(-x) overflows: inf * 0",
         ),
@@ -249,14 +249,17 @@ GATED = (
     Sample(
         name="zeros",
         primals=lambda draw: (
-            np.array([0.0, 0.0, 0.5, -2.0, 2.0]),
-            np.array([1.5, 0.0, 0.0, 0.0, -1.0]),
+            draw.filled([0.0, 0.0, 0.5, -2.0, 2.0]),
+            draw.filled([1.5, 0.0, 0.0, 0.0, -1.0]),
         ),
         hunts="a factor recovered by dividing the output: 0/0",
     ),
     Sample(
         name="tails",
-        primals=lambda draw: (np.array([-20.0, -12.0, -6.0, 6.0, 12.0, 20.0]), draw.signed(6)),
+        primals=lambda draw: (
+            draw.filled([-20.0, -12.0, -6.0, 6.0, 12.0, 20.0]),
+            draw.signed(6),
+        ),
         hunts="the gate's slope overflows, or keeps a constant in the tail",
     ),
 )
@@ -291,7 +294,7 @@ PACKED = (
     Sample(
         name="tails",
         primals=lambda draw: (
-            np.array([[-20.0, -12.0, -6.0, 1.5, -0.5, 2.0], [6.0, 12.0, 20.0, 0.5, 3.0, -1.5]]),
+            draw.filled([[-20.0, -12.0, -6.0, 1.5, -0.5, 2.0], [6.0, 12.0, 20.0, 0.5, 3.0, -1.5]]),
         ),
         hunts="the gate's slope overflows, or keeps a constant in the tail",
     ),

@@ -71,7 +71,11 @@ matmul = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(3, 7), draw.powers(5, 7), draw.powers(5)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(3, 7)),
+                draw.filled(draw.powers(5, 7)),
+                draw.filled(draw.powers(5)),
+            ),
             hunts="sums kept in a narrower type than the operands",
         ),
         Sample(
@@ -144,7 +148,10 @@ multi_head_matmul = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(2, 3, 5), draw.powers(3, 2, 5)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(2, 3, 5)),
+                draw.filled(draw.powers(3, 2, 5)),
+            ),
             hunts="sums kept in a narrower type than the operands",
         ),
         Sample(
@@ -237,7 +244,10 @@ mul_mat = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(1, 1, 3, 7), draw.powers(1, 2, 5, 7)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(1, 1, 3, 7)),
+                draw.filled(draw.powers(1, 2, 5, 7)),
+            ),
             hunts="sums kept in a narrower type than the operands",
         ),
         Sample(
@@ -306,7 +316,7 @@ outer_product = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(7, 3), draw.powers(7, 5)),
+            primals=lambda draw: (draw.filled(draw.powers(7, 3)), draw.filled(draw.powers(7, 5))),
             hunts="sums kept in a narrower type than the operands",
         ),
         Sample(
@@ -401,7 +411,10 @@ batched_matmul = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(2, 3, 7), draw.powers(2, 7, 2)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(2, 3, 7)),
+                draw.filled(draw.powers(2, 7, 2)),
+            ),
             hunts="sums kept in a narrower type than the operands",
         ),
         Sample(
@@ -494,7 +507,11 @@ low_rank_linear = OpSpec(
         ),
         Sample(
             name="many-magnitudes",
-            primals=lambda draw: (draw.powers(3, 5), draw.powers(5, 3), draw.powers(3, 5)),
+            primals=lambda draw: (
+                draw.filled(draw.powers(3, 5)),
+                draw.filled(draw.powers(5, 3)),
+                draw.filled(draw.powers(3, 5)),
+            ),
             hunts="the intermediate kept in a narrower type than the operands",
         ),
         Sample(

@@ -97,6 +97,7 @@ cross_entropy = OpSpec(
                 np.array([[2.0**-20, 0.5, 0.5], [0.25, 1 - 2.0**-20, 0.25], [0.5, 0.25, 0.25]]),
                 np.array([0, 1, 2]),
             ),
+            exact=True,
             hunts="p clipped or shifted by an epsilon, a bound that a large 1/p drowns",
         ),
         Sample(
@@ -652,11 +653,15 @@ square_error = OpSpec(
         Sample(
             name="equal",
             primals=lambda draw: (np.array([0.5, -2.0, 3.0]), np.array([0.5, -2.0, 1.0])),
+            exact=True,
             hunts="d/|d|: 0/0 where the target is met",
         ),
         Sample(
             name="scales",
-            primals=lambda draw: (draw.powers(2, 5) * 1024.0, draw.powers(2, 5) * 2.0**-10),
+            primals=lambda draw: (
+                draw.filled(draw.powers(2, 5) * 1024.0),
+                draw.filled(draw.powers(2, 5) * 2.0**-10),
+            ),
             hunts="the gradient clipped",
         ),
         Sample(
@@ -729,7 +734,10 @@ huber = OpSpec(
         ),
         Sample(
             name="targets",
-            primals=lambda draw: (np.array([3.0, -2.5, 0.25]), np.array([2.5, 1.0, 1.75])),
+            primals=lambda draw: (
+                draw.filled([3.0, -2.5, 0.25]),
+                draw.filled([2.5, 1.0, 1.75]),
+            ),
             hunts="x in place of x - y, the target's gradient with the same sign",
         ),
         Sample(
@@ -747,11 +755,12 @@ huber = OpSpec(
         Sample(
             name="met",
             primals=lambda draw: (np.array([0.5, -2.0, 3.0]), np.array([0.5, -2.0, 1.0])),
+            exact=True,
             hunts="d/|d|: 0/0 where the target is met",
         ),
         Sample(
             name="far",
-            primals=lambda draw: (draw.powers(2, 5) * 4096.0, np.zeros((2, 5))),
+            primals=lambda draw: (draw.filled(draw.powers(2, 5) * 4096.0), np.zeros((2, 5))),
             hunts="a slope that keeps growing",
         ),
         Sample(
@@ -864,7 +873,10 @@ hinge = OpSpec(
         ),
         Sample(
             name="all-missed",
-            primals=lambda draw: (np.array([-2.0, 0.5, 0.0]), np.array([1, -1, 1])),
+            primals=lambda draw: (
+                draw.filled([-2.0, 0.5, 0.0]),
+                np.array([1, -1, 1]),
+            ),
             hunts="a gradient only where the sign is wrong: within the margin there is one too",
         ),
         Sample(
@@ -893,7 +905,10 @@ hinge = OpSpec(
         ),
         Sample(
             name="far",
-            primals=lambda draw: (draw.powers(7) * 1024.0, np.array([1, 1, -1, 1, -1, -1, 1])),
+            primals=lambda draw: (
+                draw.filled(draw.powers(7) * 1024.0),
+                np.array([1, 1, -1, 1, -1, -1, 1]),
+            ),
             hunts="a slope that grows with the distance, or one that does not where it should",
         ),
         Sample(
@@ -984,14 +999,17 @@ binary_cross_entropy = OpSpec(
         ),
         Sample(
             name="zero-logit",
-            primals=lambda draw: (np.array([0.0, 0.0, -0.0, 0.5]), np.array([0.0, 1.0, 0.5, 1.0])),
+            primals=lambda draw: (
+                draw.filled([0.0, 0.0, -0.0, 0.5]),
+                np.array([0.0, 1.0, 0.5, 1.0]),
+            ),
             dialects=("logits",),
             hunts="the corners of |x| and max(x, 0), which cancel, differentiated one by one",
         ),
         Sample(
             name="saturated",
             primals=lambda draw: (
-                np.array([-12.0, -8.0, 8.0, 12.0, -12.0, 12.0]),
+                draw.filled([-12.0, -8.0, 8.0, 12.0, -12.0, 12.0]),
                 np.array([0.0, 1.0, 0.0, 1.0, 1.0, 0.5]),
             ),
             dialects=("logits",),
@@ -1004,6 +1022,7 @@ binary_cross_entropy = OpSpec(
                 np.array([1.0, 0.0, 1.0, 0.0]),
             ),
             dialects=("logits",),
+            exact=True,
             hunts="log(1 + exp(-x)) without a guard: inf",
         ),
         Sample(
@@ -1013,6 +1032,7 @@ binary_cross_entropy = OpSpec(
                 np.array([1.0, 0.0, 0.5, 0.5]),
             ),
             dialects=("probabilities",),
+            exact=True,
             hunts="p clipped or shifted by an epsilon",
         ),
         Sample(
@@ -1105,6 +1125,7 @@ kl_divergence = OpSpec(
         Sample(
             name="equal",
             primals=lambda draw: (np.array([0.25, 0.5, 0.125]), np.array([0.25, 0.5, 0.125])),
+            exact=True,
             hunts="0 at the minimum: only along the simplex is it one",
         ),
         Sample(
@@ -1115,7 +1136,10 @@ kl_divergence = OpSpec(
         ),
         Sample(
             name="far-apart",
-            primals=lambda draw: (np.array([2.0**-20, 0.5, 0.5]), np.array([0.5, 2.0**-20, 0.5])),
+            primals=lambda draw: (
+                draw.filled([2.0**-20, 0.5, 0.5]),
+                draw.filled([0.5, 2.0**-20, 0.5]),
+            ),
             hunts="an epsilon within the logarithm or the quotient",
         ),
         Sample(

@@ -135,7 +135,7 @@ rms_norm = OpSpec(
         ),
         Sample(
             name="unsolved",  # the log prints x as 0.000153; 10 / 2^16 gives all its digits
-            primals=lambda draw: (np.array([[10 / 2**16]]), draw.normal(1)),
+            primals=lambda draw: (draw.filled([[10 / 2**16]]), draw.normal(1)),
             hunts="a checker whose step of 1e-4 is as large as x: its truncation error, "
             "h^2/(2 C eps) = 0.5% for rows of length C = 1, blames a right gradient",
             dialects=("plain",),
@@ -728,7 +728,7 @@ l2_normalize = OpSpec(
         Sample(
             name="inner",
             primals=lambda draw: (
-                np.array([[0.25, -0.5, 0.125], [0.0, 0.0, 0.0], [2.0, 1.0, 3.0]]),
+                draw.filled([[0.25, -0.5, 0.125], [0.0, 0.0, 0.0], [2.0, 1.0, 3.0]]),
             ),
             hunts="the projection kept where eps is the length; a zero row",
             attrs={"eps": 1.0},

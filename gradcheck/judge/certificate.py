@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,11 +16,14 @@ from gradcheck.judge.compare import RULES, Rules, largest_scale
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.impostors import IMPOSTORS, Answers
+from gradcheck.judge.narrowing import NARROWINGS, Narrowed
+from gradcheck.narrow import Narrow, narrower
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+NARROW: Final = {one.name: one for one in NARROWINGS}
 SAME: Final = 1e-12
 """Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
 BARS: Final = 4.0
@@ -32,11 +36,13 @@ WIDEST: Final = RULES["float32"]
 class Impersonated:
     """The impostors of every gradient of one case, made of what is known of the true ones.
 
-    `truths` holds None for an index.
+    `truths` holds None for an index; `narrowed` is what narrower types do to the gradients under
+    the first cotangent.
     """
 
     truths: Sequence[Truth | None]
     cotangents: Cotangents
+    narrowed: Narrowed
     _made: dict[int, tuple[list[str], Float]] = field(default_factory=dict)
     _widest: dict[tuple[int, float], tuple[tuple[bytes, ...], Mask]] = field(default_factory=dict)
 
@@ -47,11 +53,29 @@ class Impersonated:
         if index not in self._made:  # a dtype changes what is allowed, not what is wrong
             self._made[index] = self._make(truth, index)
         names, stack = self._made[index]
+        known = [name not in NARROW or NARROW[name].below(rules.dtype) for name in names]
         failed = self._rejected(truth, index, stack, rules) if names else np.zeros(0, dtype=bool)
+        passed = np.flatnonzero(known & ~failed)
+        within = [k for k in passed if names[k] in NARROW]
+        shares = truth.excess(stack[within], rules) if within else ()
         return Certificate(
-            rejected=tuple(name for name, ok in zip(names, failed, strict=True) if ok),
-            blind=tuple(name for name, ok in zip(names, failed, strict=True) if not ok),
+            rejected=tuple(names[k] for k in np.flatnonzero(known & failed)),
+            blind=tuple(names[k] for k in passed if names[k] not in NARROW),
+            tolerated=tuple(_tolerated(names[k], s) for k, s in zip(within, shares, strict=True)),
         )
+
+    def short(self, rules: Rules) -> Narrow | None:
+        """A type that holds all primals, and whose rounding would show at others beside them."""
+        held = [t for t in narrower(rules.dtype) if self.narrowed.holds(t)]
+        coarsest = min(held, key=lambda t: t.bits, default=None)
+        if coarsest is None:
+            return None
+        for index, truth in enumerate(self.truths):
+            if truth is not None and truth.shape and 0 not in truth.shape:
+                off = self.narrowed.moved(coarsest, index)
+                if truth.rejects(_beside(truth, [off]), rules).any():
+                    return coarsest
+        return None
 
     def _rejected(self, truth: Truth, index: int, stack: Float, rules: Rules) -> Mask:
         """Which of `stack` [k, q, n] fail: asked by the widest rules, for all dtypes at once.
@@ -68,7 +92,9 @@ class Impersonated:
             self._widest[key] = known, failed
         if rules.dtype == WIDEST.dtype or failed.all():
             return failed
-        return truth.rejects(stack, rules)
+        sharper = failed.copy()
+        sharper[~failed] = truth.rejects(stack[~failed], rules)
+        return sharper
 
     def _make(self, truth: Truth, index: int) -> tuple[list[str], Float]:
         """Names of the impostors, and each as rows: [k, q, n].
@@ -92,7 +118,11 @@ class Impersonated:
                     names.append(impostor.name)
                     rows += [np.ravel(w) for w in wrong]
             stack = np.stack(rows).reshape(len(names), *right.shape)
+            every = self.narrowed.offs.items()
+            offs = {name: off[index] for name, off in every if off[index].any()}
+            stack = np.concatenate([stack, _beside(truth, [*offs.values()])])
             proves = ~np.all(np.abs(stack - right) <= same, axis=(1, 2))
+        names += offs
         return [names[k] for k in np.flatnonzero(proves)], stack[proves]
 
     def _answers(self) -> list[Answers]:
@@ -112,6 +142,21 @@ class Impersonated:
             Answers(known[q], ct, lambda: ignored, partial(known.__getitem__, 0 if q else 1))
             for q, ct in enumerate(self.cotangents.values)
         ]
+
+
+def _beside(truth: Truth, offs: Sequence[Float]) -> Float:
+    """The true gradient, off by each of `offs` [n] under the first cotangent: [k, q, n]."""
+    right = truth.settled()
+    stack = np.repeat(right[None], len(offs), axis=0)
+    for rows, off in zip(stack, offs, strict=True):
+        rows[0] += off
+    return stack
+
+
+def _tolerated(name: str, share: float) -> str:
+    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    bits = NARROW[name].type.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
+    return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"
 
 
 def _state(truth: Truth) -> tuple[bytes, ...]:

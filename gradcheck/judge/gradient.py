@@ -105,6 +105,14 @@ class Truth:
                 failed[k] = self.kinks.directions.violated(stack[k], bound) is not None
         return failed
 
+    def excess(self, stack: Float, rules: Rules) -> Float:
+        """Of each gradient of `stack` [k, q, n], the largest error as a multiple of its bound."""
+        kinks = [] if self.kinks is None else [self.kinks.interval]
+        found = self._compare(stack, rules, kinks, self.allowance(rules))
+        with np.errstate(all="ignore"):
+            share = found.error / (found.bound + found.uncertainty)
+        return np.asarray(np.max(np.nan_to_num(share, nan=0.0), axis=(1, 2), initial=0.0))
+
     def _allowances(self, rules: Rules) -> Iterator[Float | None]:
         """What rounding may cost: in low precision first with float32 inside, as in kernels."""
         if rules.accumulate is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
+from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
@@ -24,8 +24,10 @@ from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
+from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
+from gradcheck.narrow import Narrow
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
@@ -163,13 +165,17 @@ class CaseTruth:
     @cached_property
     def own(self) -> list[Float]:
         """What the spec's VJP gives in float64, [q, n] per primal (an index has none, [q, 0])."""
-        spec, attrs, rows = self.case.spec, self.case.attrs, []
-        for ct in self.cotangents.values:
-            bare = ct[0] if len(ct) == 1 else ct
-            with np.errstate(all="ignore"):
-                gradients = as_tuple(spec.vjp(F64, bare, *self.primals, **attrs))
-            rows.append([np.zeros(0) if g is None else np.ravel(g) for g in gradients])
+        with np.errstate(all="ignore"):
+            rows = [self._vjp(F64, ct, self.primals) for ct in self.cotangents.values]
         return [np.stack(primal) for primal in zip(*rows, strict=True)]
+
+    def _vjp(self, xp: Arithmetic, ct: tuple[Array, ...], primals: Sequence[Array]) -> list[Float]:
+        """The spec's VJP in an arithmetic of floats: a flat row per primal."""
+        parts = tuple(xp.asarray(part) for part in ct)
+        bare = parts[0] if len(parts) == 1 else parts
+        held = [xp.asarray(p) if p.dtype.kind == "f" else p for p in primals]
+        found = as_tuple(self.case.spec.vjp(xp, bare, *held, **self.case.attrs))
+        return [np.zeros(0) if g is None else np.asarray(g).reshape(-1) for g in found]
 
     def certain(self, index: int) -> Truth:
         """The gradient of primal `index` once the oracle has been asked for all of it."""
@@ -202,7 +208,25 @@ class CaseTruth:
     @cached_property
     def _impersonated(self) -> Impersonated:
         truths = [self.truth(i) if i in self.floating else None for i in range(len(self.primals))]
-        return Impersonated(truths, self.cotangents)
+        return Impersonated(truths, self.cotangents, self._narrowed)
+
+    @cached_property
+    def _narrowed(self) -> Narrowed:
+        return Narrowed(
+            self._vjp, self.primals, self.cotangents.values[0], [rows[0] for rows in self.own]
+        )
+
+    def short(self, dtype: str) -> Narrow | None:
+        """A type that holds all primals, so that no gradient shows who rounds them to it.
+
+        None where a sample needs just these numbers, and says so.
+        """
+        if self._wide is not None:
+            return self._wide.short(dtype)
+        sample = self.case.sample
+        if self.low or sample.exact or sample.at_kink:
+            return None
+        return self._impersonated.short(rules_of(dtype))
 
     @classmethod
     def in_low(
@@ -498,12 +522,24 @@ def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list
             finding = replace(finding, certificate=certificate)  # noqa: PLW2901
         out.append(finding)
     certificates = [f.certificate for f in out if f.certificate is not None]
+    kept = truth.short(dtype) if certificates else None
+    if kept is not None:
+        return [*out, _short(kept)]
     if not certificates or any(c.proves for c in certificates):
         return out
     if truth.low and all(f.verdict is Verdict.PASS for f in out):
         reason = f"{dtype} is too coarse to reject anything in some samples"
         return [Finding(name="vjp", verdict=Verdict.SKIP, reason=reason)]
     return out if truth.low else [*out, _worthless(certificates)]
+
+
+def _short(kept: Narrow) -> Finding:
+    reason = (
+        f"the primals of this sample fit in {kept.title}, so that code which rounds them to it "
+        "would pass: draw them with `draw`, wrap them in `draw.filled`, or mark the sample "
+        "exact=True if it needs just these numbers"
+    )
+    return Finding(name="vjp", verdict=Verdict.INVALID, reason=reason)
 
 
 def _worthless(certificates: Sequence[Certificate]) -> Finding:
