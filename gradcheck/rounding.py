@@ -91,9 +91,15 @@ class Rounded(NDArrayOperatorsMixin):
         if ufunc is np.add and method == "at":
             target, index, rows = inputs
             value, error = target.value.copy(), target.error.copy()
-            np.add.at(value, index, _value(rows))
-            np.add.at(error, index, _error(rows) + np.abs(_value(rows)))
-            target.value, target.error = value, error
+            size, count = np.abs(value), np.zeros(value.shape)
+            for array, added in (
+                (value, _value(rows)),
+                (error, _error(rows)),
+                (size, np.abs(_value(rows))),
+                (count, 1.0),
+            ):
+                np.add.at(array, index, added)
+            target.value, target.error = value, error + _summed(size, count)
             return None
         if method != "__call__" or kwargs:
             return NotImplemented
@@ -143,12 +149,19 @@ def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
     return [[pick(a) for a in arg] if isinstance(arg, (list, tuple)) else pick(arg) for arg in args]
 
 
+def _summed(size: Any, count: Any) -> Any:
+    """What adding up `count` terms of a total `size` may cost.
+
+    Rounding of a sum grows like √n for the orders that implementations use.
+    """
+    return 2 * np.sqrt(count) * size
+
+
 def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
     value = _total(x.value, axis=axis, keepdims=keepdims)
     count = x.value.size / max(value.size, 1)
     carried = _total(x.error, axis=axis, keepdims=keepdims)
-    # Rounding of a sum grows like √n for the orders that implementations use.
-    own = 2 * math.sqrt(count) * _total(np.abs(x.value), axis=axis, keepdims=keepdims)
+    own = _summed(_total(np.abs(x.value), axis=axis, keepdims=keepdims), count)
     return Rounded(value, carried + own)
 
 

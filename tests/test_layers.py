@@ -52,7 +52,8 @@ LAYERS = (
     "binding.model binding.frameworks binding.recipe binding.python binding.load binding.host",
     "judge judge.heat judge.compare judge.cotangents judge.on_kinks judge.declared",
     "judge.gradient",
-    "judge.probe judge.lowprecision judge.impostors judge.certificate judge.remainder",
+    "judge.probe judge.lowprecision judge.impostors judge.narrowing judge.certificate",
+    "judge.remainder",
     "judge.value",
     "judge.operator judge.evidence",
     "contract.asking contract.differing contract.subject contract.zero contract.subsets",
@@ -159,8 +160,9 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec_checks",
-              "spec", "program", "model", "rule", "suite", "difference", "manifest", "contract",
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "narrow", "draw",
+              "spec_checks", "spec", "program", "model", "rule", "suite", "difference",
+              "manifest", "contract",
               "binding", "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity",
               "run", "repro", "demo.kernels", "library", "library_model", "testing"),
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",

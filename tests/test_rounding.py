@@ -22,18 +22,18 @@ def in_arithmetic(xp, arrays):
     return [xp.asarray(a) if a.dtype.kind == "f" else a for a in arrays]
 
 
-def forward(xp, case):
+def forward(xp, truth):
+    case, primals = truth.case, in_arithmetic(xp, truth.primals)
     with np.errstate(all="ignore"):
-        return as_tuple(case.spec.forward(xp, *in_arithmetic(xp, case.primals), **case.attrs))
+        return as_tuple(case.spec.forward(xp, *primals, **case.attrs))
 
 
-def vjp(xp, case, ct):
+def vjp(xp, truth, ct):
+    case, primals = truth.case, in_arithmetic(xp, truth.primals)
     parts = tuple(in_arithmetic(xp, ct))
-    primals = in_arithmetic(xp, case.primals)
+    bare = parts[0] if len(parts) == 1 else parts
     with np.errstate(all="ignore"):
-        return as_tuple(
-            case.spec.vjp(xp, parts[0] if len(parts) == 1 else parts, *primals, **case.attrs)
-        )
+        return as_tuple(case.spec.vjp(xp, bare, *primals, **case.attrs))
 
 
 TYPICAL = ("typical", "cube")  # a rearrangement of axes has no typical number of them
@@ -63,14 +63,14 @@ def uncovered(error, units, dtype):
 def test_the_rounding_collected_covers_every_gradient_and_value(suite, name, floats):
     xp = mp50()
     for case in suite.cases([name]):
-        truth = CaseTruth(case)
-        pairs = zip(forward(floats, case), forward(xp, case), strict=True)
+        truth = CaseTruth(case).at(floats.name)
+        pairs = zip(forward(floats, truth), forward(xp, truth), strict=True)
         error = np.concatenate([lost(got, exact) for got, exact in pairs])
         bad = uncovered(error, truth._forward_rounding[0], floats.name)
         assert bad.size == 0, (case.name, "forward", bad, error[bad])
         for q, ct in enumerate(truth.cotangents.values):
             try:
-                got, exact = vjp(floats, case, ct), vjp(xp, case, ct)
+                got, exact = vjp(floats, truth, ct), vjp(xp, truth, ct)
             except ZeroDivisionError:  # an infinite slope, which is judged as a kink
                 assert case.sample.at_kink
                 continue
@@ -85,14 +85,14 @@ def test_a_saturated_softmax_may_lose_units_of_its_cotangent(suite):
     # comes out is u·|ct|, and no multiple of Σ |ct·J| covers that.
     losing = 0
     cases = [
-        *suite.cases(["masked_softmax"], samples=["saturated"], seed=1),
-        *suite.cases(["softmax"], samples=["dominant"]),
+        *suite.cases(["masked_softmax"], samples=["saturated"], seed=4),
+        *suite.cases(["softmax"], samples=["dominant"], seed=4),
     ]
     for case in cases:
-        truth = CaseTruth(case)
+        truth = CaseTruth(case).at("float32")
         q = truth.cotangents.names.index("ones")
         ct = truth.cotangents.values[q]
-        error = lost(vjp(F32, case, ct)[0], vjp(mp50(), case, ct)[0])
+        error = lost(vjp(F32, truth, ct)[0], vjp(mp50(), truth, ct)[0])
         assert uncovered(error, truth._vjp_rounding[0][q], "float32").size == 0
         scale = truth.truth(0).differences.estimate.scale[q]
         losing += int(np.sum(error > 1e-4 * scale + 8 * U["float32"] * scale))

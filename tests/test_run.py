@@ -211,7 +211,7 @@ def op(name, forward=square, vjp=double, **samples):
         (op("broken", forward=leaves), "the case itself raised SystemExit: 0"),
         (op("broken", forward=strays), "no_such_function"),
         (op("broken", typical=lambda draw: (draw.normal(3),) * 2), "the sample draws 2 primals"),
-        (op("broken", typical=lambda draw: (np.array([0.1]),)), "float32 does not hold"),
+        (op("broken", typical=lambda draw: (np.array([1e-60]),)), "float32 does not hold"),
         (op("broken", typical=lambda draw: 1 / 0), "raised ZeroDivisionError"),
     ],
 )

@@ -136,7 +136,7 @@ def test_primals_are_private_read_only_and_exact():
         x[0, 0] = 2
 
 
-@pytest.mark.parametrize("value", [0.1, 1e-60, 1 + 2.0**-30, 1e300])
+@pytest.mark.parametrize("value", [1e-60, -1e300])
 def test_values_that_float32_does_not_hold_are_refused(value):
     it = Suite(
         "s", "1", (spec(samples=(sample("x", lambda d: (d.normal(2), np.full(3, value))),)),)

@@ -58,7 +58,7 @@ RULES = {
 
 SUITE = Suite(
     "builtin",
-    "2026.11",
+    "2026.11.1",
     Families(__name__, "OPERATORS", OPERATORS),
     peers={
         "torch": "gradcheck_cases.peers.torch:COUNTERPARTS",

@@ -89,7 +89,7 @@ class Line:
             intercept=intercept,
             error_bar=bar,
             linear=bool(np.all(np.abs(left) <= _floor(h, noise, rounding))),
-            product=float(product[-1]),
+            product=float(product[first]),  # the finest steps are rounded most
             noise=noise,
         )
 

@@ -163,8 +163,9 @@ def _values(result: Record, top: Miss) -> str:
 
 
 def _impostors(found: Certificate) -> str:
-    """Those rejected and, behind a bar, those to which the check is blind."""
-    sides = (",".join(map(words.clean, names)) for names in (found.rejected, found.blind))
+    """Those rejected and, behind a bar each, those that pass, and those that are tolerated."""
+    parts = (found.rejected, found.blind, *([found.tolerated] if found.tolerated else []))
+    sides = (",".join(map(words.clean, names)) for names in parts)
     return "|".join(sides)
 
 

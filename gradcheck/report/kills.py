@@ -17,10 +17,11 @@ NAN: Final = "nan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One impostor in one sample: `kind` is "rejected", "partly", "blind" or "equal".
+    """One impostor in one sample: `kind` is "rejected", "partly", "blind", "tolerated" or "equal".
 
     Of the gradients and dtypes checked there: rejected by all in which it is wrong; by some; by
-    none; or wrong in none of them. `glyph` says without colour what `tone` says with it.
+    none; wrong by less than any of them allows; or wrong in none of them. `glyph` says without
+    colour what `tone` says with it.
     """
 
     kind: str
@@ -69,6 +70,7 @@ MARKS: Final = {
     "rejected": ("✓", "good"),
     "partly": ("◐", "warn"),
     "blind": ("○", "bad"),
+    "tolerated": ("≈", "soft"),
     "equal": ("=", "calm"),
 }
 """Glyph and tone of each kind."""
@@ -79,6 +81,7 @@ MEANS: Final = {
     "rejected": "rejected",
     "partly": "rejected by some checks, invisible to others",
     "blind": "invisible",
+    "tolerated": "off by less than the dtype is allowed",
     "equal": "nowhere different from the truth here",
 }
 
@@ -100,7 +103,7 @@ def holed(run: Run) -> list[Matrix]:
 
 def matrix(results: list[Record]) -> Matrix:
     """The matrix of one operator's results, all of which have a certificate."""
-    impostors = tuple(dict.fromkeys(name for r in results for name in (*_of(r)[0], *_of(r)[1])))
+    impostors = tuple(dict.fromkeys(name for r in results for part in _of(r) for name in part))
     samples: dict[tuple[str, str], list[Record]] = {}
     for result in results:
         samples.setdefault((result.dialect, result.sample), []).append(result)
@@ -113,7 +116,7 @@ def matrix(results: list[Record]) -> Matrix:
         lines=lines,
         missed=tuple(words.clean(name) for name in impostors if name not in seen),
         rejected=sum(len(_of(r)[0]) for r in results),
-        tried=sum(len(part) for r in results for part in _of(r)),
+        tried=sum(len(part) for r in results for part in _of(r)[:2]),
     )
 
 
@@ -128,7 +131,12 @@ def _line(dialect: str, sample: str, impostors: Iterable[str], results: list[Rec
 def _mark(name: str, results: list[Record]) -> Mark:
     rejecting = [r for r in results if name in _of(r)[0]]
     blind = [r for r in results if name in _of(r)[1]]
-    kind = ("partly" if rejecting else "blind") if blind else "rejected" if rejecting else "equal"
+    if blind:
+        kind = "partly" if rejecting else "blind"
+    elif rejecting:
+        kind = "rejected"
+    else:
+        kind = "tolerated" if any(name in _of(r)[2] for r in results) else "equal"
     whose = ", ".join(f"{words.gradient(r.output)} in {words.clean(r.dtype)}"
                       for r in blind)  # fmt: skip
     glyph, tone = MARKS[kind]
@@ -136,7 +144,8 @@ def _mark(name: str, results: list[Record]) -> Mark:
     return Mark(kind=kind, glyph=glyph, tone=tone, says=says)
 
 
-def _of(result: Record) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _of(result: Record) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of what is rejected, of what passes, and of what is tolerated."""
     found = result.certificate
     assert found is not None
-    return found.rejected, found.blind
+    return found.rejected, found.blind, tuple(name.partition(":")[0] for name in found.tolerated)

@@ -145,6 +145,7 @@ def certificate(run: Run) -> Rejected | None:
     return Rejected(
         rejected=sum(len(found.rejected) for _, found in certified),
         tried=sum(found.tried for _, found in certified),
+        tolerated=sum(len(found.tolerated) for _, found in certified),
         blind=tuple(
             (name, len(results), f"{results[0].name}/{results[0].output}")
             for name, results in sorted(blind.items(), key=lambda item: -len(item[1]))

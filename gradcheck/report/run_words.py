@@ -20,12 +20,16 @@ LONGEST_VERSION: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """How many impostors the checks would have rejected, of how many; to which each is blind."""
+    """How many impostors the checks would have rejected, of how many; to which each is blind.
+
+    `tolerated` counts roundings to narrower types that are within what a dtype is allowed.
+    """
 
     rejected: int
     tried: int
     blind: tuple[tuple[str, int, str], ...]
     """Impostor, number of checks that it would pass, and one of them."""
+    tolerated: int = 0
 
 
 def headline(run: Run) -> str:
@@ -118,4 +122,6 @@ def rejected(found: Rejected) -> str:
         few = [f"{name} ({count:,}, as in {where})" for name, count, where in found.blind[:3]]
         more = f" and {len(found.blind) - 3} more" if len(found.blind) > 3 else ""
         text += f"; passed by: {', '.join(few)}{more}"
+    if found.tolerated:
+        text += f"; {plural(found.tolerated, 'rounding')} to a narrower type within the tolerance"
     return clean(text)

@@ -94,6 +94,8 @@ FIELDS: Final = {
         "tried": "How many differ from the truth at this sample.",
         "blind": "Impostors that would have passed.",
         "impostors": "Those that would have been rejected.",
+        "tolerated": "Roundings to a narrower type that are off by less than the dtype is allowed, "
+        "and at how many bits of mantissa they would show.",
     },
     "Taylor": {
         "steps": "Steps h along the direction, each half of the last.",

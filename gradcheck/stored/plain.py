@@ -98,6 +98,7 @@ def _certificate(found: Certificate | None) -> dict[str, Any] | None:
         "tried": found.tried,
         "blind": list(found.blind),
         "impostors": list(found.rejected),
+        "tolerated": list(found.tolerated),
     }
 
 

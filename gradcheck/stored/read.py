@@ -84,6 +84,7 @@ class _Certificate(msgspec.Struct, kw_only=True):
     rejected: int
     blind: tuple[str, ...]
     impostors: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
 
 
 class _Footer(msgspec.Struct, kw_only=True):
@@ -217,7 +218,7 @@ def result_of(plain: Plain, certificates: dict[Certificate, Certificate] | None 
     if plain.get("certificate") is not None:
         counted = _convert(plain["certificate"], _Certificate)
         names = counted.impostors or (UNNAMED,) * counted.rejected
-        found = Certificate(rejected=names, blind=counted.blind)
+        found = Certificate(rejected=names, blind=counted.blind, tolerated=counted.tolerated)
         kept["certificate"] = (
             found if certificates is None else certificates.setdefault(found, found)
         )

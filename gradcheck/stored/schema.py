@@ -150,7 +150,7 @@ def _derived() -> Plain:
 def _derived_parts() -> dict[str, Plain]:
     """What is stored in a form of its own."""
     certificate = _object({"rejected": COUNT, "tried": COUNT, "blind": TEXTS})
-    _add(certificate, {"impostors": TEXTS})
+    _add(certificate, {"impostors": TEXTS, "tolerated": TEXTS})
     baseline = _object(
         {
             "file": TEXT,

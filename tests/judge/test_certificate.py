@@ -4,14 +4,22 @@ import numpy as np
 import pytest
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.impostors import IMPOSTORS, Answers
+from gradcheck.judge.narrowing import NARROWINGS
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.spec import OpSpec, Sample, Slack
 from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
 
 NAMES = [impostor.name for impostor in IMPOSTORS]
+
+
+def narrow(dtype):
+    """What rounds in a gate, in code of a dtype: there is no sum in it."""
+    return [one.name for one in NARROWINGS if one.below(dtype) and one.what != "sums"]
 
 
 def gate_forward(xp, x, w):
@@ -47,7 +55,8 @@ def test_an_ordinary_sample_rejects_every_impostor(dtype):
     for name in "xw":
         certificate = found[name].certificate
         assert certificate.blind == ()
-        assert set(certificate.rejected) == set(NAMES) - {"elsewhere"}
+        assert set(certificate.rejected) == {*NAMES, *narrow(dtype)} - {"elsewhere"}
+        assert certificate.tolerated == ()
     assert found["forward"].certificate is None
 
 
@@ -137,3 +146,85 @@ def test_what_makes_no_sense_is_left_out():
     alone = answers(np.ones((2, 3)), ct=np.ones(2))
     absent = {i.name for i in IMPOSTORS if i.make(alone, 0) is None}
     assert absent == {"cotangent", "transposed", "swapped"}
+
+
+# ── narrower types ───────────────────────────────────────────────────────────────────────────
+
+
+def short(primals, dtype, **marks):
+    """The findings of a sample, with what is said of the case as a whole."""
+    it = case(primals)
+    sample = Sample(name="s", primals=primals, hunts="anything", **marks)
+    truth = CaseTruth(Case(it.spec, it.dialect, sample, 0, "tests"))
+    found = certified(truth, judge_case(truth, Reference(), dtype), dtype)
+    return {f.name: f for f in found}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_sample_of_short_numbers_is_invalid_unless_it_needs_them(dtype):
+    def halves(draw):
+        return np.round(draw.signed(3, 3) * 8) / 8, np.round(draw.signed(3, 3) * 8) / 8
+
+    found = short(halves, dtype)
+    assert found["vjp"].verdict is Verdict.INVALID
+    assert "fit in bfloat16" in found["vjp"].reason
+    assert "vjp" not in short(halves, dtype, exact=True)
+    # One full primal is enough: whoever rounds the operands fails by it.
+    assert "vjp" not in short(lambda draw: (halves(draw)[0], draw.signed(3, 3)), dtype)
+
+
+def test_numbers_of_float32_are_short_in_float64_alone():
+    def single(draw):
+        return tuple(draw.signed(3, 3).astype(np.float32).astype(np.float64) for _ in "xw")
+
+    assert "fit in float32" in short(single, "float64")["vjp"].reason
+    assert "vjp" not in short(single, "float32")
+
+
+def test_zeros_are_not_short():
+    assert "vjp" not in short(lambda draw: (np.zeros(4), np.zeros(4)), "float64")
+
+
+def test_what_a_dtype_must_tolerate_is_told_with_the_bits_at_which_it_shows():
+    def once(draw):  # 1 + 2^-13 in TF32 is 1: off by 1.2e-4, where float32 is allowed 1.06e-4
+        return np.array([1 + 2.0**-14 + 2.0**-30]), np.array([1 + 2.0**-14 + 2.0**-31])
+
+    found = short(once, "float32")["x"].certificate
+    assert "operands-tf32: shows from 9 bits" in found.tolerated
+    assert "operands-tf32" not in (*found.rejected, *found.blind)
+    assert "operands-tf32" in short(once, "float64")["x"].certificate.rejected
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("narrowing", NARROWINGS, ids=lambda one: one.name)
+def test_each_narrow_impostor_is_what_a_narrow_kernel_gives(narrowing, dtype):
+    """The judgement of a kernel that rounds agrees with the certificate."""
+    if not narrowing.below(dtype) or narrowing.what in ("products", "sums"):
+        return
+
+    def kept(array):
+        return narrowing.type.rounded(array).astype(array.dtype)
+
+    def vjp(ct, x, w):
+        if narrowing.what == "operands":
+            x, w = kept(x), kept(w)
+        elif narrowing.what == "cotangent":
+            ct = kept(ct)
+        found = ct * w, ct * x
+        return tuple(map(kept, found)) if narrowing.what == "result" else found
+
+    truth = CaseTruth(case(typical))
+    found = judge_case(truth, Kernel(vjp), dtype)
+    assert [f.verdict for f in found] == [Verdict.FAIL, Verdict.FAIL]
+
+
+class Kernel:
+    """Code that gives these gradients."""
+
+    name = "kernel"
+
+    def __init__(self, vjp):
+        self.vjp = vjp
+
+    def bind(self, case, dtype):
+        return Bound(vjp=self.vjp, forward=None, attrs={})

@@ -95,6 +95,7 @@ def test_json_counts_what_is_rejected_and_names_what_is_not(make):
     (plain,) = json.loads(render(make.run(make.result(certificate=BLIND)), "json"))["results"]
     assert plain["certificate"] == {
         "rejected": 1, "tried": 3, "blind": ["double", "stale"], "impostors": [*BLIND.rejected],
+        "tolerated": [],
     }  # fmt: skip
     (none,) = json.loads(render(make.run(make.result()), "json"))["results"]
     assert none["certificate"] is None

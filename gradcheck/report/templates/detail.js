@@ -179,20 +179,21 @@ function sides(result) {
   return result.certificate.split("|").map((names) => names.split(",").filter(Boolean));
 }
 
-const MARKS = { rejected: ["✓", "good"], blind: ["○", "bad"], equal: ["=", "calm"] };
+const MARKS = { rejected: ["✓", "good"], blind: ["○", "bad"], tolerated: ["≈", "soft"], equal: ["=", "calm"] };
 
 function certificate(results) {
   if (!results.length) return null;
-  const found = results.map(sides);
-  const names = [...new Set(found.flat(2))];
+  const found = results.map((result) => sides(result).map((names) => new Map(names.map((name) => name.split(": ")))));
+  const names = [...new Set(found.flat().flatMap((side) => [...side.keys()]))];
   const lines = results.map((result, i) => [el("th", { scope: "row" }, result.sample), ...names.map((name) => {
-    const kind = found[i][0].includes(name) ? "rejected" : found[i][1].includes(name) ? "blind" : "equal";
+    const kind = ["rejected", "blind", "tolerated"].find((_, side) => found[i][side]?.has(name)) ?? "equal";
     const [glyph, mood] = MARKS[kind];
-    return el("span", { class: `mark ${mood}`, title: `${name}: ${kind}`, role: "img", "aria-label": kind }, glyph);
+    const title = [`${name}: ${kind}`, found[i][2]?.get(name)].filter(Boolean).join(", ");
+    return el("span", { class: `mark ${mood}`, title, role: "img", "aria-label": kind }, glyph);
   })]);
   const heads = ["sample", ...names];
   const table = tableOf("Wrong answers that the same check rejects", heads, lines, "kills");
-  table.append(el("p", { class: "soft" }, "✓ rejected   ○ invisible to it   = equal to the truth at this sample"));
+  table.append(el("p", { class: "soft" }, "✓ rejected   ○ invisible to it   ≈ off by less than the dtype is allowed   = equal to the truth at this sample"));
   return table;
 }
 
