@@ -36,7 +36,7 @@ class Draw:
 
     def normal(self, *shape: int, scale: float = 1.0) -> Float64:
         """Standard normal values times `scale`."""
-        return np.asarray(self._rng.standard_normal(shape)) * scale
+        return np.asarray(self._rng.standard_normal(shape) * scale, dtype=np.float64)
 
     def uniform(self, low: float, high: float, *shape: int) -> Float64:
         """Uniform values in [low, high]."""
@@ -68,7 +68,7 @@ class Draw:
         centres = np.atleast_1d(np.asarray(points, dtype=np.float64)).tolist()
         return self._reject(
             shape,
-            lambda size: np.asarray(self._rng.standard_normal(size)) * scale,
+            lambda size: np.asarray(self._rng.standard_normal(size) * scale, dtype=np.float64),
             lambda x: np.logical_and.reduce([np.abs(x - c) >= 0.125 for c in centres]),
         )
 
