@@ -24,6 +24,7 @@ from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
 from gradcheck.judge.tied import Tied, tied
 from gradcheck.model import ModelCase
+from gradcheck.narrow import TYPES
 from gradcheck.program import Nudged, Stage, Values, Whole
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Array
@@ -34,6 +35,9 @@ Float = NDArray[np.float64]
 EXACT: Final = 5_000
 """Parameters up to which 50 digits are affordable; above, the truth is the float64 fold."""
 SINGLE: Final = "float32"
+FAR: Final = 0.45
+"""Of what rounding to a type costs at most, relative to the number: some element is off by it."""
+ATTEMPTS: Final = 200
 SAFETY: Final = 4.0
 """Other texts of the same formulas round differently: allow so many times the estimate."""
 
@@ -316,14 +320,14 @@ class StageTruth:
         self._wide = wide
         self._around = truth.values64
         self.primals = tuple(self._held(truth.values[name]) for name in stage.reads)
-        draw = truth.case.draw("stage", stage.name)
         reference, random = [], []
-        for name in stage.outputs:
+        for i, name in enumerate(stage.outputs):
             shape = np.shape(truth.values64[name])
             found = truth.cts.get(name)
             reference.append(np.zeros(shape) if found is None else self._held(found))
-            random.append(self._held(draw.signed(*shape)))
-        self.cts = (tuple(reference), tuple(random))
+            drawn = _full(truth.case, stage.name, i, shape) if wide is None else wide.cts[1][i]
+            random.append(self._held(drawn))
+        self.cts: tuple[tuple[Array, ...], ...] = (tuple(reference), tuple(random))
 
     def values(self, dtype: str) -> Values:
         """Every value of the program, as the stage's dtype holds it, in a working dtype."""
@@ -430,6 +434,20 @@ class StageTruth:
 def _in(xp: Any, value: Array) -> Any:
     """A value in another arithmetic; indices as they are."""
     return xp.asarray(value) if value.dtype.kind == "f" else value
+
+
+def _full(case: ModelCase, stage: str, output: int, shape: tuple[int, ...]) -> Float:
+    """The first random cotangent that every narrower type is far from, wherever it can be.
+
+    A scalar may by chance lie next to a number of such a type.
+    """
+    for attempt in range(ATTEMPTS):
+        drawn = case.draw("stage", stage, output, attempt).signed(*shape)
+        off = [np.abs(one.rounded(drawn) / drawn - 1) * 2.0**one.bits for one in TYPES]
+        ok = all(np.max(far, initial=0.0) >= FAR for far in off)
+        if ok:
+            break
+    return drawn
 
 
 def _cost(result: Any) -> Float:

@@ -183,15 +183,18 @@ class Trial:
         """Why a fault is not rejected; empty where that is not known."""
         if judge(stage, narrowed(place, narrow)) is not Verdict.PASS:
             return ""
+        unseen = self._unseen(stage, place, narrow, whole=judge == self.of_model)
+        if unseen:
+            return unseen
         for bits in range(narrow.bits - 1, LEAST - 1, -1):
             coarser = Narrow("short", "", bits)
             if judge(stage, narrowed(place, coarser)) is Verdict.FAIL:
                 shows = f"rounding to {bits} significant bits shows"
                 return f"within the tolerance of {self.dtype}: {shows}"
-        return self._unseen(stage, place, narrow, whole=judge == self.of_model)
+        return ""
 
     def _unseen(self, stage: Stage, place: str, narrow: Narrow, *, whole: bool) -> str:
-        """Why no rounding of what stands at a place shows; empty where that is not known."""
+        """Why rounding what stands at a place changes nothing at all; empty where it does."""
         xp = FLOATS[self.dtype]
         values, cts = self.values, [self._right[n][0] for n in [stage.name] if n in self._right]
         if not whole:
