@@ -99,7 +99,7 @@ class ModelSpec:
 class ModelCase:
     """One point to judge a model at: model, dialect and size, with the values of everything given.
 
-    Parameters and inputs are float64 (values that float32 holds exactly) or int64, and read-only.
+    Parameters and inputs are float64 (within the range of float32) or int64, and read-only.
     A number depends on the names of the model, the size and the tensor, and on the seed alone.
     """
 

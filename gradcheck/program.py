@@ -101,8 +101,8 @@ def _array(x: Any) -> Any:
 class Program:
     """A model at given dimensions: parameters and inputs, stages, and the name of the loss.
 
-    `params` and `inputs` map names to how they are drawn: float64 values that float32 holds
-    exactly, or integers. Gradients are judged with respect to parameters; inputs are data, and
+    `params` and `inputs` map names to how they are drawn: float64 values within the range of
+    float32, or integers. Gradients are judged with respect to parameters; inputs are data, and
     never perturbed.
 
     Raises:

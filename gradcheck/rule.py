@@ -36,7 +36,7 @@ class Steps:
 
     `params(draw)` and `gradients(draw, t)` return arrays by name, the same names and shapes in
     every step; `state(draw, params)` what was there before step `first` (None: what the rule's
-    `init` makes). All values are float64 numbers that float32 holds. Where the gradients are to
+    `init` makes). All values are float64, within the range of float32. Where the gradients are to
     follow the parameters, as in training, `slope(xp, params, drawn)` makes them of what was drawn.
     """
 
@@ -137,7 +137,7 @@ class RuleSpec:
 class RuleCase:
     """One sequence to judge a rule by: rule, dialect and sample, with its numbers.
 
-    All arrays are float64 (values that float32 holds exactly), and read-only.
+    All arrays are float64 (within the range of float32), and read-only.
     """
 
     spec: RuleSpec

@@ -76,10 +76,11 @@ def test_a_sample_that_says_too_little_is_refused(parts, said):
         sequence(**{"name": "typical", **parts})
 
 
-def test_numbers_that_float32_does_not_hold_are_refused():
-    thirds = sequence(name="thirds", params=lambda draw: {"w": np.full(3, 1 / 3)})
+@pytest.mark.parametrize("value", [1e-50, 1e39, np.nan])
+def test_numbers_that_float32_does_not_hold_are_refused(value):
+    lost = sequence(name="typical", params=lambda draw: {"w": np.full(3, value)})
     with pytest.raises(SpecError, match="float32 does not hold the values of 'w'"):
-        _ = RuleCase(descent(), descent().dialects[0], thirds, 0, "test").params
+        _ = RuleCase(descent(), descent().dialects[0], lost, 0, "test").params
 
 
 def test_gradients_must_fit_the_parameters():

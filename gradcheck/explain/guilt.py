@@ -39,7 +39,7 @@ class Guilt:
         """
         self._truth = truth
         self._ask_mutants = mutants
-        self._derivatives: dict[tuple[str, ...], Derivatives] = {}
+        self._derivatives: dict[tuple[str, tuple[str, ...]], Derivatives] = {}
 
     @cached_property
     def _mutants(self) -> Mutants:
@@ -50,13 +50,14 @@ class Guilt:
 
     def blamed(self, judged: ModelJudgement, dtype: str) -> tuple[Finding, ...]:
         """The findings; the loss's (or the first that is wrong) says which stages to blame."""
+        truth = self._truth.at(dtype)
         wrong = _wrong(judged.of(Part.GRADIENT).values())
         guilty = _wrong(judged.of(Part.STAGE).values())
-        known = [name for name in wrong if name in self._truth.values64]
+        known = [name for name in wrong if name in truth.values64]
         if judged.bound is None or judged.gradients is None or not (known or guilty):
             return judged.findings
         if guilty:
-            found = _exact(self._truth, judged.bound, dtype, guilty)
+            found = _exact(truth, judged.bound, dtype, guilty)
             bound = judged.bound
             blames = tuple(
                 self._named(blame, bound, dtype) if blame.exact else blame for blame in found
@@ -68,7 +69,7 @@ class Guilt:
     def _named(self, blame: Blame, bound: BoundModel, dtype: str) -> Blame:
         """The blame on one stage, with what is wrong with it."""
         stage = self._truth.program.stage(blame.stages[0])
-        known, vjp = self._truth.stage(stage), bound.stage(stage)
+        known, vjp = self._truth.at(dtype).stage(stage), bound.stage(stage)
         assert vjp is not None
         mutants = self._mutants.get(stage.op.name, ())
         rest = by_rules(known, vjp, dtype)
@@ -86,7 +87,7 @@ class Guilt:
     def _suspects(
         self, judged: ModelJudgement, dtype: str, wrong: Collection[str]
     ) -> tuple[Blame, ...]:
-        truth, gradients = self._truth, judged.gradients or {}
+        truth, gradients = self._truth.at(dtype), judged.gradients or {}
         errors: dict[str, Float] = {}
         whole: dict[str, Float] = {}
         right = []
@@ -100,8 +101,9 @@ class Guilt:
             if finding.verdict is Verdict.PASS:
                 right.append(name)
         names = tuple(name for name, error in errors.items() if np.isfinite(error).all())
-        if names not in self._derivatives:
-            self._derivatives[names] = Derivatives(truth.program, truth.values64, list(names))
+        key = dtype, names
+        if key not in self._derivatives:
+            self._derivatives[key] = Derivatives(truth.program, truth.values64, list(names))
         blames = suspects(
             truth.program,
             truth.values64,
@@ -110,7 +112,7 @@ class Guilt:
             right,
             errors,
             dtype,
-            self._derivatives[names],
+            self._derivatives[key],
         )
         return tuple(self._reproduced(blame, whole, wrong, dtype, len(blames)) for blame in blames)
 
@@ -118,7 +120,8 @@ class Guilt:
         self, blame: Blame, got: Mapping[str, Float], wrong: Collection[str], dtype: str, of: int
     ) -> Blame:
         """The blame on suspects, with the known defects of theirs that explain everything."""
-        program, values, cts = self._truth.program, self._truth.values64, self._truth.cts64
+        truth = self._truth.at(dtype)
+        program, values, cts = truth.program, truth.values64, truth.cts64
         said = [
             contributions(program, values, cts, tied, got.get(tied), dtype)
             for tied in program.tied & set(wrong)

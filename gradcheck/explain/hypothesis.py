@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.narrow import BITS, narrower
+from gradcheck.power.fault import PLACES, narrowed
 from gradcheck.power.mutant import Mutant
 from gradcheck.program import Stage, Values
 from gradcheck.spec import as_tuple
@@ -60,6 +62,16 @@ def hypotheses(
         for mutant in fitting:
             both = f"{_told(mutant)} And it {says}"
             yield from _tried(COMPOUND, both, mutant.fresh(), stage, cts, read)
+
+
+def narrow(stage: Stage, cts: Gradients, values: Values, dtype: str) -> Iterator[Hypothesis]:
+    """The stage computes in a type that is narrower than the dtype that it is judged in."""
+    for kind in narrower(dtype) if dtype in BITS else ():
+        for place in PLACES:
+            made = narrowed(place, kind)(F64, stage, cts, values)
+            verb = "are" if place == "operands" else "is"
+            says = f"its {place} {verb} rounded to {kind.title}, {kind.bits - 1} bits of mantissa."
+            yield Hypothesis(rank=1, says=says, gradients=made)
 
 
 def _told(mutant: Mutant) -> str:

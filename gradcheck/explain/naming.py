@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import F64
-from gradcheck.explain.hypothesis import COMPOUND, Hypothesis, hypotheses, simple
+from gradcheck.explain.hypothesis import COMPOUND, Hypothesis, hypotheses, narrow, simple
 from gradcheck.explain.pattern import pattern
 from gradcheck.explain.same import array, near, reproduces
 from gradcheck.power.mutant import Mutant
@@ -45,6 +45,9 @@ def name(
     missing = [i for i in sorted(slots) if got[i] is None or np.shape(got[i]) != np.shape(right[i])]
     said = [_lacking(stage, i, got[i], right[i]) for i in missing]
     left = {i for i in slots - set(missing) if not near(got[i], right[i], dtype)}
+    if left:
+        left -= _say(stage, list(narrow(stage, tuple(cts), values, dtype)), got, right, left,
+                     dtype, said)  # fmt: skip
     ways = itertools.chain(simple(stage, right), hypotheses(stage, tuple(cts), values, mutants))
     for _, alike in itertools.groupby(ways, key=lambda h: h.rank == COMPOUND):
         if left:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.arithmetic import F64
 from gradcheck.explain.evidence import FLOOR
-from gradcheck.explain.hypothesis import hypotheses, simple
+from gradcheck.explain.hypothesis import hypotheses, narrow, simple
 from gradcheck.explain.reach import Reach
 from gradcheck.explain.same import near, reproduces
 from gradcheck.power.mutant import Mutant
@@ -51,7 +51,8 @@ def reproduce(
         whole = cotangents(stage, values, cts)
         true = stage.vjp(F64, whole, values)
         ways = hypotheses(stage, whole, values, mutants.get(stage.op.name, ()))
-        for hypothesis in itertools.chain(simple(stage, true), ways):
+        short = narrow(stage, whole, values, dtype)
+        for hypothesis in itertools.chain(simple(stage, true), short, ways):
             if best and hypothesis.rank > min(best):
                 break
             if _alike(hypothesis.gradients, true) and seen.follows(

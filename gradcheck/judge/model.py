@@ -15,8 +15,8 @@ from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
 from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
-from gradcheck.judge.compare import RULES, Rules, against
-from gradcheck.judge.model_truth import SAFETY, Known, ModelTruth
+from gradcheck.judge.compare import RULES, Rules
+from gradcheck.judge.model_truth import Known, ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.program import Stage, Values
 from gradcheck.spec import Array
@@ -62,6 +62,7 @@ def judge_model(
     """
     if dtype == CERTIFICATE:
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
+    truth = truth.at(dtype)
     try:
         bound = binding.bind_model(truth.case, dtype)
     except Unsupported as reason:
@@ -98,6 +99,7 @@ def judge_gradients(
     names: Iterable[str] | None = None,
 ) -> Iterator[Finding]:
     """One finding per name; without `names` per parameter, then per other name that was given."""
+    truth = truth.at(dtype)
     cts = cotangents(truth, bound)
     every = [*truth.floating, *_beside(truth, gradients)]
     for name in every if names is None else names:
@@ -153,11 +155,11 @@ def gradients_of(
     Raises:
         Broken: its whole backward broke its contract.
     """
-    kind = FLOATS[dtype].dtype
-    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
+    truth = truth.at(dtype)
+    typed = truth.typed(dtype)
     if bound.gradients is not None:
         params = {name: typed[name] for name in truth.params}
-        inputs = {name: typed[name] for name in truth.case.inputs}
+        inputs = {name: typed[name] for name in truth.inputs}
         asked: Gradients = ask_gradients(bound.gradients, truth.case, params, inputs)
         return asked
     xp = FLOATS[dtype]
@@ -209,31 +211,21 @@ def _judge_gradient(known: Known, name: str, got: Float, cts: Float, rules: Rule
         reason = "it has no elements: only its shape and its dtype were checked"
         return Finding(name=name, verdict=Verdict.PASS, reason=reason)
     names = ("one", "random")[: len(cts)]
-
-    def rounding() -> Float:
-        return SAFETY * rules.u * np.abs(cts[:, None]) * known.rounding()
-
-    return against(got, known.estimate(cts), rules, rounding, name, known.shape, names)
+    return known.compared(got, cts, rules).finding(name, known.shape, names)
 
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
     """Whether the implementation computes the same loss at all."""
-    kind = FLOATS[dtype].dtype
-    typed = {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in truth.case.given.items()}
+    typed = truth.typed(dtype)
     params = {name: typed[name] for name in truth.params}
-    inputs = {name: typed[name] for name in truth.case.inputs}
+    inputs = {name: typed[name] for name in truth.inputs}
     assert bound.loss is not None
     try:
         value = ask_loss(bound.loss, params, inputs)
     except Broken as error:
         return replace(error.finding, name="loss", part=Part.VALUE)
     got = np.array([[value]])
-    known, rules = truth.loss, RULES[dtype]
-
-    def rounding() -> Float:
-        return SAFETY * rules.u * known.rounding()[None]
-
-    found = against(got, known.estimate(np.ones(1)), rules, rounding, "loss", (), ("",))
+    found = truth.loss.compared(got, np.ones(1), RULES[dtype]).finding("loss", (), ("",))
     reason = found.reason
     if found.verdict is Verdict.FAIL and np.isfinite(value):
         reason = f"it computes something else than {truth.case.spec.name}: {reason}"

@@ -41,7 +41,7 @@ IMPOSTORS: Final[Mapping[str, Callable[[Float], Float]]] = {
     "stale": lambda want: np.roll(want, 1, axis=0),
     "first-step": lambda want: np.broadcast_to(want[:1], want.shape),
 }
-"""What a rule may leave instead of the truth, [q, n] each."""
+"""What a rule may leave instead of the truth, [q, n] each; `RuleTruth.narrowed` makes others."""
 
 
 def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Finding]:
@@ -99,7 +99,7 @@ def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
         scale[kinds == kind] = np.max(np.abs(want[kinds == kind]), axis=0, initial=0.0)
     estimate = Estimate(
         value=want,
-        bar=np.abs(want) * 2.0**-53,
+        bar=np.stack([row.bar.reshape(-1) for row in rows]),
         scale=scale,
         terms=np.ones(want.shape[1], dtype=np.int64),
         settled=np.ones(want.shape, dtype=bool),
@@ -109,24 +109,40 @@ def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
 
 def certified_rule(truth: RuleTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
     """The findings with what the same comparison would have rejected."""
-    rows = truth.rows(dtype) if any(f.compared for f in findings) else {}
+    if not any(f.compared for f in findings):
+        return [*findings]
+    rows, narrow = truth.rows(dtype), truth.narrowed(dtype)
     return [
-        replace(f, certificate=_certificate(rows[f.name], rules_for(dtype))) if f.compared else f
+        replace(f, certificate=_certificate(f.name, rows[f.name], narrow, rules_for(dtype)))
+        if f.compared
+        else f
         for f in findings
     ]
 
 
-def _certificate(rows: Sequence[Row], rules: Rules) -> Certificate:
+def _certificate(
+    output: str,
+    rows: Sequence[Row],
+    narrow: Mapping[str, Mapping[str, Mapping[str, Float]]],
+    rules: Rules,
+) -> Certificate:
     want = np.stack([row.want.reshape(-1) for row in rows])
-    rejected: list[str] = []
-    blind: list[str] = []
-    for name, make in IMPOSTORS.items():
-        got = np.asarray(make(want))
-        if np.array_equal(got, want):
-            continue
-        failed = _compared(got, rows, rules).failed.any()
-        (rejected if failed else blind).append(name)
-    return Certificate(rejected=tuple(rejected), blind=tuple(blind))
+    tried = {name: np.asarray(make(want)) for name, make in IMPOSTORS.items()}
+    for name, steps in narrow.items():
+        got = tried[name] = want.copy()
+        for i, row in enumerate(rows):
+            value = steps.get(row.name, {}).get(output)
+            if value is not None:
+                got[i] = (value - row.base).reshape(-1)
+    tried = {name: got for name, got in tried.items() if not np.array_equal(got, want)}
+    if not tried:
+        return Certificate(rejected=(), blind=())
+    found = _compared(np.concatenate([*tried.values()]), [*rows] * len(tried), rules)
+    failed = np.asarray(found.failed.reshape(len(tried), -1).any(axis=1)).tolist()
+    return Certificate(
+        rejected=tuple(name for name, ok in zip(tried, failed, strict=True) if ok),
+        blind=tuple(name for name, ok in zip(tried, failed, strict=True) if not ok),
+    )
 
 
 def _whole(verdict: Verdict, reason: str) -> Finding:

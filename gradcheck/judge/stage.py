@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
-from gradcheck.difference.truth import certain
+from gradcheck.difference.truth import Estimate, certain
 from gradcheck.finding import Finding, Part
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.compare import RULES, Rules, against, compare
@@ -23,6 +23,7 @@ Float = NDArray[np.float64]
 
 def judge_stage(truth: ModelTruth, stage: Stage, vjp: StageVjp, dtype: str) -> Finding:
     """One stage's VJP at the values and cotangents of the reference: the worst of its gradients."""
+    truth = truth.at(dtype)
     whole = _StageJudge(truth, stage, truth.stage(stage), dtype)
     try:
         return whole.judge(vjp)
@@ -71,18 +72,18 @@ class _StageJudge:
         def rounding() -> Float:
             return SAFETY * rules.u * self.known.rounding[index]
 
-        ties = self.known.tied(index)
+        ties, known = self.known.tied(index), certain(want, self.known.bar(index))
         if ties is None:
-            finding = against(got, certain(want), rules, rounding, name, shape, self.known.names)
-            return self._seen(finding, got, want, rules, rounding)
-        found = compare(got, certain(want), rules, kinks=[ties.interval], extra=rounding())
+            finding = against(got, known, rules, rounding, name, shape, self.known.names)
+            return self._seen(finding, got, known, rules, rounding)
+        found = compare(got, known, rules, kinks=[ties.interval], extra=rounding())
         return ties.finding(found, found.finding(name, shape, self.known.names))
 
     def _seen(
         self,
         finding: Finding,
         got: Float,
-        want: Float,
+        known: Estimate,
         rules: Rules,
         rounding: Callable[[], Float],
     ) -> Finding:
@@ -93,7 +94,7 @@ class _StageJudge:
         """
         if finding.verdict is not Verdict.INCONCLUSIVE:
             return finding
-        found = compare(got, certain(want), rules, extra=rounding())
+        found = compare(got, known, rules, extra=rounding())
         seen = found.certified.any(axis=0)
         ok = bool(np.all(seen))
         return replace(finding, verdict=Verdict.PASS, reason="", heat=None) if ok else finding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -10,9 +10,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import F64
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES, Rules
+from gradcheck.judge.lowprecision import rounded
+from gradcheck.narrow import Narrow, narrower
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.rule import RuleCase, State, Tensors
 
@@ -26,6 +29,8 @@ SAFETY: Final = 4.0
 SHARP: Final = 16.0
 """Units of u, relative to the element, beside what rounding is known to cost: nothing here is
 differenced, so nothing wider is needed."""
+TOLD: Final = 3
+"""Single steps, at most, in which a rule that computes in a narrower type is tried."""
 LOST: Final = 2.0**-6
 """Of a tensor's largest number: where rounding may cost more, a way says nothing."""
 
@@ -65,13 +70,14 @@ class Row:
     """One step, or a way of several, of one tensor: what is true, and what rounding may cost.
 
     `base` is what the tensor was before: parameters are judged by how far they move. Shapes:
-    those of the tensor; `cost` is in units of u.
+    those of the tensor; `cost` is in units of u, `bar` is how well `want` is known.
     """
 
     name: str
     want: Float
     base: Float
     cost: Float
+    bar: Float
 
     @property
     def single(self) -> bool:
@@ -81,6 +87,10 @@ class Row:
 
 class RuleTruth:
     """What one case's rule must leave behind, in 50-digit arithmetic; made once per case.
+
+    Every dtype is judged at numbers of its own: single steps from the true states, rounded to it;
+    a way from the start, and with gradients, that it holds. The way of float32 is gone in float64,
+    whose rounding is 2^-29 of what it allows.
 
     Raises:
         SpecError: the rule gives something else than its parameters' shapes, or no number.
@@ -103,9 +113,13 @@ class RuleTruth:
             raise SpecError(f"{case.name}: step {case.times[k]} gives tensors of shape {shapes}")
         return new
 
-    def gradients(self, xp: Any, params: Tensors, k: int) -> Tensors:
-        """The gradients of the `k`-th step in the arithmetic `xp`, at its own parameters."""
-        drawn = {name: xp.asarray(g) for name, g in self.case.gradients[k].items()}
+    def gradients(self, xp: Any, params: Tensors, k: int, dtype: str = "float64") -> Tensors:
+        """The gradients of the `k`-th step in the arithmetic `xp`, at its own parameters.
+
+        What was drawn is rounded to `dtype` first.
+        """
+        given = self.case.gradients[k]
+        drawn = {name: xp.asarray(rounded(g, dtype)) for name, g in given.items()}
         slope = self.case.sample.slope
         return drawn if slope is None else each(xp.asarray, slope(xp, params, drawn))
 
@@ -113,17 +127,16 @@ class RuleTruth:
         """Where the next step starts: clipped gradients move no parameter."""
         return Snapshot(new.params if self.moves else here.params, new.state)
 
-    def start(self, xp: Any) -> Snapshot:
-        """Parameters and state before the first step."""
-        case = self.case
-        params = {name: xp.asarray(p) for name, p in case.params.items()}
-        loaded = case.state
+    def start(self, xp: Any, dtype: str = "float64") -> Snapshot:
+        """Parameters and state before the first step, as numbers that `dtype` holds."""
+
+        def held(a: Array) -> Any:
+            return xp.asarray(rounded(a, dtype))
+
+        params, loaded = each(held, self.case.params), self.case.state
         if loaded is None:
-            return Snapshot(params, case.spec.init(xp, params))
-        return Snapshot(
-            params,
-            {slot: {n: xp.asarray(a) for n, a in old.items()} for slot, old in loaded.items()},
-        )
+            return Snapshot(params, self.case.spec.init(xp, params))
+        return Snapshot(params, {slot: each(held, old) for slot, old in loaded.items()})
 
     @property
     def moves(self) -> bool:
@@ -135,11 +148,11 @@ class RuleTruth:
         here = self.way[k]
         grads = self.gradients(self.xp, here.params, k)
 
-        def rounded(a: Any) -> Array:
+        def typed(a: Any) -> Array:
             with np.errstate(over="ignore", under="ignore"):
                 return np.asarray(self._float(a)).astype(dtype)
 
-        return here.mapped(rounded), each(rounded, grads)
+        return here.mapped(typed), each(typed, grads)
 
     def rows(self, dtype: str) -> dict[str, list[Row]]:
         """Per output, one row for each single step, then one for each way from the start."""
@@ -159,12 +172,47 @@ class RuleTruth:
             )
             self._add(found, f"step {t}", want, cost, here.mapped(_wide))
         if self.moves:
-            start = self.way[0].mapped(self._float)
+            exact = dtype == "float64"
+            way = self.way if exact else self._way(F64, dtype)
+            start = way[0].mapped(self._float)
             for k, t in enumerate(self.case.times):
-                new, cost = self.way[k + 1], self._costs[k + 1]
+                new, cost = way[k + 1], self._costs[k + 1]
                 if self._lost(new, cost, start, rules_for(dtype)):
                     break
-                self._add(found, f"steps {self.case.times[0]} to {t}", new, cost, start)
+                name = f"steps {self.case.times[0]} to {t}"
+                self._add(found, name, new, cost, start, exact=exact)
+
+    def narrowed(self, dtype: str) -> dict[str, dict[str, dict[str, Float]]]:
+        """What a rule leaves that computes in a narrower type than `dtype`: by kind, step, output.
+
+        Its parameters, its state, its gradients, or what it leaves, are rounded to the type; a kind
+        for which nothing comes out otherwise than in float64 is left out.
+        """
+        found: dict[str, dict[str, dict[str, Float]]] = {}
+        count = len(self.case.times)
+        for k in sorted({0, count // 2, count - 1})[:TOLD]:
+            here, grads = self.before(k, dtype)
+            here, grads = here.mapped(_wide), each(_wide, grads)
+            with np.errstate(all="ignore"):
+                plain = self.step(F64, here, grads, k)
+                for narrow in narrower(dtype):
+                    for kind, new in self._kinds(here, grads, k, plain, narrow):
+                        name = f"{narrow.name}-{kind}"
+                        for output, value in new.flat.items():
+                            if not np.array_equal(value, plain.flat[output]):
+                                steps = found.setdefault(name, {})
+                                steps.setdefault(f"step {self.case.times[k]}", {})[output] = value
+        return found
+
+    def _kinds(
+        self, here: Snapshot, grads: Tensors, k: int, plain: Snapshot, narrow: Narrow
+    ) -> Iterator[tuple[str, Snapshot]]:
+        """One step from what is rounded to a narrower type, and one whose result is."""
+        short = here.mapped(narrow.rounded)
+        yield "params", self.step(F64, Snapshot(short.params, here.state), grads, k)
+        yield "state", self.step(F64, Snapshot(here.params, short.state), grads, k)
+        yield "gradients", self.step(F64, here, each(narrow.rounded, grads), k)
+        yield "result", plain.mapped(narrow.rounded)
 
     @cached_property
     def _costs(self) -> list[Snapshot]:
@@ -192,21 +240,30 @@ class RuleTruth:
         for output, exact in new.flat.items():
             value = exact
             if self.moves and output in new.params:
-                value = exact - self.xp.asarray(base.params[output])
+                start = base.params[output]
+                wide = isinstance(exact, np.ndarray) and exact.dtype != object
+                value = exact - (start if wide else self.xp.asarray(start))
             found[output] = self._float(value)
         return found
 
-    def _way(self, xp: Any) -> list[Snapshot]:
-        here = self.start(xp)
+    def _way(self, xp: Any, dtype: str = "float64") -> list[Snapshot]:
+        here = self.start(xp, dtype)
         way = [here]
         for k in range(self.case.sample.count):
-            new = self.step(xp, here, self.gradients(xp, here.params, k), k)
+            new = self.step(xp, here, self.gradients(xp, here.params, k, dtype), k)
             here = self.follow(here, new)
             way.append(here)
         return way
 
     def _add(
-        self, found: dict[str, list[Row]], name: str, want: Snapshot, cost: Snapshot, base: Snapshot
+        self,
+        found: dict[str, list[Row]],
+        name: str,
+        want: Snapshot,
+        cost: Snapshot,
+        base: Snapshot,
+        *,
+        exact: bool = True,
     ) -> None:
         costs = cost.flat
         for output, value in self._wanted(want, base).items():
@@ -216,10 +273,13 @@ class RuleTruth:
             at = base.params[output] if moves else np.zeros(value.shape)
             spent = allowance(costs[output])
             assert spent is not None
-            found.setdefault(output, []).append(Row(name, value, at, spent))
+            bar = np.abs(value) * 2.0**-53
+            bar = bar if exact else bar + SAFETY * 2.0**-53 * spent.reshape(value.shape)
+            found.setdefault(output, []).append(Row(name, value, at, spent, bar))
 
     def _float(self, exact: Any) -> Float:
-        return np.asarray(self.xp.to_float64(exact))
+        array = np.asarray(exact)
+        return np.asarray(self.xp.to_float64(array) if array.dtype == object else array)
 
 
 def each(change: Callable[[Any], Any], tensors: Mapping[str, Any]) -> dict[str, Any]:

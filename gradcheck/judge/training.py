@@ -196,8 +196,9 @@ class Trainer:
         return SAFETY * (spread + 4 * 2.0**-53 * abs(values[0]))
 
     def _given(self, params: Values, dtype: str) -> Tensors:
+        """Everything that is given, in a working dtype: numbers that the judged one holds."""
         given = {**self.case.given, **params}
-        return {n: v.astype(dtype) if _moves(v) else v for n, v in given.items()}
+        return {n: v.astype(self.dtype).astype(dtype) if _moves(v) else v for n, v in given.items()}
 
 
 def judge_training(

@@ -18,6 +18,7 @@ from gradcheck.binding import BoundModel
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.loading import resolve
 from gradcheck.model import ModelCase, ModelSpec
+from gradcheck.narrow import Narrow
 from gradcheck.program import Stage, StageVjp, Values
 from gradcheck.spec import as_tuple
 from gradcheck.spec_checks import NAME
@@ -42,8 +43,11 @@ KINDS: Final = (
     "layout",
     "reduction",
     "gradient missing",
+    "narrow",
 )
 """What planted faults are made of."""
+PLACES: Final = ("operands", "cotangent", "result")
+"""What a stage that computes in a narrower type rounds to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +104,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """An implementation of a fault's model: stage by stage, or `whole`, as end-to-end gradients."""
+    """An implementation of a fault's model: stage by stage, or `whole`, as end-to-end gradients.
+
+    Where it stands `alone`, no stage is bound but those at fault.
+    """
 
     fault: Fault
     whole: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -118,7 +126,8 @@ class Planted:
         xp, program = FLOATS[dtype], case.program
         vjp = fault.vjp(xp)
         if not self.whole:
-            return BoundModel(stage=lambda stage: vjp)
+            others = None if self.alone else vjp
+            return BoundModel(stage=lambda stage: vjp if stage.name in fault.stages else others)
 
         def gradients(params: Values, inputs: Values) -> dict[str, Any]:
             with np.errstate(all="ignore"):
@@ -245,3 +254,25 @@ def at(index: int, where: Index, factor: float) -> Wrong:
         return xp.where(here, g * factor, g)
 
     return changed(index, change)
+
+
+def narrowed(place: str, narrow: Narrow) -> Wrong:
+    """A stage's VJP of which one of `PLACES` is rounded to a type."""
+
+    def wrong(xp: Any, stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
+        if place == "operands":
+            values = {**values, **{name: shortened(values[name], narrow) for name in stage.reads}}
+        if place == "cotangent":
+            cts = tuple(shortened(ct, narrow) for ct in cts)
+        found = stage.vjp(xp, cts, values)
+        if place != "result":
+            return found
+        return tuple(None if g is None else shortened(g, narrow) for g in found)
+
+    return wrong
+
+
+def shortened(array: Any, narrow: Narrow) -> Any:
+    """An array with its numbers rounded to a type, in its own dtype; indices as they are."""
+    given = np.asarray(array)
+    return narrow.rounded(given).astype(given.dtype) if given.dtype.kind == "f" else given

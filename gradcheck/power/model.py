@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.loading import load_suite
 from gradcheck.power.equivalence import FAULTS as RAISED
 from gradcheck.power.fault import Fault, Planted, faults_of
+from gradcheck.power.narrow import Trial, fault_of, fixed_part
 from gradcheck.power.registry import mutants_of
 from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict
@@ -76,19 +77,55 @@ class Sown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shortened:
+    """A stage that computes in a narrower type than its dtype, and what was made of it.
+
+    `failed` says whether the stage alone is rejected, `rejected` counts parameters whose gradients
+    are. Where one of both is not so, `equivalent` says why nothing can show.
+    """
+
+    fault: str
+    says: str
+    dialect: str
+    dtype: str
+    stage: str
+    failed: bool
+    rejected: int
+    blamed: tuple[str, ...]
+    named: tuple[str, ...]
+    equivalent: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Whether the stage and the gradients are rejected, and the stage is blamed."""
+        return self.failed and self.rejected > 0 and self.blamed == (self.stage,)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is found, or nothing can show."""
+        exact = self.blamed == ((self.stage,) if self.failed else ())
+        return self.killed or (bool(self.equivalent) and exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelScore:
-    """All faults of one model; `alarms` names the cases in which the right one does not pass."""
+    """All faults of one model; `alarms` names the cases in which the right one does not pass.
+
+    `narrow` are stages that compute in narrower types: one fault each, a fixed part of all.
+    """
 
     model: str
     sown: tuple[Sown, ...]
     judged: int
     alarms: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
+    narrow: tuple[Shortened, ...] = ()
 
     @property
     def sound(self) -> bool:
         """Whether every fault is found and blamed, and no right model is."""
-        return not (self.alarms or self.troubles) and all(s.sound for s in self.sown)
+        sound = all(s.sound for s in self.sown) and all(s.sound for s in self.narrow)
+        return sound and not (self.alarms or self.troubles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +156,11 @@ class Harvest:
     def sown(self) -> list[Sown]:
         """All trials."""
         return [sown for score in self.scores for sown in score.sown]
+
+    @property
+    def narrow(self) -> list[Shortened]:
+        """All stages that compute in narrower types."""
+        return [one for score in self.scores for one in score.narrow]
 
     @property
     def sound(self) -> bool:
@@ -165,6 +207,7 @@ def _score(model: str) -> ModelScore:
     spec = _SUITE.models[model]
     mutants = mutants_of(_SUITE)
     sown: list[Sown] = []
+    narrow: list[Shortened] = []
     alarms: list[str] = []
     troubles: list[str] = []
     judged = 0
@@ -180,6 +223,10 @@ def _score(model: str) -> ModelScore:
         except RAISED as error:
             troubles.append(f"{case.name}: {told(error)}")
             continue
+        try:
+            narrow += [one for dtype in _PLAN.dtypes for one in shorten(truth, guilt, dtype)]
+        except RAISED as error:
+            troubles.append(f"{case.name}, narrow: {told(error)}")
         for fault in _FAULTS[model]:
             if not fault.of_dialect(case.dialect.name):
                 continue
@@ -189,7 +236,7 @@ def _score(model: str) -> ModelScore:
                 troubles.append(f"{case.name}, {fault.full_name}: {told(error)}")
     return ModelScore(
         model=model, sown=tuple(sown), judged=judged, alarms=tuple(alarms),
-        troubles=tuple(troubles),
+        troubles=tuple(troubles), narrow=tuple(narrow),
     )  # fmt: skip
 
 
@@ -217,6 +264,35 @@ def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
         guess=whole[0].names if whole else (),
         modelled_on=fault.modelled_on,
     )
+
+
+def shorten(truth: ModelTruth, guilt: Guilt, dtype: str) -> Iterator[Shortened]:
+    """Let one stage after the other compute in a narrower type."""
+    trial = Trial(truth, dtype)
+    for stage, place, narrow in fixed_part(truth.program, dtype):
+        fault = fault_of(truth.case, stage, place, narrow)
+        judged = judge_model(truth, Planted(fault, alone=True), dtype)
+        found = guilt.blamed(judged, dtype)
+        failed = any(f.part is Part.STAGE and f.verdict in REJECTED for f in found)
+        rejected = sum(f.part is Part.GRADIENT and f.verdict in REJECTED for f in found)
+        whys = [
+            trial.why(judge, stage, place, narrow)
+            for judge, seen in ((trial.of_stage, failed), (trial.of_model, rejected))
+            if not seen
+        ]
+        exact = [blame for blame in _blames(found) if blame.exact]
+        yield Shortened(
+            fault=fault.full_name,
+            says=fault.says,
+            dialect=truth.case.dialect.name,
+            dtype=dtype,
+            stage=stage.name,
+            failed=failed,
+            rejected=rejected,
+            blamed=tuple(stage for blame in exact for stage in blame.stages),
+            named=exact[0].names if exact else (),
+            equivalent="; ".join(dict.fromkeys(whys)) if all(whys) else "",
+        )
 
 
 def _blames(findings: Sequence[Finding]) -> list[Blame]:

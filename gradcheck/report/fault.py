@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -13,10 +14,10 @@ from tabulate import tabulate
 
 from gradcheck.report import fitted
 from gradcheck.report.marked import code, escape, table
-from gradcheck.report.words import clean
+from gradcheck.report.words import clean, plural
 
 if TYPE_CHECKING:
-    from gradcheck.power.model import Harvest, ModelScore, Sown
+    from gradcheck.power.model import Harvest, ModelScore, Shortened, Sown
 
 FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 2
@@ -37,13 +38,14 @@ def render(harvest: Harvest, format: str, *, width: int = 100, short: bool = Fal
 
 def summary(harvest: Harvest) -> str:
     """The last line, for a script to read."""
-    sown = harvest.sown
+    sown, narrow = harvest.sown, harvest.narrow
+    short = f" narrow={len(narrow)} narrow_found={sum(n.killed for n in narrow)}" if narrow else ""
     return (
         f"POWER {'pass' if harvest.sound else 'fail'} faults={len(sown)} "
         f"found={sum(s.rejected > 0 for s in sown)} exact={sum(s.exact for s in sown)} "
         f"among_suspects={sum(s.contained for s in sown)} "
         f"named={sum(s.understood for s in sown)} "
-        f"alarms={sum(len(s.alarms) for s in harvest.scores)}"
+        f"alarms={sum(len(s.alarms) for s in harvest.scores)}{short}"
     )
 
 
@@ -86,6 +88,32 @@ def _problems(harvest: Harvest) -> Iterator[str]:
                 yield f"{me}: {blamed} is blamed, at fault is {', '.join(sown.stages)}"
             if not sown.contained:
                 yield f"{me}: the suspects do not hold {', '.join(sown.stages)}"
+        for short in score.narrow:
+            if not short.sound:
+                blamed = ", ".join(short.blamed) or "nobody"
+                yield (
+                    f"{short.fault}, {short.dialect}, {short.dtype}: {short.says} {blamed} is "
+                    f"blamed, and {short.rejected} gradients are rejected"
+                )
+
+
+def _narrow(harvest: Harvest) -> Iterator[str]:
+    """What became of stages that compute in narrower types."""
+    every = harvest.narrow
+    if every:
+        found, named = sum(n.killed for n in every), sum(_typed(n) for n in every)
+        yield (
+            f"narrow: of {plural(len(every), 'trial')} of a stage in a narrower type, {found} "
+            f"are found and blamed, {named} of them by the type's name; in "
+            f"{sum(not n.killed and n.sound for n in every)} nothing can show"
+        )
+    whys = Counter(n.equivalent for n in every if n.sound and not n.killed)
+    yield from (f"{why} ({plural(count, 'time')})" for why, count in whys.most_common())
+
+
+def _typed(short: Shortened) -> bool:
+    """Whether blame says what type it is."""
+    return short.killed and any("rounded to" in said for said in short.named)
 
 
 def _details(score: ModelScore) -> list[list[str]]:
@@ -138,6 +166,9 @@ def _terminal(harvest: Harvest, width: int, short: bool) -> str:
     if max(map(len, table.splitlines())) > width:
         table = fitted.table(HEADS, _overview(harvest), width, spare=HEADS[5:6])
     blocks.append(table)
+    narrow = [_filled(clean(line), width, "    ") for line in _narrow(harvest)]
+    if narrow:
+        blocks.append("\n".join(narrow))
     problems = [clean(problem) for problem in _problems(harvest)]
     if problems:
         blocks.append("\n".join(_filled(problem, width, "  ") for problem in problems))
@@ -172,6 +203,8 @@ def _markdown(harvest: Harvest) -> str:
     lines += [table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
     problems = [f"- {escape(clean(problem))}" for problem in _problems(harvest)]
     lines += [*problems, ""] if problems else []
+    narrow = [f"- {escape(clean(line.strip()))}" for line in _narrow(harvest)]
+    lines += [*narrow, ""] if narrow else []
     for score in harvest.scores:
         rows = [[code(r[0]), code(r[1]), r[2], r[3], escape(r[4])] for r in _details(score)]
         title = f"<b>{escape(clean(score.model))}</b> {len(rows)} faults"
@@ -189,6 +222,9 @@ def _json(harvest: Harvest) -> str:
                 **asdict(score),
                 "sown": [
                     {**asdict(s), "exact": s.exact, "contained": s.contained} for s in score.sown
+                ],
+                "narrow": [
+                    {**asdict(n), "killed": n.killed, "sound": n.sound} for n in score.narrow
                 ],
             }
             for score in harvest.scores

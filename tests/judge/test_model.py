@@ -95,7 +95,7 @@ def test_one_element_a_hundredth_off_fails_its_own_tensor_alone(truth, dtype, na
     def gradients(params, inputs):
         found = right(dtype)(params, inputs)
         flat = found[name].reshape(-1)
-        flat[np.argsort(np.abs(flat))[flat.size // 2]] *= flat.dtype.type(1.01)
+        flat[np.argsort(np.abs(flat))[flat.size * 3 // 4]] *= flat.dtype.type(1.01)
         return found
 
     found = judge_model(truth, Foreign(gradients=gradients), dtype)
@@ -311,3 +311,39 @@ def test_a_large_fold_that_is_wrong_fails_itself_and_blames_nobody():
 
     others = judge_model(truth, Foreign(gradients=gradients), "float64")
     assert set(verdicts(others, Part.GRADIENT).values()) == {Verdict.INVALID}
+
+
+# ── the point of each dtype ──────────────────────────────────────────────────────────────────
+
+
+def test_code_is_handed_the_point_of_its_truth(truth):
+    for dtype in ("float64", "float32"):
+        asked = {}
+
+        def gradients(params, inputs, dtype=dtype, asked=asked):
+            asked.update(params)
+            return right(dtype)(params, inputs)
+
+        judge_model(truth, Foreign(gradients=gradients), dtype)
+        for name, value in truth.at(dtype).params.items():
+            assert np.array_equal(asked[name], value)
+    assert not np.array_equal(truth.params["wte"], truth.at("float32").params["wte"])
+
+
+def test_the_truth_of_float32_is_that_of_its_own_parameters(truth):
+    single = truth.at("float32")
+    exact = ModelTruth(truth.case, single.given)
+    for name in truth.floating:
+        known, want, beside = (t.gradient(name) for t in (single, exact, truth))
+        assert np.all(np.abs(known.value - want.value) <= known.bar)
+        assert np.any(np.abs(known.value - beside.value) > 1e-9 * np.abs(want.value).max())
+    assert abs(single.loss.value - exact.loss.value) <= single.loss.bar
+
+
+def test_a_fold_that_is_wrong_in_float64_alone_vouches_for_nothing(truth):
+    """The gradients of float32 are then folded in 50 digits at its own parameters."""
+    beside = ModelTruth(truth.case)
+    beside.__dict__["fold"] = {name: 2 * ct for name, ct in truth.fold.items()}
+    known, want = (t.at("float32").gradient("ln_f.w") for t in (beside, truth))
+    np.testing.assert_allclose(known.value, want.value, rtol=1e-12)
+    assert np.all(known.bar < 1e-15)

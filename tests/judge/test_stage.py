@@ -1,5 +1,8 @@
 """One stage's judgement: its operator's VJP at the reference's own values and cotangents."""
 
+import functools
+from dataclasses import replace
+
 import gradcheck_cases
 import numpy as np
 import pytest
@@ -8,10 +11,13 @@ from gradcheck.arithmetic import FLOATS
 from gradcheck.finding import Part
 from gradcheck.judge.model_truth import ModelTruth, StageTruth
 from gradcheck.judge.stage import judge_stage
+from gradcheck.narrow import narrower, short
+from gradcheck.power.fault import PLACES, narrowed
 from gradcheck.verdict import Verdict
 
 CASE = next(c for c in gradcheck_cases.SUITE.model_cases(["gpt2"]) if c.size.name == "tiny")
 TRUTH = ModelTruth(CASE)
+NARROW = [(dtype, narrow) for dtype in ("float64", "float32") for narrow in narrower(dtype)]
 
 
 def judged(name, change, dtype="float64"):
@@ -68,6 +74,44 @@ def test_the_reference_cotangent_alone_would_miss_what_only_another_shows():
     assert np.abs(known.cts[1][0]).min() >= 0.5
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("dtype", "narrow"), NARROW, ids=str)
+def test_a_stage_that_computes_in_a_narrower_type_fails(dtype, narrow, place):
+    xp, wrong = FLOATS[dtype], narrowed(place, narrow)
+    for name in ("h.0.ln_1", "h.0.attn", "h.1.mlp.fc", "h.1.mlp.gelu", "unembed"):
+        found = judge_stage(
+            TRUTH, CASE.program.stage(name), lambda *asked: wrong(xp, *asked), dtype
+        )
+        assert found.verdict is Verdict.FAIL, name
+
+
+def test_each_dtype_is_asked_at_numbers_that_fill_its_mantissa():
+    stage = CASE.program.stage("h.1.mlp.fc")
+    wide, single = (TRUTH.at(dtype).stage(stage) for dtype in ("float64", "float32"))
+    for known, bits in ((wide, 53), (single, 24)):
+        arrays = [*known.primals, *(part for ct in known.cts for part in ct)]
+        for array in arrays:
+            assert np.array_equal(array, short(array, bits))
+            assert not np.array_equal(array, short(array, bits - 1))
+
+
+def test_a_vjp_that_is_wrong_in_float64_alone_gives_no_truth_in_float32():
+    """Its 50 digits are right: they are asked again at the numbers of float32."""
+    stage = CASE.program.stage("h.0.mlp.gelu")
+
+    @functools.wraps(stage.op.vjp)
+    def vjp(xp, *args, **attrs):
+        found = stage.op.vjp(xp, *args, **attrs)
+        return found * 2 if xp is FLOATS["float64"] else found
+
+    spoilt = replace(stage, op=replace(stage.op, vjp=vjp))
+    wide = StageTruth(TRUTH, spoilt)
+    beside = StageTruth(TRUTH.at("float32"), spoilt, wide)
+    sound = TRUTH.at("float32").stage(stage)
+    np.testing.assert_allclose(beside.gradients[0], sound.gradients[0], rtol=1e-12)
+    assert not np.allclose(beside.own[0], sound.gradients[0])
+
+
 def test_a_shape_of_another_kind_is_one_line():
     found = judged("ln_f", lambda found, values: [found[0].T, *found[1:]])
     assert found.verdict is Verdict.FAIL
@@ -82,17 +126,24 @@ def test_the_number_of_gradients_is_part_of_the_contract():
 
 # ── a sum that cancels ───────────────────────────────────────────────────────────────────────
 
-CANCELS = next(
-    c for c in gradcheck_cases.SUITE.model_cases(["gemma"], seed=49) if c.size.name == "uneven"
-)
-"""A point where the query scale's gradient is next to nothing for the random cotangent."""
+GEMMA = next(c for c in gradcheck_cases.SUITE.model_cases(["gemma"]) if c.size.name == "uneven")
+
+
+def cancelling(stage):
+    """A truth in which the scale's gradient is next to nothing for the random cotangent."""
+    truth = ModelTruth(GEMMA)
+    known = truth.stage(stage)
+    x, (ct,) = known.primals[0], known.cts[1]
+    at = np.unravel_index(np.argmax(np.abs(x)), x.shape)
+    ct[at] -= (np.sum(x * ct) - 5e-6 * np.sum(np.abs(x * ct))) / x[at]
+    return truth
 
 
 def scaled(factor, row):
     """The finding on that stage; `factor` on its scale's gradient for one of its cotangents."""
-    truth = ModelTruth(CANCELS)
-    xp, stage = FLOATS["float32"], CANCELS.program.stage("layers.0.q_scale")
-    cts = truth.stage(stage).typed("float32")[row][0]
+    xp, stage = FLOATS["float32"], GEMMA.program.stage("layers.0.q_scale")
+    truth = cancelling(stage)
+    cts = truth.at("float32").stage(stage).typed("float32")[row][0]
 
     def vjp(stage, given, values):
         dx, ds = stage.vjp(xp, given, values)

@@ -67,7 +67,8 @@ def test_faults_are_found_blamed_and_named(monkeypatch):
     assert harvest.sound
     assert len(harvest.sown) == 4
     assert summary(harvest) == (
-        "POWER pass faults=4 found=4 exact=4 among_suspects=4 named=4 alarms=0"
+        "POWER pass faults=4 found=4 exact=4 among_suspects=4 named=4 alarms=0 "
+        "narrow=14 narrow_found=12"
     )
     assert "svm" in render(harvest, "terminal", short=True)
 
