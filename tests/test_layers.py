@@ -66,7 +66,7 @@ LAYERS = (
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.conditioning judge.function judge.handed judge.directional judge.pairs judge.second",
-    "judge.double",
+    "judge.double judge.beside",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule power.contract",
