@@ -18,7 +18,7 @@ from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported, UsageError
 from gradcheck.finding import Finding
-from gradcheck.judge.beside import FAR, NEAR, is_short, jumps, rounds, stays, times, unseen
+from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
@@ -26,6 +26,7 @@ from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
+from gradcheck.judge.mantissa import fits_narrow
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.spec import as_tuple
@@ -155,7 +156,9 @@ def check(
     findings = asked.findings(arrays)
     if all(finding.verdict is Verdict.PASS for finding in findings):
         short = [
-            n for n, p in zip(names, arrays, strict=True) if p.dtype.kind == "f" and is_short(p)
+            n
+            for n, p in zip(names, arrays, strict=True)
+            if p.dtype.kind == "f" and fits_narrow(p, dtype)
         ]
         if short:
             findings = asked.beside(arrays, findings, short)
@@ -207,33 +210,45 @@ class _Asked:
         A gradient that is wrong there, and not for being elsewhere, is a FAIL; where that cannot
         be told, a note says so.
         """
-        near, far = times(primals, NEAR), times(primals, FAR)
+        near = times(primals, NEAR)
         if self.screened(near) is not None:
             return passed
-        wrong: dict[str, Finding] = {}
         try:
-            moving = self._moving(primals, near, far)
-            if moving:
-                plain = replace(self, full=False, order=1, jvp=None, told=False)
-                afar = {f.name: f for f in plain.findings(far)}
-                plain.told = self.told
-                found = plain.findings(near)
-                if all(f.verdict is Verdict.PASS for f in found):
-                    return passed
-                wrong = {
-                    f.name: replace(
-                        f, reason="; ".join(filter(None, (rounds(self.dtype), f.reason)))
-                    )
-                    for f in found
-                    if f.name in moving and stays(f, afar.get(f.name))
-                }
+            found = self._failing(primals, near)
         except (Broken, Unsupported):
-            pass
+            found = None
+        if found is not None and all(f.verdict is Verdict.PASS for f in found):
+            return passed
+        wrong = {f.name: f for f in found or () if f.verdict is Verdict.FAIL}
         if wrong:
             return tuple([wrong.get(finding.name, finding) for finding in passed])
         note = unseen(short, self.dtype)
         first, *others = passed
         return replace(first, reason="; ".join(filter(None, (first.reason, note)))), *others
+
+    def _failing(
+        self, primals: tuple[Array, ...], near: tuple[Array, ...]
+    ) -> tuple[Finding, ...] | None:
+        """Findings at `near`, FAIL only what goes on to be so; None if nothing can be told."""
+        moving = self._moving(primals, near, times(primals, FAR[1]))
+        if not moving:
+            return None
+        untold = replace(self, full=False, order=1, jvp=None, told=False)
+        found = untold.findings(near)
+        failing = {f.name: f for f in found if f.verdict is Verdict.FAIL and f.name in moving}
+        staying: set[str] = set()
+        for factor in FAR:
+            if len(staying) < len(failing):
+                afar = {f.name: f for f in untold.findings(times(primals, factor))}
+                staying |= {n for n, f in failing.items() if stays(f, afar.get(n), factor)}
+        if not staying:
+            return found if all(f.verdict is Verdict.PASS for f in found) else None
+        told = replace(untold, told=self.told).findings(near)
+        return tuple(
+            replace(f, reason="; ".join(filter(None, (rounds(self.dtype), f.reason))))
+            for f in told
+            if f.name in staying
+        )
 
     def _moving(self, *points: tuple[Array, ...]) -> set[str]:
         """Names of primals whose gradient is another at the first two points; none on a jump."""

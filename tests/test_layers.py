@@ -65,8 +65,8 @@ LAYERS = (
     "judge.promise judge.leg judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
-    "judge.conditioning judge.function judge.handed judge.directional judge.pairs judge.second",
-    "judge.double judge.beside",
+    "judge.mantissa judge.beside judge.conditioning judge.function judge.handed",
+    "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule power.contract",

@@ -24,27 +24,13 @@ NEAR: Final = 0.9784007352901021
 """Less than 1, for domains that end at ±1; at least four units of bfloat16's last place away. A
 small integer times this lies between two numbers of each narrow type: none of 1, 3, 5 and 7 within
 0.15 units in the last place of one."""
-FAR: Final = 0.8777144884601089
-"""The same, about six times as far away."""
-GROWS: Final = 3.0
-"""An error that is so many times larger at FAR than at NEAR grows with the distance."""
+FAR: Final = (0.9402144884612985, 0.8777144884601089, 0.815214488468164)
+"""The same, about three, six and nine times as far away."""
+GROWS: Final = 0.5
+"""An error grows with the distance if it grows at least by this part of that, at each of FAR."""
 JUMPED: Final = 2.0**-5
 """A change at NEAR, as a part of the largest value, that may be a jump."""
-LOW: Final[dict[str, tuple[Any, int]]] = {
-    "float64": (np.uint64, (1 << 29) - 1),
-    "float32": (np.uint32, (1 << 13) - 1),
-}
-"""The bits of each dtype beyond the widest type that is narrower: float32, and TF32."""
 FITS: Final = {"float64": "float32's 24 bits", "float32": "TF32's 11 bits"}
-
-
-def is_short(primal: Array) -> bool:
-    """Whether most elements of a floating primal that are not zero fit in a narrower type."""
-    kind, low = LOW[primal.dtype.name]
-    full = np.count_nonzero(primal.view(kind) & low)
-    if 2 * full >= primal.size:
-        return False
-    return bool(2 * full < np.count_nonzero(primal))
 
 
 def times(primals: Sequence[Array], factor: float) -> tuple[Array, ...]:
@@ -64,14 +50,14 @@ def jumps(base: Sequence[Array], near: Sequence[Array], far: Sequence[Array]) ->
     return False
 
 
-def stays(near: Finding, far: Finding | None) -> bool:
-    """Whether both fail, and the error does not grow with the distance."""
+def stays(near: Finding, far: Finding | None, factor: float) -> bool:
+    """Whether both fail, at NEAR and at `factor`, and the error does not grow with the distance."""
     if far is None or not near.verdict is far.verdict is Verdict.FAIL:
         return False
     if not near.worst or not far.worst:
         return False
     close, afar = (max(miss.error for miss in f.worst) for f in (near, far))
-    return bool(afar < GROWS * close)
+    return bool(afar < GROWS * (1.0 - factor) / (1.0 - NEAR) * close)
 
 
 def unseen(names: Sequence[str], dtype: str) -> str:

@@ -33,6 +33,7 @@ from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.handed import Handed, held
 from gradcheck.judge.locate import ALLOWED
+from gradcheck.judge.mantissa import fits_narrow
 from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
@@ -85,6 +86,8 @@ def screened(
     gradient = handed.gradient(v, base)
     if gradient is not None and v.size == 1 and not handed.scales(gradient, base[0]):
         return None
+    if gradient is not None and v.size > 1 and fits_narrow(gradient, dtype):
+        return None  # the cotangent fills its mantissa: one direction in 300 shows no rounding
     if gradient is not None and dtype != "float64":
         base = handed.promoted(base)
     if gradient is None or base is None:
