@@ -612,6 +612,8 @@ def test_right_derivatives_raise_no_false_alarm(name, scale, dtype):
     alarms = []
     for seed in range(SEEDS):
         x = (scale * np.random.default_rng(seed).normal(size=(4, 5))).astype(dtype)
+        if name == "log":  # beside its pole a direction through all elements has no slope
+            x[np.abs(x) < scale / 128] = scale
 
         def d(x):
             return slope(x).astype(x.dtype)

@@ -30,6 +30,8 @@ GROWS: Final = 0.5
 """An error grows with the distance if it grows at least by this part of that, at each of FAR."""
 JUMPED: Final = 2.0**-5
 """A change at NEAR, as a part of the largest value, that may be a jump."""
+NAMED: Final = 3
+"""Primals that a note names; the others are counted."""
 FITS: Final = {"float64": "float32's 24 bits", "float32": "TF32's 11 bits"}
 
 
@@ -61,11 +63,12 @@ def stays(near: Finding, far: Finding | None, factor: float) -> bool:
 
 
 def unseen(names: Sequence[str], dtype: str) -> str:
-    """A note: what a pass does not say of primals `names`."""
-    held = f"{' and '.join(names)} {'fits' if len(names) == 1 else 'fit'} in {FITS[dtype]}"
+    """A note: what a pass does not say of primals `names`, which nothing was judged beside."""
+    more = [] if len(names) <= NAMED else [f"{len(names) - NAMED} more"]
+    said = " and ".join([*names[:NAMED], *more])
     return (
-        f"{held} of mantissa, and nothing could be judged beside: code that rounds to that would "
-        "not show; give random numbers"
+        f"{said} {'fits' if len(names) == 1 else 'fit'} in {FITS[dtype]} of mantissa: code that "
+        "rounds to that would not show here; give random numbers"
     )
 
 
