@@ -122,11 +122,12 @@ def check(
     asked at other primals and attributes too, and held against differences of forward there.
 
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
-    batch, and two of vjp (three where forward is one number); twice that at short primals. Element by element 2 to 6 evaluations per element, fewer where outputs
-    do not mix (rows), batched too: a loss of more than 100,000 elements is for `check_model`, which
-    never goes there. `order=2`: per primal about 160 more of forward and 80 of vjp, whatever its
-    size; a `double_vjp` as a first order of its own, with vjp in the place of forward. `jvp`: about
-    100. A diagnosis: what forward does in a second.
+    batch, and two of vjp, three where forward is one number; at short primals twice that. Element
+    by element 2 to 6 evaluations per element, fewer where outputs do not mix (rows), batched too: a
+    loss of more than 100,000 elements is for `check_model`, which never goes there. `order=2`: per
+    primal about 160 more of forward and 80 of vjp, whatever its size; a `double_vjp` as a first
+    order of its own, with vjp in the place of forward. `jvp`: about 100. A diagnosis: what forward
+    does in a second.
 
     Raises:
         UsageError: a primal is complex, of a dtype other than float64 or float32 (integers
