@@ -14,4 +14,6 @@ LOW: Final = {"float64": (1 << 29) - 1, "float32": (1 << 42) - 1}
 def fits_narrow(values: NDArray[Any], dtype: str) -> bool:
     """Whether most of `values` of a dtype that are not zero fit in a narrower type."""
     full = np.count_nonzero(values.astype(np.float64, copy=False).view(np.uint64) & LOW[dtype])
-    return 2 * full < values.size and bool(2 * full < np.count_nonzero(values))
+    if 2 * full >= values.size:
+        return False
+    return bool(2 * full < np.count_nonzero(values))
