@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
 
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from gradcheck.contract import returned
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.finding import Finding
+from gradcheck.judge.beside import unseen
 from gradcheck.judge.compare import RULES
+from gradcheck.judge.mantissa import fits_narrow
 from gradcheck.judge.projection import judge_tensors
 from gradcheck.library import Result
 from gradcheck.verdict import Verdict
@@ -65,10 +68,26 @@ def check_model(
         seed=("check_model", seed),
         search=search if locate else 0,
     )
+    findings = _noted(findings, params)
     surplus = [_surplus(name, params) for name in gradients if name not in params]
     subject = getattr(loss, "__name__", type(loss).__name__)
     name = "gradients" if subject == "<lambda>" else f"gradients of {subject}"
     return Result(findings=(*findings, *surplus), dtype=" and ".join(dtypes), subject=name)
+
+
+def _noted(findings: Sequence[Finding], params: Mapping[str, Array]) -> list[Finding]:
+    """The findings; the first one that passes at values which hide a rounding says so of all.
+
+    The gradients are known at these values alone: nothing can be judged beside them.
+    """
+    passed = [f for f in findings if f.verdict is Verdict.PASS and f.name in params]
+    short = [f for f in passed if fits_narrow(params[f.name], params[f.name].dtype.name)]
+    if not short:
+        return [*findings]
+    kind = params[short[0].name].dtype.name
+    note = unseen([f.name for f in short if params[f.name].dtype.name == kind], kind)
+    noted = replace(short[0], reason="; ".join(filter(None, (short[0].reason, note))))
+    return [noted if finding is short[0] else finding for finding in findings]
 
 
 def _checked(

@@ -66,8 +66,8 @@ LAYERS = (
     "judge.promise judge.leg judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
-    "judge.conditioning judge.function judge.handed judge.directional judge.pairs judge.second",
-    "judge.double",
+    "judge.mantissa judge.beside judge.conditioning judge.function judge.handed",
+    "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
     "power.score power.run power.rule power.contract power.narrow",
@@ -161,11 +161,10 @@ ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
     "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "narrow", "draw",
-              "spec_checks", "spec", "program", "model", "rule", "suite", "difference",
-              "manifest", "contract",
-              "binding", "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity",
-              "run", "repro", "demo.kernels", "library", "library_model", "testing",
-              "narrow"),
+              "spec_checks", "spec", "program", "model", "rule", "suite", "difference", "manifest",
+              "contract", "binding", "judge", "protocol.probe", "power", "explain", "plan",
+              "cluster.identity", "run", "repro", "demo.kernels", "library", "library_model",
+              "testing"),
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
               "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_model",
               "testing", "stored.parts", "stored.plain"),

@@ -296,9 +296,14 @@ def test_the_smallest_error_that_is_visible_is_small(size):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_vjp_that_is_not_linear_between_the_cotangents_fails(dtype):
-    # Cotangents are multiples of 1/128: there the sine vanishes, but not its derivative.
+    # At the cotangents that it is asked with first the sine vanishes, but not its derivative.
+    kept = []
+
     def wavy(ct, x):
-        return (2 * x * (ct + np.sin(128 * np.pi * ct) / 1000)).astype(x.dtype)
+        if len(kept) < 5:  # three of first order, the first one twice; then one of second order
+            kept.append(np.array(ct, dtype=np.float64))
+        at = min(kept, key=lambda one: np.max(np.abs(one - ct)))
+        return (2 * x * (ct + np.sin(128 * np.pi * (ct - at)) / 1000)).astype(x.dtype)
 
     found = check(lambda x: x * x, wavy, ROW.astype(dtype), order=2)
     assert rows(found, "fail") == {"d vjp/d ct"}
@@ -307,7 +312,7 @@ def test_a_vjp_that_is_not_linear_between_the_cotangents_fails(dtype):
 
 def test_a_vjp_that_rounds_the_cotangent_is_not_passed():
     found = check(lambda x: x * x, lambda ct, x: 2 * x * np.round(ct * 128) / 128, ROW, order=2)
-    assert words(found)["x"] == "pass"
+    assert words(found)["x"] == "fail"
     assert words(found)["d vjp/d ct"] != "pass"
 
 
@@ -607,6 +612,8 @@ def test_right_derivatives_raise_no_false_alarm(name, scale, dtype):
     alarms = []
     for seed in range(SEEDS):
         x = (scale * np.random.default_rng(seed).normal(size=(4, 5))).astype(dtype)
+        if name == "log":  # beside its pole a direction through all elements has no slope
+            x[np.abs(x) < scale / 128] = scale
 
         def d(x):
             return slope(x).astype(x.dtype)

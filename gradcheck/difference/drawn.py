@@ -33,7 +33,7 @@ def run_of_direction(seed: int, subject: str, size: int) -> Float:
 
 
 def run_of_cotangent(seed: int, subject: str, size: int) -> Float:
-    """`size` elements of a cotangent: normal, none of them near zero, exact in float32."""
+    """`size` elements of a cotangent: normal, none of them near zero."""
     if size <= POOL:
         start = _starts(seed, subject)[1]
         return _normals()[start : start + size]

@@ -16,11 +16,13 @@ from gradcheck.dtypes import dtype_named
 Array = NDArray[Any]
 
 KINDS: Final = ("normal", "powers", "ones")
+THIRDS: Final = -8.0 / 3.0
+"""A cotangent whose bits are 1010…: a third of the last place of every type lies beyond it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cotangents:
-    """Cotangents by name, each a tuple shaped as forward's outputs; values exact in float32."""
+    """Cotangents by name, each a tuple shaped as forward's outputs, in float64."""
 
     names: tuple[str, ...]
     values: tuple[tuple[Array, ...], ...]
@@ -39,21 +41,32 @@ class Cotangents:
     def holding(self, first: NDArray[np.float64]) -> Cotangents:
         """The same, but that `first` [m] stands for the normal one.
 
-        Of one number it is one of them, the 1; −2 times that stands for the power.
+        Of one number it is one of them, the 1; −2 stands for the power, and for the normal one
+        what no type holds: of a single number that is drawn, chance may leave little to round.
         """
         if first.size == 1:
-            first = -2.0 * first
+            values = [self._filled(x) for x in (THIRDS * first, -2.0 * first)]
+            return Cotangents(self.names, (*values, *self.values[2:]))
+        return Cotangents(self.names, (self._filled(first), *self.values[1:]))
+
+    def _filled(self, flat: NDArray[np.float64]) -> tuple[Array, ...]:
+        """One cotangent from all its numbers."""
         parts, at = [], 0
         for part in self.values[0]:
-            parts.append(first[at : at + part.size].reshape(part.shape).copy())
+            parts.append(flat[at : at + part.size].reshape(part.shape).copy())
             at += part.size
-        values = [*self.values]
-        values[KINDS.index("powers" if at == 1 else "normal")] = tuple(parts)
-        return Cotangents(self.names, tuple(values))
+        return tuple(parts)
 
     def rounded(self, dtype: str) -> Cotangents:
         """The same in float64, with values that a narrower dtype holds."""
-        values = tuple(tuple(p.astype(np.float64) for p in ct) for ct in self.typed(dtype))
+        return self.held([dtype_named(dtype)] * len(self.values[0]))
+
+    def held(self, kinds: Sequence[np.dtype[Any]]) -> Cotangents:
+        """The same in float64, with values that the dtype of each output holds."""
+        values = tuple(
+            tuple(p.astype(kind).astype(np.float64) for p, kind in zip(ct, kinds, strict=True))
+            for ct in self.values
+        )
         return Cotangents(self.names, values)
 
 

@@ -72,7 +72,8 @@ def judge_double(
     primals = gradients.point.primals
     rows = [f"double d{name}" for name in names]
     vjp = as_vjp(double_vjp, len(gradients.ct), gradients.primals)
-    cotangents = draw_cotangents(draw, [v.shape for v in values])
+    drawn = draw_cotangents(draw, [v.shape for v in values])
+    cotangents = drawn.held([v.dtype for v in values])
     typed = [
         tuple(c.astype(v.dtype) for c, v in zip(row, values, strict=True))
         for row in cotangents.values

@@ -229,7 +229,7 @@ class ForwardMode:
         return None if rows is None else [np.concatenate(rows, axis=1)]
 
     def _tangents(self, still: dict[int, NDArray[np.bool_]] | None) -> Cotangents:
-        """Random tangents, in units of the primals (rounded to a power of two, so exact)."""
+        """Random tangents that the dtype holds, in units of the primals: powers of two."""
         floating = {i: p for i, p in enumerate(self.primals) if p.dtype.kind == "f"}
 
         def drawn(kind: str, i: int, primal: Array) -> Array:
@@ -240,7 +240,7 @@ class ForwardMode:
             return np.asarray(part * unit * moves)
 
         values = tuple(tuple(drawn(kind, i, p) for i, p in floating.items()) for kind in KINDS)
-        return Cotangents(KINDS, values)
+        return Cotangents(KINDS, values).rounded(self.rules.dtype)
 
     def _direction(self, tangent: tuple[Array, ...]) -> Direction:
         rest = iter(tangent)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gradcheck.contract import returned
 from gradcheck.difference.bundle import end_to_end
 from gradcheck.difference.evaluate import REFUSALS
+from gradcheck.judge.cotangents import THIRDS
 from gradcheck.judge.function import AGREES
 from gradcheck.spec import Attrs
 
@@ -25,6 +26,9 @@ Float = NDArray[np.float64]
 RAISED: Final = object()
 TWICE_BACK: Final = -2.0
 """A factor by which products and sums round as before."""
+LINEAR: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
+"""The part of a gradient's norm that rounding may change where it is asked for with that: less than
+a fourth of what is lost of THIRDS in a narrower type."""
 OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
@@ -98,6 +102,26 @@ class Handed:
         assert kept is not None
         return kept.astype(np.float64, copy=False)
 
+    def scales(self, gradient: Float, output: Array) -> bool:
+        """Whether vjp of a forward that is one number scales with a cotangent that types round.
+
+        `gradient` is what it gave for 1, the cotangent of a loss: short, as its multiples by
+        powers of two are, so nothing that rounds its cotangent has shown there.
+        """
+        ct = np.full(output.shape, THIRDS, output.dtype)
+        ct.setflags(write=False)
+        parts = self._parts(self._call(self._vjp, (ct,), **self._attrs))
+        if parts is None:
+            return False
+        at = 0
+        for part in parts:
+            want = gradient[at : at + part.size] * float(ct.reshape(-1)[0])
+            off = part.reshape(-1) - want
+            at += part.size
+            if not off.dot(off) <= LINEAR[part.dtype.name] ** 2 * want.dot(want):
+                return False
+        return True
+
     def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
         """Forward's values in float64, if a forward of float32 computes in its arguments' dtype."""
         wide = [p.astype(np.float64) if p.dtype.kind == "f" else p.copy() for p in self._primals]
@@ -138,6 +162,15 @@ class Handed:
         except BaseException:  # noqa: BLE001  it is asked again, and then named
             return RAISED
         return out if self._bits == _bits(self._copies) else RAISED  # some ignore the flag
+
+
+def held(v: Float, outputs: Sequence[Array]) -> Float:
+    """A cotangent [m], all outputs end to end, as their dtypes hold it."""
+    if all(o.dtype == np.float64 for o in outputs):
+        return v
+    ends = np.cumsum([o.size for o in outputs])[:-1]
+    parts = zip(np.split(v, ends), outputs, strict=True)
+    return np.concatenate([part.astype(o.dtype).astype(np.float64) for part, o in parts])
 
 
 def _bits(arrays: Sequence[Any]) -> bytes:

@@ -1,6 +1,7 @@
 """Arrays that are named before they are drawn: what `@gradcheck.case` takes for a primal.
 
-Numbers are those of `gradcheck.draw.Draw`: seeded by names, short, and exact in float32.
+Numbers are those of `gradcheck.draw.Draw`: seeded by names, and with full mantissas, so that code
+which rounds them shows it; a narrower dtype gets them rounded once.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def drawn(draw: Callable[[Draw], Array]) -> Drawn:
 
 
 def normal(*shape: int, scale: float = 1.0) -> Drawn:
-    """Standard normal numbers times `scale` (best a power of two)."""
+    """Standard normal numbers times `scale`."""
     sizes = _shape("normal", shape)
     return Drawn(draw=lambda draw: draw.normal(*sizes, scale=scale))
 

@@ -48,6 +48,16 @@ def test_a_wrong_program_fails_the_gate(manifest, judged):
     assert {r["verdict"] for r in found.results if r["output"] == "x"} == {"fail"}
 
 
+def test_a_program_that_rounds_its_operands_to_tf32_fails_in_float32(manifest, judged):
+    words = ["--op", "mul", "--dialect", "same-shape", "--sample", "typical", "--no-contract"]
+    found = judged("--impl", manifest(lie="rounds_operands"), *words)
+    assert found.code == 1
+    verdicts = {(r["dtype"], r["output"]): r["verdict"] for r in found.results}
+    for name in ("x", "y"):
+        assert verdicts["float64", name] == "pass"
+        assert verdicts["float32", name] == "fail"
+
+
 def test_a_program_that_dies_is_no_end_of_the_run(manifest, judged):
     words = ["--impl", manifest(lie="exits_3"), "--op", "tanh", "--op", "silu"]
     found = judged(*words, "--sample", "typical", "--dtype", "float64")

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from gradcheck.draw import Draw
-from gradcheck.judge.cotangents import KINDS, draw_cotangents, first_cotangent
+from gradcheck.judge.cotangents import KINDS, THIRDS, draw_cotangents, first_cotangent
+from gradcheck.narrow import TYPES
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 0), (2, 3, 4)]
 
@@ -53,8 +54,11 @@ def test_they_depend_on_the_names_and_on_nothing_else():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_dtype_gets_the_same_numbers_rounded_once(dtype):
-    cotangents = drawn()
+def test_every_dtype_gets_the_same_numbers_as_it_holds_them(dtype):
+    cotangents = drawn().rounded(dtype)
+    assert np.count_nonzero(cotangents.flat[0] != drawn().flat[0]) == 29 * (dtype == "float32")
+    np.testing.assert_array_equal(cotangents.flat, drawn().held([np.dtype(dtype)] * 2).flat)
+    np.testing.assert_allclose(cotangents.flat, drawn().flat, rtol=2.0**-24)
     for typed, exact in zip(cotangents.typed(dtype), cotangents.values, strict=True):
         assert [part.dtype for part in typed] == [dtype, dtype]
         for part, whole in zip(typed, exact, strict=True):
@@ -80,14 +84,21 @@ def test_the_first_may_be_given_and_the_others_stay():
     assert found.names == given.names
 
 
-def test_of_one_number_twice_the_first_stands_for_the_power():
+def test_of_one_number_twice_the_first_stands_for_the_power_and_no_chance_for_the_normal_one():
     given = drawn("first", shapes=[(1, 1)])
     found = given.holding(np.array([1.0]))
-    assert [ct[0].tolist() for ct in found.values] == [
-        given.values[0][0].tolist(),
-        [[-2.0]],
-        [[1.0]],
-    ]
+    assert [ct[0].tolist() for ct in found.values] == [[[-8 / 3]], [[-2.0]], [[1.0]]]
+
+
+@pytest.mark.parametrize("kept", TYPES, ids=lambda kept: kept.name)
+def test_a_third_of_the_last_place_of_every_type_lies_beyond_what_a_loss_is_asked_with(kept):
+    assert abs(kept.rounded(THIRDS) / THIRDS - 1) == pytest.approx(0.25 * 2.0 ** (1 - kept.bits))
+
+
+@pytest.mark.parametrize("kept", TYPES, ids=lambda kept: kept.name)
+def test_a_random_cotangent_fills_the_mantissa(kept):
+    for flat in (drawn().flat[0], first_cotangent(0, "f", 29)):
+        assert np.all(kept.rounded(flat) != flat)
 
 
 def test_a_projection_asks_a_number_with_one_and_others_at_random():

@@ -104,7 +104,8 @@ def looks(workload, seed, vjp, dtype, monkeypatch):
         passed(workload, seed, vjp, dtype)
     primals = [p.astype(dtype).astype(float) for p in workload.primals(seed)]
     out = np.asarray(workload.forward(*primals))
-    ct = first_cotangent(seed, workload.name, out.size).reshape(out.shape)
+    ct = first_cotangent(seed, workload.name, out.size).astype(dtype).astype(float)
+    ct = ct.reshape(out.shape)
     right = [np.asarray(g).reshape(-1) for g in tuple_of(workload.vjp(ct, *primals))]
     rows = []
     for (error, bar, _), bundle, only in seen:
@@ -220,10 +221,10 @@ def test_a_forward_that_is_one_number_is_asked_with_one_and_with_another(shape):
         return screened(loss, vjp, (x,), ["x"], {}, "float64", 0, "f")
 
     assert judged(lambda ct: ct) is not None
-    assert asked == [1.0, -2.0]
+    assert asked == [1.0, -2.0, -8 / 3]
     for factor in (1.5, 0.0, -1.0):
         assert judged(lambda ct, f=factor: np.where(ct == 1.0, f, ct)) is None
-    wrongs = (np.ones_like, np.abs, np.sign, np.square, np.reciprocal, np.tanh)
+    wrongs = (np.ones_like, np.abs, np.sign, np.square, np.reciprocal, np.tanh, np.float32)
     for wrong in (*wrongs, lambda ct: np.clip(ct, -1, 1), lambda ct: ct + 1e-9):
         assert judged(wrong) is None
 

@@ -1,0 +1,110 @@
+"""What rounds to a narrower type is rejected, at primals with short mantissas too."""
+
+import numpy as np
+import pytest
+
+from gradcheck import check, check_model
+from gradcheck.judge.beside import FAR, NEAR
+from gradcheck.narrow import BFLOAT16, FLOAT16, FLOAT32, TF32, narrower
+
+SHORT = np.array([1.0, 2.0, -3.0, 0.5, 7.0, 0.0, -1.5, 1.0])
+NOTE = "would not show here; give random numbers"
+
+
+def noted(found):
+    """Whether a check passes with a note that rounding would not show."""
+    assert found.ok, str(found)
+    return any(NOTE in finding.reason for finding in found.findings)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("primals", [SHORT, np.ones(4), np.arange(6.0), np.array([3.0])])
+def test_rounded_operands_fail_where_the_primals_fit_in_the_narrower_type(primals, dtype, full):
+    x = primals.astype(dtype)
+    assert not noted(check(lambda x: x**2, lambda ct, x: 2 * x * ct, x, full=full))
+    for kept in narrower(dtype):
+
+        def vjp(ct, x, kept=kept):
+            return 2 * kept.rounded(x).astype(dtype) * ct
+
+        found = check(lambda x: x**2, vjp, x, full=full)
+        assert found.verdict.name == "FAIL"
+        assert f"wrong at {NEAR:.4g} times them" in found.findings[0].reason
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kept", [TF32, FLOAT16, BFLOAT16, FLOAT32])
+def test_the_cotangent_of_a_loss_that_is_rounded_fails(kept, full):
+    x = np.random.default_rng(0).normal(size=5)
+
+    def vjp(ct, x):
+        return kept.rounded(ct) * x
+
+    assert check(lambda x: np.sum(x * x) / 2, vjp, x, full=full).verdict.name == "FAIL"
+
+
+def frozen():
+    saved = SHORT.copy()
+    return np.square, lambda ct, x: 2 * saved * ct
+
+
+def of_unit_length():
+    """x/|x|, and its VJP for |x| = 1."""
+
+    def forward(x):
+        return x / np.sqrt(np.sum(x * x))
+
+    return forward, lambda ct, x: ct - x * np.sum(ct * x)
+
+
+def chosen_by_a_mask():
+    """Forward compares with 1: there it jumps."""
+    return (lambda x: np.where(x == 1.0, 0.0, x)), (lambda ct, x: np.where(SHORT == 1.0, 0.0, ct))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_gradient_that_is_right_at_these_primals_alone_passes_with_a_note(full):
+    assert noted(check(*frozen(), SHORT, full=full))
+    unit = np.array([0.5, 0.5, -0.5, 0.5])
+    assert noted(check(*of_unit_length(), unit, full=full))
+
+
+def test_a_forward_that_ends_beside_the_primals_passes_with_a_note():
+    x = np.array([1.5, 2.0, 4.0])
+
+    def forward(x):
+        return np.sqrt(x - 1.46875)  # NaN at NEAR times 1.5
+
+    def vjp(ct, x):
+        return ct / 2 / np.sqrt(x - 1.46875)
+
+    assert noted(check(forward, vjp, x))
+
+
+def test_zeros_ties_and_kinks_stay_where_they_are():
+    def largest(ct, x):
+        return np.where(np.arange(4) == np.argmax(x), ct, 0.0)
+
+    ties = np.array([2.0, 1.0, -4.0, 1.0])
+    assert not noted(check(lambda x: np.max(x, axis=-1), largest, ties))
+    relu = np.array([1.0, 0.0, -2.0])
+    assert not noted(check(lambda x: np.maximum(x, 0), lambda ct, x: ct * (x > 0), relu))
+    half = np.array([0.5, 1.0, -1.0]) * 0.875
+    assert not noted(check(np.arcsin, lambda ct, x: ct / np.sqrt(1 - x * x), half))
+
+
+def test_a_model_whose_values_are_short_has_a_note():
+    w = np.array([1.0, -2.0, 3.0])
+    assert noted(check_model(lambda: np.sum(w**2), {"w": w}, {"w": 2 * w}))
+    w = np.array([0.1, -0.2, 0.3])
+    assert not noted(check_model(lambda: np.sum(w**2), {"w": w}, {"w": 2 * w}))
+
+
+@pytest.mark.parametrize("factor", [NEAR, *FAR])
+@pytest.mark.parametrize("kept", [TF32, FLOAT16, BFLOAT16, FLOAT32])
+def test_the_factors_take_small_integers_off_every_narrow_type(factor, kept):
+    for integer in (1.0, 3.0, 5.0, 7.0):
+        value = factor * integer
+        place = 2.0 ** (np.frexp(value)[1] - kept.bits)
+        assert abs(kept.rounded(value) - value) >= 0.13 * place
