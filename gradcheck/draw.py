@@ -72,6 +72,16 @@ class Draw:
             lambda x: np.logical_and.reduce([np.abs(x - c) >= 0.125 for c in centres]),
         )
 
+    def swamped(self, *shape: int) -> Float64:
+        """Rows (last axis) of positive terms: first 1, then less than half its last place.
+
+        A running sum loses all of them in bfloat16, and two thirds of a row in float16.
+        """
+        last = np.where(np.arange(shape[-1]) <= shape[-1] // 3, 2.0**-8, 2.0**-11)
+        out: Float64 = self.uniform(0.85, 0.97, *shape) * last
+        out[..., :1] = 1.0
+        return out
+
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Integers in [low, high)."""
         return self._rng.integers(low, high, shape, dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.draw import LEAST, Draw, key_of
-from gradcheck.narrow import TYPES
+from gradcheck.narrow import BFLOAT16, FLOAT16, TYPES
 
 KINDS = {
     "normal": lambda d: d.normal(40, 3),
@@ -122,3 +122,15 @@ def test_probabilities_sum_to_about_one_and_none_vanishes():
     np.testing.assert_allclose(x.sum(axis=-1), 1, atol=6 * LEAST)
     assert x.min() >= LEAST
     assert x.max() < 1
+
+
+@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16])
+def test_a_running_sum_in_half_precision_loses_what_is_swamped(kind):
+    x = Draw("swamped").swamped(131)
+    total = 0.0
+    for term in x:
+        total = float(kind.rounded(total + kind.rounded(term)))
+    assert np.all(x > 0)
+    assert x[0] == 1
+    lost = (x.sum() - total) / x.sum()
+    assert lost > 40 * 2.0**-kind.bits
