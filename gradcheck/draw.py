@@ -89,7 +89,7 @@ class Draw:
     def probabilities(self, *shape: int) -> Float64:
         """Rows (last axis) of values in [2^-7, 1) that sum to about 1."""
         raw = self._rng.uniform(0.2, 1.0, shape)
-        return np.maximum(raw / raw.sum(axis=-1, keepdims=True), LEAST)
+        return np.asarray(np.maximum(raw / raw.sum(axis=-1, keepdims=True), LEAST))
 
     def permutation(self, count: int) -> NDArray[np.int64]:
         """0 … count − 1 in random order."""
