@@ -77,6 +77,16 @@ class Draw:
         given = np.asarray(values, dtype=np.float64)
         return np.asarray(given * (1 + self._rng.uniform(-1.0, 1.0, given.shape) * 2.0**-8))
 
+    def swamped(self, *shape: int) -> Float64:
+        """Rows (last axis) of positive terms: first 1, then less than half its last place.
+
+        A running sum loses all of them in bfloat16, and two thirds of a row in float16.
+        """
+        last = np.where(np.arange(shape[-1]) <= shape[-1] // 3, 2.0**-8, 2.0**-11)
+        out: Float64 = self.uniform(0.85, 0.97, *shape) * last
+        out[..., :1] = 1.0
+        return out
+
     def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int64]:
         """Integers in [low, high)."""
         return self._rng.integers(low, high, shape, dtype=np.int64)
@@ -84,7 +94,7 @@ class Draw:
     def probabilities(self, *shape: int) -> Float64:
         """Rows (last axis) of values in [2^-7, 1) that sum to about 1."""
         raw = self._rng.uniform(0.2, 1.0, shape)
-        return np.maximum(raw / raw.sum(axis=-1, keepdims=True), LEAST)
+        return np.asarray(np.maximum(raw / raw.sum(axis=-1, keepdims=True), LEAST))
 
     def permutation(self, count: int) -> NDArray[np.int64]:
         """0 … count − 1 in random order."""

@@ -10,7 +10,9 @@ dtype, without an implementation to learn it from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +25,7 @@ Float = NDArray[np.float64]
 
 LIBRARY: Final = 4.0
 """Units of u that a library's exp, tanh, … may be off."""
+_SUMS_COST: Final = ContextVar("_SUMS_COST", default=1.0)
 _total: Final[Any] = np.add.reduce
 """What `np.sum` comes to: finding that out takes it longer than a small sum."""
 
@@ -99,7 +102,7 @@ class Rounded(NDArrayOperatorsMixin):
                 (count, 1.0),
             ):
                 np.add.at(array, index, added)
-            target.value, target.error = value, error + _summed(size, count)
+            target.value, target.error = value, error + _summed(value, _grown(size, count))
             return None
         if method != "__call__" or kwargs:
             return NotImplemented
@@ -149,7 +152,7 @@ def _map(pick: Callable[[Any], Any], args: Sequence[Any]) -> list[Any]:
     return [[pick(a) for a in arg] if isinstance(arg, (list, tuple)) else pick(arg) for arg in args]
 
 
-def _summed(size: Any, count: Any) -> Any:
+def _grown(size: Any, count: Any) -> Any:
     """What adding up `count` terms of a total `size` may cost.
 
     Rounding of a sum grows like √n for the orders that implementations use.
@@ -161,8 +164,27 @@ def _sum(x: Rounded, axis: Any = None, keepdims: bool = False) -> Rounded:
     value = _total(x.value, axis=axis, keepdims=keepdims)
     count = x.value.size / max(value.size, 1)
     carried = _total(x.error, axis=axis, keepdims=keepdims)
-    own = _summed(_total(np.abs(x.value), axis=axis, keepdims=keepdims), count)
-    return Rounded(value, carried + own)
+    grown = _grown(_total(np.abs(x.value), axis=axis, keepdims=keepdims), count)
+    return Rounded(value, carried + _summed(value, grown))
+
+
+@contextmanager
+def sums_kept_wide(cost: float) -> Iterator[None]:
+    """Sums are kept in a type of which a unit of roundoff is `cost` of one of the dtype.
+
+    What the dtype itself costs is then the one rounding of the result.
+    """
+    before = _SUMS_COST.set(cost)
+    try:
+        yield
+    finally:
+        _SUMS_COST.reset(before)
+
+
+def _summed(value: Any, grown: Any) -> Any:
+    """The cost of a sum: what grows with its terms, and its own last rounding if kept wide."""
+    cost = _SUMS_COST.get()
+    return grown if cost == 1.0 else cost * grown + 2 * _last_place(value)
 
 
 def _einsum(subscripts: str, *arrays: Any) -> Rounded:
@@ -175,7 +197,8 @@ def _einsum(subscripts: str, *arrays: Any) -> Rounded:
         carried = carried + np.einsum(subscripts, *swapped)
     ones = [np.broadcast_to(1.0, v.shape) for v in values]
     terms = np.max(np.einsum(subscripts, *ones), initial=1.0)
-    return Rounded(value, carried + 2 * np.sqrt(terms) * np.einsum(subscripts, *sizes))
+    grown = 2 * np.sqrt(terms) * np.einsum(subscripts, *sizes)
+    return Rounded(value, carried + _summed(value, grown))
 
 
 def _running(rule: Callable[[Any, Any], Rounded]) -> Callable[..., Rounded]:
@@ -237,9 +260,10 @@ def _power(a: Any, b: Any) -> Rounded:
 
 def _matmul(a: Any, b: Any) -> Rounded:
     x, y = _value(a), _value(b)
-    own = 2 * math.sqrt(np.shape(x)[-1]) * np.matmul(np.abs(x), np.abs(y))
+    value = np.matmul(x, y)
+    grown = 2 * math.sqrt(np.shape(x)[-1]) * np.matmul(np.abs(x), np.abs(y))
     carried = np.matmul(_error(a), np.abs(y)) + np.matmul(np.abs(x), _error(b))
-    return Rounded(np.matmul(x, y), carried + own)
+    return Rounded(value, carried + _summed(value, grown))
 
 
 def _chosen(first: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Rounded]:

@@ -11,7 +11,7 @@ from gradcheck.draw import Draw
 from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth
-from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance
+from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance, sums_kept_wide
 from gradcheck.spec import as_tuple
 
 U = {"float32": 2.0**-24, "float64": 2.0**-53}
@@ -228,3 +228,21 @@ def test_what_is_masked_is_exact_and_what_is_seen_keeps_its_error():
     assert weights.error[0, 1] == 0
     assert np.isfinite(weights.error).all()
     assert (weights.error[1] > 5 * weights.value.min(axis=-1)[1]).all()
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        lambda x: ROUNDING.sum(x, axis=-1),
+        lambda x: x @ ROUNDING.asarray(np.ones(4096)),
+        lambda x: np.einsum("i,i->", x, ROUNDING.asarray(np.ones(4096))),
+    ],
+)
+def test_a_sum_that_is_kept_wide_costs_one_rounding_of_the_dtype(total):
+    x = ROUNDING.asarray(np.ones(4096))
+    grown = total(x).error
+    with sums_kept_wide(2.0**-13):
+        wide = total(x).error
+    assert 2 * 4096 <= wide <= 2.1 * 4096
+    assert grown >= 2 * 64 * 4096
+    np.testing.assert_array_equal(total(x).error, grown)  # and outside it is as before

@@ -136,7 +136,15 @@ def test_primals_are_private_read_only_and_exact():
         x[0, 0] = 2
 
 
-@pytest.mark.parametrize("value", [1e-60, -1e300])
+@pytest.mark.parametrize("value", [0.1, 1 + 2.0**-30])
+def test_values_that_float32_rounds_are_kept_whole(value):
+    it = Suite(
+        "s", "1", (spec(samples=(sample("x", lambda d: (d.normal(2), np.full(3, value))),)),)
+    )
+    assert np.array_equal(only(it, "op/default/x").primals[1], np.full(3, value))
+
+
+@pytest.mark.parametrize("value", [1e-60, -1e-60, 1e300, np.nextafter(2.0**128, 0)])
 def test_values_that_float32_does_not_hold_are_refused(value):
     it = Suite(
         "s", "1", (spec(samples=(sample("x", lambda d: (d.normal(2), np.full(3, value))),)),)

@@ -37,6 +37,11 @@ def shaped(primals: Any, single: Any = None) -> tuple[Sample, ...]:
             hunts="a vector loop that forgets its remainder",
         ),
         Sample(
+            name="tiles",
+            primals=lambda draw: primals(draw, 263),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind 128",
+        ),
+        Sample(
             name="empty",
             primals=lambda draw: primals(draw, 0, 5),
             hunts="a loop that assumes one element, or a buffer of another shape returned",
@@ -1064,6 +1069,13 @@ dropout = OpSpec(
                 np.array([1, 1, 0, 1, 0, 1]),
             ),
             hunts="the mask recovered from y != 0, which loses kept zeros; or as y/x",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(263), draw.integers(0, 2, 263)),
+            dialects=("inverted",),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
         ),
     ),
 )

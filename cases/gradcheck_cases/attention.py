@@ -106,6 +106,12 @@ softmax = OpSpec(
             primals=lambda draw: (np.zeros((0, 5)),),
             hunts="no row at all",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (np.log(draw.swamped(1, 131)),),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
+        ),
     ),
 )
 
@@ -693,6 +699,12 @@ flash_attn = OpSpec(
             primals=lambda draw: _flash(draw, 2, 0, 3, 5),
             hunts="no query: gradients of k and v left unwritten instead of zero",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _flash(draw, 1, 1, 67, 1),
+            dialects=("unmasked",),
+            hunts="more than one block of 64 keys: the rescaling of what was summed before",
+        ),
     ),
 )
 
@@ -898,6 +910,12 @@ grouped_query_attention = OpSpec(
             primals=lambda draw: _qkv(draw, (4, 0, 2), (2, 3, 2)),
             hunts="no query: gradients of k and v left unwritten instead of zero",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _qkv(draw, (2, 1, 1), (1, 67, 1), 1),
+            dialects=("bottom-right",),
+            hunts="more than one block of 64 keys: the rescaling of what was summed before",
+        ),
     ),
 )
 
@@ -994,6 +1012,13 @@ sliding_window_attention = OpSpec(
             name="empty",
             primals=lambda draw: _qkv(draw, (0, 2), (3, 2)),
             hunts="no query: gradients of k and v left unwritten instead of zero",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _qkv(draw, (1, 1), (35, 1), 1),
+            attrs={"left": 33},
+            dialects=("causal",),
+            hunts="a window wider than a block of 32 keys",
         ),
     ),
 )
@@ -1110,6 +1135,12 @@ sink_attention = OpSpec(
             primals=lambda draw: _with_sink(draw, (2, 0, 3), (2, 2, 3)),
             hunts="no query: a sink's gradient left unwritten instead of zero",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _with_sink(draw, (1, 1, 1), (1, 35, 1), 1),
+            dialects=("learned",),
+            hunts="more than one block of 32 keys: the rescaling of what was summed before",
+        ),
     ),
 )
 
@@ -1191,6 +1222,12 @@ softcapped_attention = OpSpec(
             name="empty",
             primals=lambda draw: _qkv(draw, (0, 2), (3, 2)),
             hunts="no query: gradients of k and v left unwritten instead of zero",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _qkv(draw, (1, 1), (35, 1), 1),
+            dialects=("gemma-2",),
+            hunts="more than one block of 32 keys: the rescaling of what was summed before",
         ),
     ),
 )

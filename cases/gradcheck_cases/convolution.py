@@ -196,6 +196,12 @@ conv_2d = OpSpec(
             primals=lambda draw: (np.zeros((0, 2, 3, 3)), draw.normal(3, 2, 2, 2), draw.normal(3)),
             hunts="dw and db of no image left unwritten; they are 0",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 1, 2), draw.normal(3, 35, 1, 1), draw.normal(3)),
+            dialects=("bias",),
+            hunts="more than 32 channels, of which the last ones are left out",
+        ),
     ),
 )
 
@@ -283,6 +289,11 @@ CONV_1D_SAMPLES = (
         name="empty-batch",
         primals=lambda draw: (np.zeros((0, 2, 4)), draw.normal(3, 2, 3)),
         hunts="dw of no line left unwritten; it is 0",
+    ),
+    Sample(
+        name="tiles",
+        primals=lambda draw: (draw.normal(35, 3), draw.normal(2, 35, 1)),
+        hunts="more than 32 channels, of which the last ones are left out",
     ),
 )
 
@@ -372,6 +383,11 @@ depthwise_conv_2d = OpSpec(
             name="empty-batch",
             primals=lambda draw: (np.zeros((0, 2, 3, 3)), draw.normal(2, 2, 2)),
             hunts="dw of no image left unwritten; it is 0",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 2, 2), draw.normal(35, 1, 2)),
+            hunts="more than 32 channels, of which the last ones are left out",
         ),
     ),
 )
@@ -474,6 +490,11 @@ conv_transpose_2d = OpSpec(
             primals=lambda draw: (np.zeros((0, 2, 2, 3)), draw.normal(2, 3, 2, 2)),
             hunts="dw of no image left unwritten; it is 0",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 2, 1), draw.normal(35, 1, 1, 1)),
+            hunts="more than 32 channels, of which the last ones are left out",
+        ),
     ),
 )
 
@@ -548,6 +569,11 @@ conv_transpose_1d = OpSpec(
             name="empty-batch",
             primals=lambda draw: (np.zeros((0, 2, 3)), draw.normal(2, 3, 2)),
             hunts="dw of no line left unwritten; it is 0",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 67), draw.normal(1, 1, 3)),
+            hunts="a row of more than 64 pixels, whose tail is left out",
         ),
     ),
 )
@@ -652,6 +678,12 @@ im2col = OpSpec(
             name="empty-batch",
             primals=lambda draw: (np.zeros((0, 2, 4, 3)),),
             hunts="a division of the sizes by 0",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 3, 67),),
+            dialects=("rows",),
+            hunts="a row of more than 64 pixels, whose tail is left out",
         ),
     ),
 )
@@ -833,6 +865,11 @@ max_pool_2d = OpSpec(
             hunts="a shared maximum of an image that is 0 everywhere, padding among the ties",
             at_kink=True,
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (_distinct(draw, 1, 2, 67),),
+            hunts="a row of more than 64 pixels, whose tail is left out",
+        ),
     ),
 )
 
@@ -939,6 +976,12 @@ avg_pool_2d = OpSpec(
             primals=lambda draw: (np.zeros((0, 2, 4, 3)),),
             hunts="an average over nothing",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 2, 67),),
+            dialects=("with-pad",),
+            hunts="a row of more than 64 pixels, whose tail is left out",
+        ),
     ),
 )
 
@@ -1008,6 +1051,11 @@ upscale = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 3, 2)),),
             hunts="a division of the sizes by 0",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(2, 67),),
+            hunts="a row of more than 64 pixels, whose tail is left out",
         ),
     ),
 )

@@ -88,7 +88,17 @@ def _shapes(values: Any, single: Any, *more: Sample) -> tuple[Sample, ...]:
     )
 
 
-SHAPES = _shapes(Draw.normal, Draw.signed)  # every smooth operator of one primal meets these
+def _tiles(values: Any) -> Sample:
+    """More than a block of 256 threads, or an index of one byte; and a tail behind 128."""
+    return Sample(
+        name="tiles",
+        primals=lambda draw: (values(draw, 263),),
+        hunts="a grid of one block of 256 threads, an index of one byte, a tail behind 128",
+    )
+
+
+# Every smooth operator of one primal meets these.
+SHAPES = _shapes(Draw.normal, Draw.signed, _tiles(Draw.normal))
 
 
 def _same(
@@ -143,6 +153,12 @@ add = OpSpec(
             dialects=("residual",),
         ),
         _same("empty", (0, 5), "a size of 0 refused, or divided by", dialect="residual"),
+        Sample(
+            name="many",
+            primals=lambda draw: (draw.normal(2311, 1), draw.signed(1)),
+            hunts="dy summed in float16 or bfloat16, which stops at 2048 or 256 equal terms",
+            dialects=("broadcast",),
+        ),
         *REPEATED,
     ),
 )
@@ -555,7 +571,8 @@ def _quarter_up(draw: Any, *shape: int) -> Any:
     return draw.uniform(0.25, 2.0, *shape)
 
 
-POSITIVE_SHAPES = _shapes(_quarter_up, _quarter_up)  # where an operator is defined above 0 only
+# Where an operator is defined above 0 only.
+POSITIVE_SHAPES = _shapes(_quarter_up, _quarter_up, _tiles(_quarter_up))
 
 
 def _down_to_zero(draw: Any) -> tuple[Any, ...]:
@@ -1174,6 +1191,13 @@ map_binary = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 5)), np.zeros((0, 5))),
             hunts="a size of 0 refused, or divided by",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(263), draw.signed(263)),
+            dialects=("hypot",),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
         ),
     ),
 )

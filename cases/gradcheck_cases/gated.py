@@ -262,6 +262,11 @@ GATED = (
         ),
         hunts="the gate's slope overflows, or keeps a constant in the tail",
     ),
+    Sample(
+        name="tiles",
+        primals=lambda draw: (draw.away(AVOIDED, 263), draw.signed(263)),
+        hunts="a grid of one block of 256 threads, an index of one byte, a tail behind 128",
+    ),
 )
 
 # … and of one whose only primal is [gate | up].

@@ -92,6 +92,21 @@ encoder = OpSpec(
             primals=lambda draw: (draw.normal(3, 2), draw.normal(4, 2), draw.permutation(0)),
             hunts="no token at all: gradients left unwritten instead of zero",
         ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(263, 1),
+                draw.normal(71, 1),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]]),
+            ),
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131), draw.normal(5, 131), np.array([2, 0, 2])),
+            hunts="columns behind 64 or 128 that no thread reads",
+        ),
     ),
 )
 
@@ -168,6 +183,22 @@ input_embedding = OpSpec(
             primals=lambda draw: (draw.normal(4, 3), np.array([2])),
             hunts="a sequence of one token, whose last is no input: nothing to look up",
         ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(263, 1),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]]),
+            ),
+            dialects=("sqrt",),
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131), np.array([2, 0, 2])),
+            dialects=("sqrt",),
+            hunts="columns behind 64 or 128 that no thread reads",
+        ),
     ),
 )
 
@@ -240,6 +271,26 @@ get_rows = OpSpec(
             primals=lambda draw: (draw.normal(3, 2), draw.permutation(0)),
             hunts="no row at all: a gradient left unwritten instead of zero",
         ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(263, 1),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]]),
+            ),
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131), np.array([2, 0, 2])),
+            hunts="columns behind 64 or 128 that no thread reads",
+        ),
+        Sample(
+            name="many",
+            primals=lambda draw: (draw.normal(2, 1), np.zeros(2311, dtype=np.int64)),
+            hunts="a row's gradient summed in float16 or bfloat16, which stops at 2048 or 256 "
+            "equal terms",
+        ),
     ),
 )
 
@@ -305,6 +356,21 @@ get_rows_back = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 2)), draw.permutation(0)),
             hunts="nothing to add: a table of zeros, a gradient without elements",
+        ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(67, 1),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]]),
+            ),
+            attrs={"n_rows": 263},
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131), np.array([2, 0, 2])),
+            hunts="columns behind 64 or 128 that no thread reads",
         ),
     ),
 )
@@ -389,6 +455,24 @@ gather = OpSpec(
             name="empty",
             primals=lambda draw: (draw.normal(3, 5), draw.integers(0, 3, 0, 0)),
             hunts="an empty index: a gradient left unwritten instead of zero",
+        ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(1, 263),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]])[
+                    None
+                ],
+            ),
+            dialects=("along-columns",),
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(131, 3), draw.integers(0, 3, 131, 2)),
+            dialects=("along-columns",),
+            hunts="rows behind 64 or 128 that no thread reads",
         ),
     ),
 )
@@ -499,6 +583,29 @@ scatter_add = OpSpec(
                 np.zeros((0, 0)),
             ),
             hunts="nothing to add: dx lost with it",
+        ),
+        Sample(
+            name="far",
+            primals=lambda draw: (
+                draw.normal(1, 263),
+                np.concatenate([[258, 2, 258, 262, 6, 2], draw.integers(0, 263, 59), [6, 258]])[
+                    None
+                ],
+                draw.normal(1, 67),
+            ),
+            dialects=("along-columns",),
+            hunts="a table's rows numbered in one byte, repeats that lie far apart or in "
+            "another block of positions",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                draw.normal(131, 3),
+                draw.integers(0, 3, 131, 2),
+                draw.normal(131, 2),
+            ),
+            dialects=("along-columns",),
+            hunts="rows behind 64 or 128 that no thread reads",
         ),
     ),
 )

@@ -88,6 +88,25 @@ matmul = OpSpec(
             primals=lambda draw: (np.zeros((3, 0)), np.zeros((2, 0)), draw.normal(2)),
             hunts="a sum over no inputs: y is b, and db its only gradient",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 1), draw.swamped(1, 67).T, draw.normal(67)),
+            dialects=("bias",),
+            hunts="a tile of 32 x 32 or 64 x 64 outputs whose edge is left out, dx summed in "
+            "float16 or bfloat16",
+        ),
+        Sample(
+            name="wide",
+            primals=lambda draw: (draw.swamped(2, 131), draw.normal(3, 131), draw.normal(3)),
+            dialects=("bias",),
+            hunts="inputs behind 64 or 128 that no thread reads, a remainder of the inner loop",
+        ),
+        Sample(
+            name="many",
+            primals=lambda draw: (draw.positive(4099, 1), draw.normal(1, 1), draw.normal(1)),
+            dialects=("bias",),
+            hunts="dw and db summed in float16 or bfloat16: too coarse for 4096 terms",
+        ),
     ),
 )
 
@@ -158,6 +177,12 @@ multi_head_matmul = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 3, 5)), draw.normal(3, 2, 5)),
             hunts="no rows: dw must still be written, as zeros",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 2, 1), draw.normal(2, 67, 1)),
+            hunts="a tile of outputs whose edge is left out, a sum that loses its tail behind "
+            "32 or 64",
         ),
     ),
 )
@@ -255,6 +280,17 @@ mul_mat = OpSpec(
             primals=lambda draw: (draw.normal(1, 1, 3, 5), np.zeros((1, 2, 0, 5))),
             hunts="no rows: the gradient of a must still be written, as zeros",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 1, 35, 1), draw.normal(1, 1, 67, 1)),
+            hunts="a tile of outputs whose edge is left out, a sum that loses its tail behind "
+            "32 or 64",
+        ),
+        Sample(
+            name="wide",
+            primals=lambda draw: (draw.normal(1, 1, 2, 131), draw.normal(1, 1, 3, 131)),
+            hunts="inputs behind 64 or 128 that no thread reads",
+        ),
     ),
 )
 
@@ -323,6 +359,12 @@ outer_product = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 3)), np.zeros((0, 5))),
             hunts="a sum over no rows",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(2, 35), draw.normal(2, 67)),
+            hunts="a tile of outputs whose edge is left out, a sum that loses its tail behind "
+            "32 or 64",
         ),
     ),
 )
@@ -422,6 +464,12 @@ batched_matmul = OpSpec(
             primals=lambda draw: (np.zeros((0, 3, 5)), draw.normal(5, 2)),
             hunts="no batch at all: dy must still be written, as zeros",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 35, 1), draw.normal(1, 1, 67)),
+            hunts="a tile of outputs whose edge is left out, a sum that loses its tail behind "
+            "32 or 64",
+        ),
     ),
 )
 
@@ -518,6 +566,13 @@ low_rank_linear = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 5)), draw.normal(3, 2), draw.normal(2, 5)),
             hunts="no rows: both factors' gradients must still be written, as zeros",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 1), draw.normal(67, 1), draw.normal(1, 1)),
+            dialects=("factored",),
+            hunts="a tile of outputs whose edge is left out, a sum that loses its tail behind "
+            "32 or 64",
         ),
     ),
 )

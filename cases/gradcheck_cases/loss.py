@@ -154,6 +154,12 @@ cross_entropy = OpSpec(
             dialects=("bits",),
             hunts="position 0 hidden: it predicts token 1, which lies after the context",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.positive(2, 263), np.array([262, 1])),
+            dialects=("nats",),
+            hunts="a class numbered in one byte, a vocabulary in blocks of 64 or 128",
+        ),
     ),
 )
 
@@ -259,6 +265,13 @@ softmax_cross_entropy = OpSpec(
                 np.array([4, 1, 0]),
             ),
             hunts="exp without the maximum taken out, or with that of another row",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (np.log(draw.swamped(1, 131)), np.array([130])),
+            dialects=("per-position",),
+            hunts="a vocabulary in blocks of 64 or 128, the rest of it left out; its sum kept "
+            "in float16 or bfloat16",
         ),
     ),
 )
@@ -381,6 +394,12 @@ label_smoothing_cross_entropy = OpSpec(
             primals=lambda draw: (np.zeros((0, 5)), np.zeros(0, dtype=np.int64)),
             hunts="a mean over no position",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 131), np.array([130])),
+            dialects=("all-classes",),
+            hunts="a vocabulary in blocks of 64 or 128, the rest of it left out",
+        ),
     ),
 )
 
@@ -491,6 +510,15 @@ masked_cross_entropy = OpSpec(
             dialects=("sum", "none"),
             hunts="a first row read that is not there",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                draw.normal(37, 3),
+                np.where(np.arange(37) % 3 == 1, -100, draw.integers(0, 3, 37)),
+            ),
+            dialects=("mean",),
+            hunts="rows behind 32 left out of the mean",
+        ),
     ),
 )
 
@@ -592,6 +620,11 @@ z_loss = OpSpec(
             primals=lambda draw: (np.zeros((0, 5)), np.zeros(0, dtype=np.int64)),
             hunts="a first row read that is not there",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 131), np.array([130])),
+            hunts="a vocabulary in blocks of 64 or 128, the rest of it left out",
+        ),
     ),
 )
 
@@ -671,6 +704,12 @@ square_error = OpSpec(
             hunts="the first element's cotangent given to all",
         ),
         *PAIR_SAMPLES,
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(131), draw.normal(131)),
+            dialects=("sum",),
+            hunts="blocks of 64 or 128 terms whose tail is left out",
+        ),
     ),
 )
 
@@ -793,6 +832,13 @@ huber = OpSpec(
             primals=lambda draw: (np.zeros((0,)), np.zeros((0,))),
             attrs={"reduction": "sum"},
             hunts="a first element read that is not there",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.away((-1.0, 0.0, 1.0), 263, scale=2.0), np.zeros(263)),
+            dialects=("huber",),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
         ),
     ),
 )
@@ -935,6 +981,13 @@ hinge = OpSpec(
             attrs={"reduction": "sum"},
             hunts="a first element read that is not there",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.away((-1.0, 1.0), 263), draw.integers(0, 2, 263) * 2 - 1),
+            dialects=("hinge",),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
+        ),
     ),
 )
 
@@ -1063,6 +1116,13 @@ binary_cross_entropy = OpSpec(
             primals=lambda draw: (np.zeros((0,)), np.zeros((0,))),
             attrs={"reduction": "sum"},
             hunts="a first element read that is not there",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.uniform(0.125, 0.875, 263), draw.signs(263) / 2 + 0.5),
+            dialects=("logits",),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
         ),
     ),
 )

@@ -141,6 +141,22 @@ rms_norm = OpSpec(
             "h^2/(2 C eps) = 0.5% for rows of length C = 1, blames a right gradient",
             dialects=("plain",),
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                np.concatenate([np.sqrt(draw.swamped(1, 131)), draw.normal(1, 131)]),
+                draw.normal(131),
+            ),
+            dialects=("weight",),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
+        ),
+        Sample(
+            name="rows",
+            primals=lambda draw: (draw.normal(35, 2), draw.normal(2)),
+            dialects=("weight",),
+            hunts="dw summed over blocks of 32 rows, the last one left out",
+        ),
     ),
 )
 
@@ -268,6 +284,17 @@ layer_norm = OpSpec(
             ),
             hunts="n recovered as (y - b)/w: 0/0",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                np.concatenate([np.sqrt(draw.swamped(1, 131)), draw.normal(1, 131)]),
+                draw.normal(131),
+                draw.normal(131),
+            ),
+            dialects=("affine",),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
+        ),
     ),
 )
 
@@ -348,6 +375,14 @@ norm = OpSpec(
             hunts="eps at its default in the backward, whatever forward was given",
             attrs={"eps": 0.1},
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                np.concatenate([np.sqrt(draw.swamped(1, 131)), draw.normal(1, 131)]),
+            ),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
+        ),
     ),
 )
 
@@ -426,6 +461,12 @@ rms_norm_back = OpSpec(
             primals=lambda draw: (draw.normal(3, 5), draw.normal(3, 5, scale=0.25)),
             hunts="eps at its default in the double backward",
             attrs={"eps": 0.1},
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 131), np.sqrt(draw.swamped(1, 131))),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
         ),
     ),
 )
@@ -548,6 +589,13 @@ group_norm = OpSpec(
             primals=_channels(2, 4, 5, channels=4, offset=100.0),
             hunts="mean of squares minus square of the mean, which cancels",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(35, 2), draw.normal(35), draw.normal(35)),
+            attrs={"groups": 5},
+            dialects=("affine",),
+            hunts="more than 32 channels, of which the last ones are left out",
+        ),
     ),
 )
 
@@ -651,6 +699,12 @@ batch_norm = OpSpec(
             primals=_channels(5, 3, 2, channels=3, offset=100.0),
             hunts="mean of squares minus square of the mean, which cancels",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(67, 2, 1), draw.normal(2), draw.normal(2)),
+            dialects=("affine",),
+            hunts="a batch reduced in blocks of 32 or 64, the last one left out",
+        ),
     ),
 )
 
@@ -751,6 +805,15 @@ l2_normalize = OpSpec(
             attrs={"eps": 0.625},
             dialects=("max",),
             at_kink=True,
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                np.concatenate([np.sqrt(draw.swamped(1, 131)), draw.normal(1, 131)]),
+            ),
+            dialects=("max",),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
         ),
     ),
 )
@@ -856,6 +919,17 @@ qk_norm = OpSpec(
             primals=_heads(tokens=2, heads=3, groups=2, width=5, scale=0.25),
             hunts="eps at its default in the backward, whatever forward was given",
             attrs={"eps": 0.1},
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                draw.normal(1, 1, 67),
+                draw.normal(1, 1, 67),
+                draw.normal(67),
+                draw.normal(67),
+            ),
+            dialects=("weight",),
+            hunts="blocks of 64 features whose tail is left out",
         ),
     ),
 )

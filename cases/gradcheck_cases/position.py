@@ -270,6 +270,11 @@ alibi = OpSpec(
             primals=lambda draw: (np.zeros((2, 0, 3)),),
             hunts="no query at all",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 2, 131),),
+            hunts="columns behind 64 or 128 without their bias",
+        ),
     ),
 )
 
@@ -342,6 +347,11 @@ MASK_SAMPLES = (
         name="empty",
         primals=lambda draw: (np.zeros((0, 3)),),
         hunts="no row at all",
+    ),
+    Sample(
+        name="tiles",
+        primals=lambda draw: (draw.normal(33, 35),),
+        hunts="a tile of 32 x 32 whose rows or columns over the edge are left out",
     ),
 )
 

@@ -223,6 +223,12 @@ selective_scan = OpSpec(
             hunts="a scan of no steps: the state passes through, its gradient too",
             dialects=("stateful",),
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: _scan(draw, 35, 1, 1),
+            dialects=("stateful",),
+            hunts="a sequence in chunks of 32 whose state is not handed on",
+        ),
     ),
 )
 

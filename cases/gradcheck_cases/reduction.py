@@ -182,6 +182,12 @@ sum_all = OpSpec(
             primals=lambda draw: (draw.signs(3, 5) * 1024.0,),
             hunts="a gradient in proportion to x",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131),),
+            attrs={"axis": 0},
+            hunts="columns behind 64 or 128 that no thread writes",
+        ),
     ),
 )
 
@@ -357,6 +363,13 @@ repeat = OpSpec(
             hunts="nothing repeated is nothing",
             attrs={"counts": (2, 2)},
         ),
+        Sample(
+            name="many",
+            primals=lambda draw: (draw.normal(3, 1),),
+            attrs={"counts": (2311, 1)},
+            dialects=("tile",),
+            hunts="copies summed in float16 or bfloat16, which stops at 2048 or 256 equal terms",
+        ),
     ),
 )
 
@@ -440,6 +453,11 @@ max_rows = OpSpec(
             hunts="the whole cotangent for every element that attains the maximum",
             at_kink=True,
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (spaced(draw, 1, 131),),
+            hunts="blocks of 64 or 128 of which only the first is searched",
+        ),
     ),
 )
 
@@ -507,6 +525,11 @@ prod = OpSpec(
             primals=lambda draw: (draw.filled(draw.powers(3, 11) * 16.0),),
             hunts="exp of a sum of logarithms: negative elements, lost digits",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.signs(1, 67) * draw.uniform(0.875, 1.125, 1, 67),),
+            hunts="blocks of 32 or 64 factors whose tail is left out",
+        ),
     ),
 )
 
@@ -559,6 +582,12 @@ logsumexp = OpSpec(
             primals=lambda draw: (draw.normal(3, 5) + np.array([0.0, 0.0, 12.0, 0.0, 0.0]),),
             hunts="a tail that is cut off, where its share is 1e-6",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (np.log(draw.swamped(1, 131)),),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
+        ),
     ),
 )
 
@@ -607,6 +636,11 @@ cumsum = OpSpec(
             primals=lambda draw: (draw.normal(3, 5),),
             hunts="the shift towards the wrong end",
             attrs={"exclusive": True, "reverse": True},
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.positive(1, 131),),
+            hunts="a scan in blocks of 64 or 128 whose carry is lost, or is kept in bfloat16",
         ),
     ),
 )
@@ -657,6 +691,11 @@ cumprod = OpSpec(
             name="width-17",
             primals=lambda draw: (draw.signs(2, 17) * (1 + draw.uniform(-0.25, 0.25, 2, 17)),),
             hunts="a scan in blocks of 16 whose carry is lost",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.signs(1, 67) * draw.uniform(0.875, 1.125, 1, 67),),
+            hunts="a scan in blocks of 32 or 64 whose carry is lost",
         ),
     ),
 )
@@ -759,6 +798,11 @@ sort = OpSpec(
             attrs={"descending": True},
             at_kink=True,
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (spaced(draw, 1, 263),),
+            hunts="a position kept in one byte, a block of 256 sorted alone",
+        ),
     ),
 )
 
@@ -842,6 +886,11 @@ top_k = OpSpec(
             hunts="a mask x >= y_k, which lets more than k elements in",
             at_kink=True,
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (spaced(draw, 1, 67),),
+            hunts="blocks of 64 of which only the first is searched",
+        ),
     ),
 )
 
@@ -899,6 +948,13 @@ variance = OpSpec(
             primals=lambda draw: (draw.normal(3, 5),),
             hunts="a correction taken for a flag",
             attrs={"ddof": 2},
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (100.0 + draw.normal(1, 67),),
+            dialects=("population",),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
         ),
     ),
 )
@@ -973,6 +1029,14 @@ l2_norm = OpSpec(
             primals=_tiny_vector,
             hunts="an eps in the root, or a guard that takes a short vector for none",
             at_kink=True,
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (
+                np.concatenate([np.sqrt(draw.swamped(1, 131)), draw.normal(1, 131)]),
+            ),
+            hunts="blocks of 64 or 128 whose tail is left out, a running sum in float16 or "
+            "bfloat16",
         ),
     ),
 )

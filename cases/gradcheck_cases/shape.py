@@ -68,6 +68,12 @@ dup = OpSpec(
             primals=lambda draw: (np.zeros((0, 5)),),
             hunts="a block of negative length",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(263),),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
+        ),
     ),
 )
 
@@ -211,6 +217,12 @@ cont = OpSpec(
             attrs={"axes": (2, 0, 1)},
             hunts="a division by an axis of size 0",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 33, 35),),
+            attrs={"axes": (0, 2, 1)},
+            hunts="a tile of 32 x 32 whose rows or columns over the edge are left out",
+        ),
     ),
 )
 
@@ -286,6 +298,12 @@ reshape = OpSpec(
             attrs={"shape": (0, 7)},
             hunts="a size inferred by a division by 0",
         ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 3, 131),),
+            hunts="a grid of one block of 256 threads, an index of one byte, a tail behind "
+            "128 that is left out",
+        ),
     ),
 )
 
@@ -342,6 +360,11 @@ transpose = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((0, 5)),),
             hunts="an axis of size 0 that loses its place",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(33, 35),),
+            hunts="a tile of 32 x 32 whose rows or columns over the edge are left out",
         ),
     ),
 )
@@ -485,6 +508,12 @@ concat = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((2, 0, 3)), np.zeros((2, 0, 2))),
             hunts="nothing to copy at all",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(1, 3, 67), draw.normal(1, 3, 131)),
+            attrs={"axis": -1},
+            hunts="columns behind 64 or 128 that no thread reads",
         ),
     ),
 )
@@ -1512,6 +1541,11 @@ flip = OpSpec(
             name="empty",
             primals=lambda draw: (np.zeros((3, 0)),),
             hunts="an index n - 1 = -1",
+        ),
+        Sample(
+            name="tiles",
+            primals=lambda draw: (draw.normal(3, 131),),
+            hunts="blocks of 64 or 128 whose tail is left out",
         ),
     ),
 )

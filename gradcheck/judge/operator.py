@@ -28,7 +28,7 @@ from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.narrow import Narrow
-from gradcheck.rounding import ROUNDING, allowance
+from gradcheck.rounding import ROUNDING, allowance, sums_kept_wide
 from gradcheck.spec import Slack, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
@@ -339,11 +339,12 @@ class CaseTruth:
         """What rounding may cost each primal's gradient, [q, n], in units of u."""
         spec, attrs = self.case.spec, self.case.attrs
         primals = self._rounding_primals()
-        rows = []
+        rows, rules = [], rules_of(self.low or "float64")
+        cost = 1.0 if rules.accumulate is None else rules.accumulate / rules.u
         for ct in self.cotangents.values:
             parts = tuple(ROUNDING.asarray(part) for part in ct)
             bare = parts[0] if len(parts) == 1 else parts
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), sums_kept_wide(cost):
                 gradients = as_tuple(spec.vjp(ROUNDING, bare, *primals, **attrs))
             costs = [allowance(g) for g in gradients]
             rows.append([np.zeros(0) if c is None else c.reshape(-1) for c in costs])
