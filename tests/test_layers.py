@@ -70,7 +70,7 @@ LAYERS = (
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
-    "power.score power.run power.rule power.contract power.narrow",
+    "power.score power.run power.rule power.contract power.narrow_model",
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
     "explain.pattern explain.naming explain.reproduce",
     "explain.probe explain.suspicion explain.byelement explain.rules explain.rules.slots",

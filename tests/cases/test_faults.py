@@ -16,7 +16,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.power.fault import KINDS, Planted, faults_of
 from gradcheck.power.model import plant
-from gradcheck.power.narrow import KIND as NARROW
+from gradcheck.power.narrow_model import KIND as NARROW
 from gradcheck.power.registry import mutants_of
 from gradcheck.verdict import Verdict
 

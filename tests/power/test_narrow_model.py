@@ -10,7 +10,7 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.narrow import narrower
 from gradcheck.power.fault import PLACES
 from gradcheck.power.model import shorten
-from gradcheck.power.narrow import Trial, narrow_rows
+from gradcheck.power.narrow_model import Trial, narrow_rows
 
 MODELS = ("linear_regression", "svm", "gpt2")
 
