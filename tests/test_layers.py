@@ -69,6 +69,7 @@ LAYERS = (
     "judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
+    "power.narrow",
     "power.score power.run power.rule power.contract",
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",
     "explain.pattern explain.naming explain.reproduce",
@@ -159,7 +160,8 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "draw", "spec_checks",
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "narrow", "draw",
+              "spec_checks",
               "spec", "program", "model", "rule", "suite", "difference", "manifest", "contract",
               "binding", "judge", "protocol.probe", "power", "explain", "plan", "cluster.identity",
               "run", "repro", "demo.kernels", "library", "library_model", "testing"),
