@@ -76,7 +76,7 @@ LAYERS = (
     "explain.probe explain.suspicion explain.byelement explain.rules explain.rules.slots",
     "explain.quantity explain.rules.cotangent",
     "explain.rules.factor explain.rules.scale explain.rules.shares explain.rules.measures",
-    "explain.rules.nonfinite explain.rules.unnamed_slope",
+    "explain.rules.narrowed explain.rules.nonfinite explain.rules.unnamed_slope",
     "explain.rules.attributes explain.rules.earlier explain.rules.residual",
     "explain.rules.elsewhere explain.rules.nearest explain.rules.moves",
     "explain.rules.places explain.rules.memory",

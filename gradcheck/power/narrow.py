@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.arithmetic import FLOATS
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.narrow import Narrow, NarrowArithmetic, narrower
 from gradcheck.power.attack import Target
@@ -64,6 +65,7 @@ class Rounding:
         """The spec's VJP with this rounding in it; `names` are its primals'."""
 
         def vjp(xp: Any, ct: Any, *primals: Array, **attrs: Any) -> Any:
+            xp = FLOATS[as_tuple(ct)[0].dtype.name]  # asked in another dtype, it is the same code
             if self.what in KEPT:
                 return self._inside(spec, xp, ct, primals, attrs)
             if self.what == COTANGENT:

@@ -1,0 +1,175 @@
+"""Narrow: what comes in, the result, products or sums are rounded to a type with fewer bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.arithmetic import FLOATS
+from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
+from gradcheck.explain.suspicion import Scene, Suspicion
+from gradcheck.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
+from gradcheck.spec import as_tuple
+
+CONDITION: Final = 2.0**8
+"""Units of a type, of the largest element, that no rounding to it costs at ordinary values."""
+ALIKE: Final = (TF32, FLOAT16)
+"""Types of as many bits: they differ only where float16's exponents end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What may be narrow: its words, and the gradients that code gives where it is of a type."""
+
+    words: str
+    gradients: Callable[[Probe, Narrow, bool], Gradients | None]
+    truncates: bool = True
+
+
+def narrowed(scene: Scene) -> Iterator[Suspicion]:
+    """Each place in each type, to nearest and toward zero; first what fits where it is formed."""
+    if scene.output not in scene.first.got:
+        return
+    likely = [kind for kind in narrower(scene.first.dtype) if _costs(scene, kind)]
+    for place in _places(scene) if likely else ():
+        for truncated in (False, True) if place.truncates else (False,):
+            fit = [k for k in likely if _suspicion(scene, place, [k], truncated).fits(scene.first)]
+            if set(ALIKE) <= set(fit):
+                yield _suspicion(scene, place, ALIKE, truncated)
+            for kind in fit:
+                yield _suspicion(scene, place, [kind], truncated)
+
+
+def _costs(scene: Scene, kind: Narrow) -> bool:
+    """Whether rounding to a type may cost as much as the gradient is off."""
+    got, right = scene.first.got[scene.output], scene.first.right[scene.output]
+    known = np.isfinite(got) & np.isfinite(right)
+    off = np.max(np.abs(got - right), initial=0.0, where=known)
+    size = np.max(np.abs(right), initial=0.0, where=known)
+    return bool(off <= CONDITION * 2.0**-kind.bits * size)
+
+
+def _suspicion(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: bool) -> Suspicion:
+    """One place of one type; of two, where neither tells itself from the other at any probe."""
+    says = f"{place.words} {_as(kinds, 'cut' if truncated else 'rounded')}"
+    if not place.truncates:
+        says = f"{place.words} {_as(kinds, 'kept')}"
+
+    def fits(probe: Probe) -> bool:
+        each = [_predicted(probe, place, kind, truncated, scene) for kind in kinds]
+        return all(
+            probe.reproduces(one, scene.output) or _beyond(probe, one, scene.output) for one in each
+        )
+
+    return Suspicion(label="O", says=says, fits=fits)
+
+
+def _beyond(probe: Probe, prediction: Float | None, name: str) -> bool:
+    """Whether nothing finite came, as predicted: all numbers lie beyond the type's exponents."""
+    got = probe.got.get(name)
+    if prediction is None or got is None or not got.size or np.isfinite(got).any():
+        return False
+    return np.array_equal(got, prediction, equal_nan=True)
+
+
+def _as(kinds: Sequence[Narrow], done: str) -> str:
+    """How it came to its bits: in words that name the type."""
+    kind, bits = kinds[0], kinds[0].bits - 1  # the leading one is not stored
+    into = "in" if done == "kept" else "to"
+    if kind is not TF32:
+        return f"{done} {into} {kind.title} ({bits} bits of mantissa)"
+    named = " and ".join(one.title for one in kinds)
+    verb = "do" if len(kinds) > 1 else "does"
+    return f"{done} {into} {bits} bits of mantissa, as {named} {verb}"
+
+
+def _predicted(
+    probe: Probe, place: _Place, kind: Narrow, truncated: bool, scene: Scene
+) -> Float | None:
+    key = "explain.rules.narrowed", place.words, kind.name, truncated
+    if key not in probe.memo:
+        try:
+            probe.memo[key] = place.gradients(probe, kind, truncated)
+        except RAISES:
+            probe.memo[key] = None
+    found: Mapping[str, Float] | None = probe.memo[key]
+    return None if found is None else found.get(scene.output)
+
+
+def _places(scene: Scene) -> Iterator[_Place]:
+    """The likeliest first; one operand before all of them: what has no part in it is not named."""
+    names = [
+        name
+        for name, primal in zip(scene.first.names, scene.first.primals, strict=True)
+        if primal.dtype.kind == "f"
+    ]
+    for name in names:
+        yield _Place(f"{name} is", _incoming([name], cotangent=False))
+    yield _Place("the cotangent is", _incoming([], cotangent=True))
+    yield _Place(f"{scene.gradient} is", _result(scene.output))
+    if len(names) > 1:
+        yield _Place(f"{_all(names)} are", _incoming(names, cotangent=False))
+    yield _Place(f"{_all([*names, 'the cotangent'])} are", _incoming(names, cotangent=True))
+    if scene.first.truth.spec is not None:
+        for what in ("products", "sums"):
+            yield _Place(f"{what} are", _inside(what), truncates=False)
+
+
+def _all(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _held(values: Array, kind: Narrow, truncated: bool) -> Array:
+    if values.dtype.kind != "f":
+        return values
+    return cut(values, kind.bits) if truncated else kind.rounded(values)
+
+
+def _incoming(
+    names: Sequence[str], *, cotangent: bool
+) -> Callable[[Probe, Narrow, bool], Gradients | None]:
+    """The right gradients of operands, or of a cotangent, that are rounded first."""
+
+    def of(probe: Probe, kind: Narrow, truncated: bool) -> Gradients | None:
+        primals = {name: _held(probe.primal(name), kind, truncated) for name in names}
+        ct = tuple(_held(part, kind, truncated) for part in probe.ct) if cotangent else None
+        return probe.vjp(ct, primals)
+
+    return of
+
+
+def _result(name: str) -> Callable[[Probe, Narrow, bool], Gradients | None]:
+    """The right gradient rounded; where it lies between two numbers, the one that was chosen."""
+
+    def of(probe: Probe, kind: Narrow, truncated: bool) -> Gradients:
+        right = probe.right[name]
+        if name not in probe.got or probe.got[name].shape != right.shape:
+            return {name: _held(right, kind, truncated)}
+        off = probe.blur(name) if probe.dtype != "float64" else 0.0
+        low, high = (_held(right + by, kind, truncated) for by in (-off, off))
+        return {name: np.clip(_held(probe.got[name], kind, truncated), low, high)}
+
+    return of
+
+
+def _inside(what: str) -> Callable[[Probe, Narrow, bool], Gradients | None]:
+    """The spec's own text in the code's arithmetic, with products or sums that are kept narrow."""
+
+    def of(probe: Probe, kind: Narrow, _: bool) -> Gradients | None:
+        spec = probe.truth.spec
+        if spec is None or probe.dtype not in FLOATS:
+            return None
+        keeping: dict[str, Any] = {what: kind}
+        xp = NarrowArithmetic(dtype=probe.dtype, **keeping)
+        parts = tuple(xp.asarray(part) for part in probe.ct)
+        held = [xp.asarray(p) if p.dtype.kind == "f" else p for p in probe.primals]
+        with np.errstate(all="ignore"):
+            bare = parts[0] if len(parts) == 1 else parts
+            found = as_tuple(spec.vjp(xp, bare, *held, **probe.attrs))
+        pairs = zip(probe.names, found, strict=True)
+        return {n: np.array(g, dtype=np.float64, subok=False) for n, g in pairs if g is not None}
+
+    return of
