@@ -105,7 +105,7 @@ LAYERS = (
     "explain.diagnoses explain.why",
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
-    "power.caught power.small power.diagnosis power.tally",
+    "power.caught power.small power.narrow_named power.diagnosis power.tally",
     "record cutoff shards plan recorded workers.cost workers.unit workers.assembly ready",
     "judging workers.remote",
     "cluster cluster.identity cluster.process cluster.slot cluster.connect cluster.feeding",

@@ -34,7 +34,7 @@ def narrowed(scene: Scene) -> Iterator[Suspicion]:
     if scene.output not in scene.first.got:
         return
     likely = [kind for kind in narrower(scene.first.dtype) if _costs(scene, kind)]
-    for place in _places(scene) if likely else ():
+    for place in _places(scene, likely) if likely else ():
         for truncated in (False, True) if place.truncates else (False,):
             fit = [k for k in likely if _suspicion(scene, place, [k], truncated).fits(scene.first)]
             if set(ALIKE) <= set(fit):
@@ -47,6 +47,8 @@ def _costs(scene: Scene, kind: Narrow) -> bool:
     """Whether rounding to a type may cost as much as the gradient is off."""
     got, right = scene.first.got[scene.output], scene.first.right[scene.output]
     known = np.isfinite(got) & np.isfinite(right)
+    if got.size and not known.any():
+        return False
     off = np.max(np.abs(got - right), initial=0.0, where=known)
     size = np.max(np.abs(right), initial=0.0, where=known)
     return bool(off <= CONDITION * 2.0**-kind.bits * size)
@@ -99,23 +101,35 @@ def _predicted(
     return None if found is None else found.get(scene.output)
 
 
-def _places(scene: Scene) -> Iterator[_Place]:
-    """The likeliest first; one operand before all of them: what has no part in it is not named."""
+def _places(scene: Scene, likely: Sequence[Narrow]) -> Iterator[_Place]:
+    """The likeliest first; one operand before all those that have a part in the gradient."""
     names = [
         name
         for name, primal in zip(scene.first.names, scene.first.primals, strict=True)
         if primal.dtype.kind == "f"
     ]
-    for name in names:
-        yield _Place(f"{name} is", _incoming([name], cotangent=False))
+    alone = {name: _Place(f"{name} is", _incoming([name], cotangent=False)) for name in names}
+    yield from alone.values()
     yield _Place("the cotangent is", _incoming([], cotangent=True))
     yield _Place(f"{scene.gradient} is", _result(scene.output))
-    if len(names) > 1:
-        yield _Place(f"{_all(names)} are", _incoming(names, cotangent=False))
-    yield _Place(f"{_all([*names, 'the cotangent'])} are", _incoming(names, cotangent=True))
+    parts = [n for n, place in alone.items() if any(_matters(scene, place, k) for k in likely)]
+    if len(parts) > 1:
+        yield _Place(f"{_all(parts)} are", _incoming(parts, cotangent=False))
+    if parts:
+        yield _Place(f"{_all([*parts, 'the cotangent'])} are", _incoming(parts, cotangent=True))
     if scene.first.truth.spec is not None:
         for what in ("products", "sums"):
             yield _Place(f"{what} are", _inside(what), truncates=False)
+
+
+def _matters(scene: Scene, place: _Place, kind: Narrow) -> bool:
+    """Whether rounding one operand changes the gradient; a difference, by more than its bar."""
+    probe, name = scene.first, scene.output
+    found = _predicted(probe, place, kind, False, scene)
+    if found is None:
+        return False
+    known = 0.0 if probe.truth.spec is not None else probe.blur(name)
+    return bool(np.any(np.abs(found - probe.right[name]) > known))
 
 
 def _all(names: Sequence[str]) -> str:
@@ -145,12 +159,13 @@ def _result(name: str) -> Callable[[Probe, Narrow, bool], Gradients | None]:
     """The right gradient rounded; where it lies between two numbers, the one that was chosen."""
 
     def of(probe: Probe, kind: Narrow, truncated: bool) -> Gradients:
-        right = probe.right[name]
-        if name not in probe.got or probe.got[name].shape != right.shape:
+        right, got = probe.right[name], probe.got.get(name)
+        if got is None or got.shape != right.shape or probe.dtype == "float64":
             return {name: _held(right, kind, truncated)}
-        off = probe.blur(name) if probe.dtype != "float64" else 0.0
+        off = probe.blur(name)
         low, high = (_held(right + by, kind, truncated) for by in (-off, off))
-        return {name: np.clip(_held(probe.got[name], kind, truncated), low, high)}
+        chosen = np.where(np.isfinite(got), _held(got, kind, truncated), right)
+        return {name: np.clip(chosen, low, high)}
 
     return of
 
