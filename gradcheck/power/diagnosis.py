@@ -94,7 +94,8 @@ def _diagnosed(findings: Sequence[Finding]) -> Generator[tuple[str, Diagnosis]]:
 class Naming:
     """What to diagnose: mutants of operators, a fixed part of them, without those held out or with.
 
-    `suites` are `--suite` references (empty: the installed ones).
+    `narrow` asks for the mutants made from the specs, beside those written by hand. `suites` are
+    `--suite` references (empty: the installed ones).
     """
 
     suites: tuple[str, ...] = ()
@@ -103,6 +104,7 @@ class Naming:
     part: Part = WHOLE
     jobs: int = 1
     held_out: bool = True
+    narrow: bool = True
 
 
 _SUITE: Suite
@@ -134,4 +136,6 @@ def _named_of(op: str) -> list[Named | NamedNarrow]:
         and _PLAN.part.holds(mutant.op, mutant.name)
         and (_PLAN.held_out or not held_out(mutant))
     ]
+    if not _PLAN.narrow:
+        return [*written]
     return [*written, *name_narrow(cases, _SUITE.operators, _PLAN.part.holds)]
