@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
+from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion
 from gradcheck.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
 from gradcheck.spec import as_tuple
 
 CONDITION: Final = 2.0**8
 """Units of a type, of the largest element, that no rounding to it costs at ordinary values."""
+OWN: Final = 8.0
+"""Units of roundoff of the code's own dtype, of the largest element, beside what its text costs."""
+NEARER: Final = 0.1
+"""A prediction that is off by no more must be so many times nearer than the right gradient."""
 ALIKE: Final = (TF32, FLOAT16)
 """Types of as many bits: they differ only where float16's exponents end."""
 
@@ -37,25 +43,30 @@ def narrowed(scene: Scene) -> Iterator[Suspicion]:
     for place in _places(scene, likely) if likely else ():
         for truncated in (False, True) if place.truncates else (False,):
             fit = [k for k in likely if _suspicion(scene, place, [k], truncated).fits(scene.first)]
-            if set(ALIKE) <= set(fit):
-                yield _suspicion(scene, place, ALIKE, truncated)
-            for kind in fit:
-                yield _suspicion(scene, place, [kind], truncated)
+            for count in range(len(fit), 0, -1):
+                for kinds in combinations(fit, count):
+                    yield _suspicion(scene, place, kinds, truncated)
 
 
 def _costs(scene: Scene, kind: Narrow) -> bool:
-    """Whether rounding to a type may cost as much as the gradient is off."""
+    """Whether rounding to a type may cost as much as the gradient is off.
+
+    It may turn a choice (the largest, an order), and cost anything: a text tells that at once, but
+    differences would be asked for too many Jacobians.
+    """
     got, right = scene.first.got[scene.output], scene.first.right[scene.output]
     known = np.isfinite(got) & np.isfinite(right)
     if got.size and not known.any():
         return False
+    if scene.first.truth.spec is not None:
+        return True
     off = np.max(np.abs(got - right), initial=0.0, where=known)
     size = np.max(np.abs(right), initial=0.0, where=known)
     return bool(off <= CONDITION * 2.0**-kind.bits * size)
 
 
 def _suspicion(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: bool) -> Suspicion:
-    """One place of one type; of two, where neither tells itself from the other at any probe."""
+    """One place of one type; of more, where none tells itself from the others at any probe."""
     says = f"{place.words} {_as(kinds, 'cut' if truncated else 'rounded')}"
     if not place.truncates:
         says = f"{place.words} {_as(kinds, 'kept')}"
@@ -63,10 +74,27 @@ def _suspicion(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: 
     def fits(probe: Probe) -> bool:
         each = [_predicted(probe, place, kind, truncated, scene) for kind in kinds]
         return all(
-            probe.reproduces(one, scene.output) or _beyond(probe, one, scene.output) for one in each
+            probe.reproduces(one, scene.output)
+            or _to_rounding(probe, one, scene.output)
+            or _beyond(probe, one, scene.output)
+            for one in each
         )
 
     return Suspicion(label="O", says=says, fits=fits)
+
+
+def _to_rounding(probe: Probe, prediction: Float | None, name: str) -> bool:
+    """Whether a prediction is off by what the code's own dtype costs, and ten times nearer."""
+    got = probe.got.get(name)
+    if prediction is None or got is None or got.shape != prediction.shape:
+        return False
+    if not (np.isfinite(got).all() and np.isfinite(prediction).all() and probe.fails(name)):
+        return False
+    right, mine = probe.right[name], np.abs(prediction - got)
+    size = np.max(np.abs(right), initial=0.0)
+    own = probe.blur(name) - (SAME[probe.dtype] - OWN * probe.u) * size
+    closest = NEARER * np.max(np.abs(right - got), initial=0.0)
+    return bool(np.all(mine <= own) and np.max(mine, initial=0.0) <= closest)
 
 
 def _beyond(probe: Probe, prediction: Float | None, name: str) -> bool:
@@ -78,14 +106,21 @@ def _beyond(probe: Probe, prediction: Float | None, name: str) -> bool:
 
 
 def _as(kinds: Sequence[Narrow], done: str) -> str:
-    """How it came to its bits: in words that name the type."""
-    kind, bits = kinds[0], kinds[0].bits - 1  # the leading one is not stored
+    """How it came to its bits: in words that name the type, or all that it may be."""
     into = "in" if done == "kept" else "to"
-    if kind is not TF32:
-        return f"{done} {into} {kind.title} ({bits} bits of mantissa)"
-    named = " and ".join(one.title for one in kinds)
-    verb = "do" if len(kinds) > 1 else "does"
-    return f"{done} {into} {bits} bits of mantissa, as {named} {verb}"
+    alike = [kind for kind in kinds if kind in ALIKE]
+    phrases = []
+    if TF32 in alike:
+        named, verb = " and ".join(kind.title for kind in alike), "do" if alike[1:] else "does"
+        phrases.append(f"{into} {_bits(TF32)} bits of mantissa, as {named} {verb}")
+        kinds = [kind for kind in kinds if kind not in ALIKE]
+    phrases += [f"{into} {kind.title} ({_bits(kind)} bits of mantissa)" for kind in kinds]
+    return f"{done} {', or '.join(phrases)}"
+
+
+def _bits(kind: Narrow) -> int:
+    """Bits that are stored: the leading one is not."""
+    return kind.bits - 1
 
 
 def _predicted(
