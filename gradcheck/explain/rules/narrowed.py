@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.explain.byelement import is_diagonal
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
 from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion
@@ -37,29 +38,70 @@ class _Place:
 
 def narrowed(scene: Scene) -> Iterator[Suspicion]:
     """Each place in each type, to nearest and toward zero; first what fits where it is formed."""
-    if scene.output not in scene.first.got:
+    likely = _likely(scene)
+    if not likely:
         return
-    likely = [kind for kind in narrower(scene.first.dtype) if _costs(scene, kind)]
-    for place in _places(scene, likely) if likely else ():
-        for truncated in (False, True) if place.truncates else (False,):
-            fit = [k for k in likely if _suspicion(scene, place, [k], truncated).fits(scene.first)]
-            for count in range(len(fit), 0, -1):
-                for kinds in combinations(fit, count):
-                    yield _suspicion(scene, place, kinds, truncated)
+    for place, truncated in _ways(scene, likely):
+        fit = _fitting(scene, place, likely, truncated)
+        if fit and _fitting(scene, place, _kinds(scene), truncated) == fit:
+            yield from _each(scene, place, fit, truncated)
+
+
+def turned(scene: Scene) -> Iterator[Suspicion]:
+    """A choice among elements (the largest, an order) that rounding turned, and nothing else.
+
+    It costs any amount. Element by element, a threshold that is a little off does the same, and
+    is likelier.
+    """
+    name, probe = scene.output, scene.first
+    if name not in probe.got or probe.truth.spec is None or is_diagonal(probe, name):
+        return
+    for place, truncated in _ways(scene, _kinds(scene)):
+        fit = _fitting(scene, place, _kinds(scene), truncated)
+        if fit:
+            yield from _each(scene, place, fit, truncated)
+
+
+def _kinds(scene: Scene) -> list[Narrow]:
+    """The types to be told apart: of a difference, those that may explain it."""
+    spec = scene.first.truth.spec
+    return _likely(scene) if spec is None else [*narrower(scene.first.dtype)]
+
+
+def _likely(scene: Scene) -> list[Narrow]:
+    if scene.output not in scene.first.got:
+        return []
+    return [kind for kind in narrower(scene.first.dtype) if _costs(scene, kind)]
+
+
+def _ways(scene: Scene, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]]:
+    """Where it may be rounded, to nearest or toward zero."""
+    for place in _places(scene, kinds):
+        yield place, False
+        if place.truncates:
+            yield place, True
+
+
+def _fitting(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: bool) -> list[Narrow]:
+    """The types that reproduce what came where suspicions are formed."""
+    return [k for k in kinds if _suspicion(scene, place, [k], truncated).fits(scene.first)]
+
+
+def _each(
+    scene: Scene, place: _Place, fit: Sequence[Narrow], truncated: bool
+) -> Iterator[Suspicion]:
+    """All of them where none tells itself from the others; then fewer."""
+    for count in range(len(fit), 0, -1):
+        for kinds in combinations(fit, count):
+            yield _suspicion(scene, place, kinds, truncated)
 
 
 def _costs(scene: Scene, kind: Narrow) -> bool:
-    """Whether rounding to a type may cost as much as the gradient is off.
-
-    It may turn a choice (the largest, an order), and cost anything: a text tells that at once, but
-    differences would be asked for too many Jacobians.
-    """
+    """Whether rounding to a type may cost as much as the gradient is off."""
     got, right = scene.first.got[scene.output], scene.first.right[scene.output]
     known = np.isfinite(got) & np.isfinite(right)
     if got.size and not known.any():
         return False
-    if scene.first.truth.spec is not None:
-        return True
     off = np.max(np.abs(got - right), initial=0.0, where=known)
     size = np.max(np.abs(right), initial=0.0, where=known)
     return bool(off <= CONDITION * 2.0**-kind.bits * size)

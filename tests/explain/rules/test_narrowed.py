@@ -75,6 +75,18 @@ def test_sums_in_another_order_are_the_same_rounding():
     assert found.says == f"w is rounded to {BOTH}"
 
 
+@pytest.mark.parametrize("kind", [TF32, BFLOAT16])
+def test_where_a_choice_alone_was_turned_every_type_that_turns_it_is_named(kind):
+    found = named("max", rounded("max", "x", kind), "x", only("turned"), sample="ties")
+    assert kind.title in found.says
+    assert found.says.startswith("x is rounded to ")
+
+
+def test_what_overflows_everywhere_at_some_points_is_named_by_the_others():
+    found = named("sqr", rounded("sqr", "products", FLOAT16), "x", NARROW)
+    assert found.says == "products are kept in float16 (10 bits of mantissa)"
+
+
 # ── silence ──────────────────────────────────────────────────────────────────────────────────
 
 
