@@ -54,6 +54,13 @@ def narrower(dtype: str) -> tuple[Narrow, ...]:
     return tuple(one for one in TYPES if one.bits < BITS[dtype])
 
 
+def cut(values: ArrayLike, bits: int) -> Float:
+    """Values cut off after `bits` significant bits, of any exponent: rounded toward zero."""
+    with np.errstate(all="ignore"):
+        mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
+        return np.asarray(np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits))
+
+
 def short(values: Float, bits: int) -> Float:
     """Values rounded to nearest with `bits` significant bits, of any exponent."""
     with np.errstate(all="ignore"):
@@ -62,29 +69,46 @@ def short(values: Float, bits: int) -> Float:
 
 
 class _Kept(np.ndarray[Any, Any]):
-    """Float64 values of which products, or sums, are rounded as they arise."""
+    """Values of which products, or sums, are rounded as they arise."""
 
     products: Narrow | None = None
     sums: Narrow | None = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs = {key: _plain(value) for key, value in kwargs.items()}
+        if ufunc is np.matmul:
+            return self.holding(self.matrix_product(*map(_plain, inputs)), self.sums)
         made = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
-        return made if made is None else self.holding(made, self.rounds(ufunc, method))
+        if method == "at":
+            if ufunc is np.add and self.sums is not None:
+                whole = _plain(inputs[0])
+                whole[...] = self.sums.rounded(whole)
+            return None
+        return self.holding(made, self.rounds(ufunc, method))
 
     def rounds(self, ufunc: Any, method: str) -> Narrow | None:
         """The type in which the result of a ufunc is kept."""
         if ufunc is np.multiply:
             return self.products
-        summed = ufunc is np.matmul or (ufunc is np.add and method != "__call__")
-        return self.sums if summed else None
+        return self.sums if ufunc is np.add and method != "__call__" else None
 
     def holding(self, made: Any, kept: Narrow | None) -> Any:
         """A result as an array of this kind; what is no float stays as it is."""
         out = np.asarray(made)
         if out.dtype.kind != "f":
             return out
-        return (out if kept is None else kept.rounded(out)).view(type(self))
+        return (out if kept is None else _in(kept, out)).view(type(self))
+
+    def matrix_product(self, x: Any, y: Any) -> Any:
+        """x·y; where products are kept, the sum of each of them as it is kept."""
+        if self.products is None or x.ndim < 2 or y.ndim < 2:
+            return np.matmul(x, y)
+        return _in(self.products, x[..., :, :, None] * y[..., None, :, :]).sum(axis=-2)
+
+
+def _in(kept: Narrow, values: Any) -> Any:
+    """Values as the type holds them, in the dtype that they have."""
+    return kept.rounded(values).astype(values.dtype)
 
 
 def _plain(value: Any) -> Any:
@@ -94,24 +118,38 @@ def _plain(value: Any) -> Any:
 
 
 class NarrowArithmetic(FloatArithmetic):
-    """Float64, but `products` (every a·b) or `sums` are kept in a narrower type.
+    """Floats of one dtype, but `products` (every a·b) or `sums` are kept in a narrower type.
 
     A sum is rounded once, at its end; code that rounds each partial sum is off by more.
     """
 
-    def __init__(self, *, products: Narrow | None = None, sums: Narrow | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        products: Narrow | None = None,
+        sums: Narrow | None = None,
+        dtype: str = "float64",
+    ) -> None:
         """Set up the arithmetic."""
-        super().__init__("float64")
+        super().__init__(dtype)
         self.name = "narrow"
         self._array = type("Kept", (_Kept,), {"products": products, "sums": sums})
-        self._sums = sums
+        self._products, self._sums = products, sums
 
     def asarray(self, values: ArrayLike) -> Array:
-        return np.array(values, dtype=np.float64).view(self._array)
+        return np.array(values, dtype=self.dtype).view(self._array)
 
     def einsum(self, subscripts: str, *arrays: Array) -> Array:
-        made = np.einsum(subscripts, *map(_plain, arrays))
-        return self._wrap(made if self._sums is None else self._sums.rounded(made))
+        made = self._summed(subscripts, *map(_plain, arrays))
+        return self._wrap(made if self._sums is None else _in(self._sums, made))
+
+    def _summed(self, subscripts: str, *arrays: Any) -> Any:
+        if self._products is None:
+            return np.einsum(subscripts, *arrays)
+        given, out = subscripts.split("->")
+        rest = "".join(sorted(set(given) - set(out) - set(".,")))
+        products = _in(self._products, np.einsum(f"{given}->{out}{rest}", *arrays))
+        return products.sum(axis=tuple(range(-len(rest), 0))) if rest else products
 
     def _wrap(self, x: Any) -> Array:
         out = np.asarray(x)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.description = (
-        "Put impostors (zeros, the cotangent, NaN, …) and the suite's mutants to the same "
-        "judgement as everybody's code, in every sample: each must be rejected by some sample."
+        "Put impostors (zeros, the cotangent, NaN, …), the suite's mutants and mutants of narrow "
+        "numbers (made from the specs) to the same judgement as everybody's code, sample by "
+        "sample: each must be rejected by some sample."
     )
     parser.add_argument(
         "--op", action="append", default=[], metavar="GLOB",

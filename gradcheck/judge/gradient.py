@@ -62,6 +62,13 @@ class Truth:
             return None
         return np.where(found.kinked, 0.0, np.maximum(found.bound, found.error) + found.uncertainty)
 
+    def share(self, got: Float, rules: Rules) -> float:
+        """Of its bound, the largest part that any element of `got` [q, n] is off."""
+        found = self._decided(got, rules)
+        with np.errstate(all="ignore"):
+            off = np.where(found.error > 0, found.error / found.bound, 0.0)
+        return float(np.max(off, initial=0.0, where=~found.kinked))
+
     def _decided(self, got: Float, rules: Rules) -> Comparison:
         """Every tier of truth and of allowance that `got` [q, n] needs; asked again, the same."""
         key = rules, got.tobytes()

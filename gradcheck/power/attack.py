@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound
-from gradcheck.errors import SpecError
+from gradcheck.errors import SpecError, told
 from gradcheck.judge.certificate import SAME
+from gradcheck.judge.compare import rules_of
 from gradcheck.judge.impostors import Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.mutant import Mutant
@@ -22,6 +23,7 @@ from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
+Float = NDArray[np.float64]
 Vjp = Callable[..., Any]
 
 REJECTED: Final = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.MISSING})
@@ -76,6 +78,57 @@ class Target:
         """Whether the operator's own VJP passes: anything else is a false alarm."""
         findings = judge_case(self.truth, Wrong(self._vjp), self.dtype, told=False)
         return all(finding.verdict is Verdict.PASS for finding in findings)
+
+    def rows(self, vjp: Vjp) -> list[Float | None]:
+        """What `vjp(ct, *primals, **attrs)` gives under each cotangent: rows [q, n] per primal.
+
+        Raises:
+            SpecError: it breaks off.
+        """
+        found = []
+        for ct in self._here.cotangents.typed(self.dtype):
+            try:
+                with np.errstate(all="ignore"):
+                    bare = ct[0] if len(ct) == 1 else ct
+                    found.append(as_tuple(vjp(bare, *self._primals, **self._here.case.attrs)))
+            except Exception as error:
+                raise SpecError(f"{self._here.case.name}/{self.dtype}: {told(error)}") from error
+        return [
+            None if of[0] is None else np.stack([np.asarray(g, np.float64).ravel() for g in of])
+            for of in zip(*found, strict=True)
+        ]
+
+    @cached_property
+    def _right_rows(self) -> list[Float | None]:
+        return self.rows(self._vjp)
+
+    def is_right(self, rows: Sequence[Float | None]) -> bool:
+        """Whether gradients are those of the operator's own VJP, bit by bit."""
+        return all(
+            a is b if a is None or b is None else np.array_equal(a, b, equal_nan=True)
+            for a, b in zip(rows, self._right_rows, strict=True)
+        )
+
+    def weigh(self, rows: Sequence[Float | None]) -> tuple[list[Verdict], float]:
+        """The verdicts on gradients, and of their bounds the largest share that they are off.
+
+        The gradients of the first primals are looked at until one fails.
+        """
+        here, rules, verdicts, share = self._here, rules_of(self.dtype), [], 0.0
+        for index in here.floating:
+            row = rows[index]
+            if row is None or not row.size:
+                continue
+            truth = here.truth(index)
+            verdicts.append(truth.judge(row, rules, told=False).verdict)
+            if verdicts[-1] is Verdict.FAIL:
+                break
+            share = max(share, truth.share(row, rules))
+        return verdicts, share
+
+    @cached_property
+    def _here(self) -> CaseTruth:
+        return self.truth.at(self.dtype)
 
     def mutant(self, mutant: Mutant) -> bool:
         """Whether the judgement rejects a mutant.
@@ -180,7 +233,7 @@ class Target:
 
     @cached_property
     def _primals(self) -> tuple[Array, ...]:
-        return self._typed(self.truth.primals)
+        return self._typed(self._here.primals)
 
     @cached_property
     def _elsewhere(self) -> tuple[Array, ...] | None:

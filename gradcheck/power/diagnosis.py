@@ -11,6 +11,7 @@ from gradcheck.finding import Diagnosis, Finding
 from gradcheck.loading import load_suite
 from gradcheck.power.caught import caught, held_out
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.narrow_named import NamedNarrow, name_narrow
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small, small
@@ -93,7 +94,8 @@ def _diagnosed(findings: Sequence[Finding]) -> Generator[tuple[str, Diagnosis]]:
 class Naming:
     """What to diagnose: mutants of operators, a fixed part of them, without those held out or with.
 
-    `suites` are `--suite` references (empty: the installed ones).
+    `narrow` asks for the mutants made from the specs, beside those written by hand. `suites` are
+    `--suite` references (empty: the installed ones).
     """
 
     suites: tuple[str, ...] = ()
@@ -102,6 +104,7 @@ class Naming:
     part: Part = WHOLE
     jobs: int = 1
     held_out: bool = True
+    narrow: bool = True
 
 
 _SUITE: Suite
@@ -111,8 +114,8 @@ _MUTANTS: dict[str, list[Mutant]]
 
 def name_all(
     plan: Naming, progress: Progress | None = None, workers: Workers | None = None
-) -> Collected[list[Named]]:
-    """Diagnose all mutants, operator by operator."""
+) -> Collected[list[Named | NamedNarrow]]:
+    """Diagnose all mutants, operator by operator: those written by hand, then the narrow ones."""
     return collect(
         _named_of, plan.ops, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
     )
@@ -124,12 +127,15 @@ def _prepare(plan: Naming) -> None:
     _MUTANTS = mutants_of(_SUITE)
 
 
-def _named_of(op: str) -> list[Named]:
+def _named_of(op: str) -> list[Named | NamedNarrow]:
     cases = _SUITE.cases([op], seed=_PLAN.seed)
-    return [
+    written = [
         named(mutant, cases, _SUITE.operators)
         for mutant in _MUTANTS[op]
         if not mutant.equivalent
         and _PLAN.part.holds(mutant.op, mutant.name)
         and (_PLAN.held_out or not held_out(mutant))
     ]
+    if not _PLAN.narrow:
+        return [*written]
+    return [*written, *name_narrow(cases, _SUITE.operators, _PLAN.part.holds)]

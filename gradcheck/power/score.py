@@ -14,6 +14,7 @@ from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import FORMS, Target
 from gradcheck.power.equivalence import FAULTS, difference
 from gradcheck.power.mutant import Mutant
+from gradcheck.power.narrow import LABEL, Narrowed
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
 
@@ -22,7 +23,8 @@ from gradcheck.suite import Case
 class Trial:
     """One wrong answer of one operator, and which samples reject it.
 
-    `kind` is "mutant" or "impostor"; `what` is the mutant's name, or "impostor of PRIMAL".
+    `kind` is "mutant", "narrow" (a mutant made from the spec, in one dtype) or "impostor"; `what`
+    is the mutant's name, "NAME in DTYPE", or "impostor of PRIMAL".
     `tried` and `killed` are names of cases ("dialect/sample") in which it is wrong, and in which
     it is rejected. `killer` is the sample that was to catch a mutant. `equivalent` is the proof
     of a mutant that no sample can catch, `doubt` what speaks against it.
@@ -87,9 +89,13 @@ class Score:
 
     @property
     def certificates(self) -> dict[str, tuple[int, int]]:
-        """By case: how many wrong answers it rejects, of how many."""
-        killed = Counter(case for trial in self.trials for case in trial.killed)
-        tried = Counter(case for trial in self.trials for case in trial.tried)
+        """By case: how many wrong answers it rejects, of how many.
+
+        Narrow mutants do not count: they are tried until one case rejects them.
+        """
+        everywhere = [trial for trial in self.trials if trial.kind != "narrow"]
+        killed = Counter(case for trial in everywhere for case in trial.killed)
+        tried = Counter(case for trial in everywhere for case in trial.tried)
         return {case: (killed[case], tried[case]) for case in self.sizes}
 
     @property
@@ -128,6 +134,7 @@ def score(
     """Attack one operator with every impostor and every mutant, in every case and dtype."""
     ledger = _Ledger()
     sizes, useless, alarms, judged = {}, [], [], 0
+    narrowed = Narrowed(spec)
     chosen = [m for m in mutants if part.holds(m.op, m.name) and m.dtype in ("", *dtypes)]
     for case in cases:
         name = f"{case.dialect.name}/{case.sample.name}"
@@ -141,6 +148,7 @@ def score(
                 if target.accepts_the_right_one():
                     accepted.append(dtype)
                     _attack(ledger, name, target, chosen, part)
+                    narrowed.attack(name, target, part.holds)
                 else:
                     alarms.append(f"{case.name}/{dtype}")
             if _useless(truth, accepted):
@@ -151,12 +159,27 @@ def score(
         op=spec.name,
         family=spec.family,
         sizes=sizes,
-        trials=(*ledger.impostors(), *ledger.mutants(spec, chosen)),
+        trials=(*ledger.impostors(), *ledger.mutants(spec, chosen), *_narrow(narrowed)),
         judged=judged,
         alarms=tuple(alarms),
         useless=tuple(useless),
         troubles=tuple(ledger.troubles.values()),
     )
+
+
+def _narrow(narrowed: Narrowed) -> Iterable[Trial]:
+    """The trials of mutants made from the spec: what rejects one is the only case that did."""
+    for tried in narrowed.results():
+        yield Trial(
+            kind="narrow",
+            what=tried.name,
+            says=tried.rounding.says,
+            label=LABEL,
+            tried=tuple(tried.tried),
+            killed=(tried.killer,) if tried.killer else (),
+            equivalent=tried.equivalent,
+            doubt=tried.unclear,
+        )
 
 
 def _useless(truth: CaseTruth, dtypes: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 import gradcheck
 from gradcheck.loading import load_suite
 from gradcheck.power.diagnosis import Named, Naming, Progress, name_all
+from gradcheck.power.narrow_named import NamedNarrow
 from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
 from gradcheck.power.small import Small
@@ -19,6 +20,8 @@ ENOUGH: Final = 0.85
 """Share of mutants whose diagnosis must be right."""
 READABLE: Final = 0.8
 """Share of failures that few elements must show."""
+TYPED: Final = 0.9
+"""Share of narrow mutants whose type the diagnosis must name."""
 TOLERATED: Final = 0.03
 """Share of mutants whose diagnosis may be wrong; a wrong one is worse than none."""
 
@@ -34,11 +37,12 @@ class Tally:
     """Of the right ones, those named by the class that is written first."""
 
     @classmethod
-    def of(cls, named: Iterable[Named]) -> Tally:
+    def of(cls, named: Iterable[Named | NamedNarrow]) -> Tally:
         """The verdicts of some mutants."""
         every = [*named]
         count = Counter(one.verdict for one in every)
-        return cls(count["right"], count["wrong"], count["none"], sum(one.exact for one in every))
+        exact = sum(isinstance(one, Named) and one.exact for one in every)
+        return cls(count["right"], count["wrong"], count["none"], exact)
 
     @property
     def all(self) -> int:
@@ -56,7 +60,8 @@ class Tally:
 class Diagnosed:
     """What the diagnosis of mutants showed.
 
-    `complete` is false where it was interrupted, or lost a process; `troubles` say so.
+    `named` are the mutants written by hand, `narrow` those made from the specs, which are counted
+    apart. `complete` is false where it was interrupted, or lost a process; `troubles` say so.
     """
 
     version: str
@@ -65,6 +70,7 @@ class Diagnosed:
     seed: int
     part: Part = WHOLE
     named: tuple[Named, ...]
+    narrow: tuple[NamedNarrow, ...] = ()
     complete: bool = True
     troubles: tuple[str, ...] = ()
 
@@ -92,7 +98,13 @@ class Diagnosed:
     def sound(self) -> bool:
         """Whether it is complete, enough mutants are named rightly, and enough are made small."""
         readable = self.few >= READABLE * len(self.small)
-        return self.complete and not self.troubles and readable and Tally.of(self.named).good
+        good = readable and Tally.of(self.named).good and self.typed
+        return self.complete and not self.troubles and good
+
+    @property
+    def typed(self) -> bool:
+        """Whether the type of enough narrow mutants is named, if there are any."""
+        return Tally.of(self.narrow).right >= TYPED * len(self.narrow)
 
     def by(self, key: Callable[[Named], str]) -> Iterator[tuple[str, list[Named]]]:
         """The mutants by a property of theirs, in the order of its names."""
@@ -119,13 +131,15 @@ def diagnose_mutants(
     suite = load_suite(plan.suites)
     mutants_of(suite)  # mistakes are told here, before any process starts
     found = name_all(plan, progress, workers)
+    every = [one for of_op in found.results for one in of_op]
     return Diagnosed(
         version=gradcheck.__version__,
         suite=suite.name,
         suite_version=suite.version,
         seed=plan.seed,
         part=plan.part,
-        named=tuple(one for of_op in found.results for one in of_op),
+        named=tuple(one for one in every if isinstance(one, Named)),
+        narrow=tuple(one for one in every if isinstance(one, NamedNarrow)),
         complete=found.complete,
         troubles=found.troubles,
     )

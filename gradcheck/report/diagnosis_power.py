@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.label import LABELS
 from gradcheck.power.small import FEW
-from gradcheck.power.tally import ENOUGH, TOLERATED, Tally, confusion
+from gradcheck.power.tally import ENOUGH, TOLERATED, TYPED, Tally, confusion
 from gradcheck.report import fitted
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradcheck.power.diagnosis import Named
+    from gradcheck.power.narrow_named import NamedNarrow
     from gradcheck.power.tally import Diagnosed
 
 FORMATS: Final = ("terminal", "markdown", "json")
@@ -32,6 +33,7 @@ LISTED: Final = 40
 HEADS: Final = (
     "right", "wrong", "unnamed", "held out: right", "wrong", "unnamed", "right of all",
 )  # fmt: skip
+NARROW: Final = ("type named", "wrong", "unnamed", "right of all")
 OFF: Final = ("mutant", "class", "what is wrong with it", "label given", "rule", "diagnosis")
 
 
@@ -49,7 +51,9 @@ def summary(found: Diagnosed) -> str:
         f"POWER {'pass' if found.sound else 'fail'} diagnosed={whole.right}/{whole.all} "
         f"wrong={whole.wrong} unnamed={whole.unnamed} "
         f"held_out={unseen.right}/{unseen.all} held_out_wrong={unseen.wrong} "
-        f"small={found.few}/{len(found.small)}"
+        f"small={found.few}/{len(found.small)} "
+        f"narrow={Tally.of(found.narrow).right}/{len(found.narrow)} "
+        f"narrow_wrong={Tally.of(found.narrow).wrong}"
     )
 
 
@@ -157,6 +161,32 @@ def _small(found: Diagnosed) -> str:
     )
 
 
+def _typed(found: Diagnosed) -> str:
+    """Of how many narrow mutants the type is named."""
+    tally = Tally.of(found.narrow)
+    return (
+        f"{tally.right:,} of {tally.all:,} mutants with narrow numbers are named by their type "
+        f"({_share(tally.right, tally.all)}), {tally.wrong:,} wrongly "
+        f"({_share(tally.wrong, tally.all)})" + ("" if found.typed else ": NOT SOUND")
+    )
+
+
+def _narrow(found: Diagnosed) -> list[list[str]]:
+    """A row per place that is narrow, and per type and dtype."""
+    groups: dict[str, list[NamedNarrow]] = {}
+    for one in found.narrow:
+        groups.setdefault(one.place, []).append(one)
+    for one in found.narrow:
+        groups.setdefault(f"{one.type} in {one.dtype}", []).append(one)
+    return [[name, *_counts(of)] for name, of in groups.items()]
+
+
+def _counts(narrow: Sequence[NamedNarrow]) -> list[str]:
+    tally = Tally.of(narrow)
+    counts = (tally.right, tally.wrong, tally.unnamed)
+    return [*(f"{count:,}" for count in counts), _share(tally.right, tally.all)]
+
+
 def _hidden(found: Diagnosed) -> str:
     hidden = Tally.of(found.held_out).wrong
     return (
@@ -194,6 +224,7 @@ def _terminal(found: Diagnosed, width: int) -> str:
     lines += [clean(trouble) for trouble in found.troubles]
     blocks += ["\n".join(lines)] if lines else []
     told = [f"{_state(found)}; {_exact(found)}", *([_small(found)] if found.small else [])]
+    told += [_typed(found)] if found.narrow else []
     blocks += ["\n".join(page.wrap(line, "", "  ")) for line in told]
     return "\n\n".join([*blocks, summary(found)]) + "\n"
 
@@ -229,6 +260,13 @@ def _markdown(found: Diagnosed) -> str:
         lines += ["", f"<details><summary>{title}</summary>", ""]
         lines += [*_grid(OFF, wrong), "", "</details>"]
     lines += ["", f"{_hidden(found)}."] if Tally.of(found.held_out).wrong else []
+    if found.narrow:
+        lines += [
+            "",
+            f"{_typed(found)}. They are made from the specs, and none is held out; at least "
+            f"{TYPED:.0%} must be named by the type that something is rounded to.",
+        ]
+        lines += ["", *_grid(("narrow", *NARROW), _narrow(found), right=len(NARROW))]
     return "\n".join([*lines, "", f"`{summary(found)}`\n"])
 
 
@@ -251,6 +289,20 @@ def _plain(found: Diagnosed) -> dict[str, Any]:
         "all": asdict(whole),
         "held_out": asdict(unseen),
         "mutants": [_told(one) for one in found.named],
+        "narrow": [_told_narrow(one) for one in found.narrow],
+    }
+
+
+def _told_narrow(one: NamedNarrow) -> dict[str, Any]:
+    return {
+        "op": one.op,
+        "family": one.family,
+        "name": one.name,
+        "dtype": one.dtype,
+        "what": one.what,
+        "type": one.type,
+        "verdict": one.verdict,
+        "diagnoses": {name: asdict(diagnosis) for name, diagnosis in one.found},
     }
 
 

@@ -25,7 +25,8 @@ LISTED: Final = 40
 """Problems that a short report names."""
 
 HEADS: Final = (
-    "family", "operators", "mutants killed", "equivalent", "impostors killed", "false alarms",
+    "family", "operators", "mutants killed", "equivalent", "narrow killed", "narrow equivalent",
+    "impostors killed", "false alarms",
 )  # fmt: skip
 LEGEND: Final = "● rejected   · passes   (blank) is no different there"
 MARKS: Final = ("x", ".", "-")
@@ -42,13 +43,16 @@ def render(power: Power, format: str, *, width: int = 100, short: bool = False) 
 def summary(power: Power) -> str:
     """The last line, for a script to read."""
     mutants, impostors = power.trials("mutant"), power.trials("impostor")
-    equivalent = sum(t.proved_equivalent for t in mutants)
+    narrow = power.trials("narrow")
+    equivalent, same = (sum(t.proved_equivalent for t in of) for of in (mutants, narrow))
     return (
         f"POWER {'pass' if power.sound else 'fail'} "
         f"mutants={sum(bool(t.killed) for t in mutants)}/{len(mutants) - equivalent} "
         f"equivalent={equivalent} "
         f"impostors={sum(bool(t.killed) for t in impostors)}/{len(impostors)} "
-        f"alarms={sum(len(s.alarms) for s in power.scores)} survivors={len(power.survivors)}"
+        f"alarms={sum(len(s.alarms) for s in power.scores)} survivors={len(power.survivors)} "
+        f"narrow={sum(bool(t.killed) for t in narrow)}/{len(narrow) - same} "
+        f"narrow_equivalent={same}"
     )
 
 
@@ -65,14 +69,17 @@ def _families(power: Power) -> list[list[str]]:
 
 
 def _row(name: str, scores: Sequence[Score]) -> list[str]:
-    mutants = [t for s in scores for t in s.of("mutant")]
-    impostors = [t for s in scores for t in s.of("impostor")]
-    equivalent = sum(t.proved_equivalent for t in mutants)
+    mutants, narrow, impostors = (
+        [t for s in scores for t in s.of(kind)] for kind in ("mutant", "narrow", "impostor")
+    )
+    equivalent, same = (sum(t.proved_equivalent for t in of) for of in (mutants, narrow))
     return [
         clean(name),
         f"{len(scores)}",
         f"{sum(bool(t.killed) for t in mutants)} of {len(mutants) - equivalent}",
         f"{equivalent}",
+        f"{sum(bool(t.killed) for t in narrow)} of {len(narrow) - same}",
+        f"{same}",
         f"{sum(bool(t.killed) for t in impostors)} of {len(impostors)}",
         f"{sum(len(s.alarms) for s in scores)} of {sum(s.judged for s in scores)}",
     ]
@@ -106,6 +113,8 @@ def _problems(power: Power) -> Iterator[str]:
 
 
 def _advice(trial: Trial) -> str:
+    if trial.kind == "narrow":
+        return f"{trial.says.rstrip('. ')}. {trial.doubt}"
     if trial.equivalent:
         return f"it is said to be equivalent ({trial.equivalent}), but {trial.doubt}"
     if not trial.tried:
@@ -188,6 +197,7 @@ def _narrow(found: Score, width: int) -> str:
     if routine:
         text = f"{plural(len(routine), 'impostor')} rejected in every case: {_kinds(routine)}"
         lines.append(_filled(text, width))
+    lines += [_filled(line, width) for line in _narrowed(found)]
     return "\n".join([*lines, "cases (elements): wrong answers rejected", *names])
 
 
@@ -199,7 +209,34 @@ def _filled(text: str, width: int) -> str:
 def _told(found: Score) -> tuple[list[Trial], list[Trial]]:
     """Trials worth a line each, and impostors that every case rejects in which they are wrong."""
     routine = [t for t in found.of("impostor") if t.killed == t.tried]
-    return [t for t in found.trials if t.kind != "impostor" or t.killed != t.tried], routine
+    each = [t for t in found.trials if t.kind != "narrow"]
+    return [t for t in each if t.kind != "impostor" or t.killed != t.tried], routine
+
+
+def _narrowed(found: Score) -> list[str]:
+    """How many narrow mutants are rejected; then what is proved of the others, a line each."""
+    narrow = found.of("narrow")
+    if not narrow:
+        return []
+    proofs: dict[str, list[str]] = {}
+    for trial in narrow:
+        if trial.proved_equivalent:
+            proofs.setdefault(trial.equivalent, []).append(trial.what)
+    rest = len(narrow) - sum(map(len, proofs.values()))
+    killed = sum(bool(t.killed) for t in narrow)
+    return [
+        f"narrow numbers: {killed} of {rest} rejected",
+        *(f"equivalent, {proof}: {_short(of)}" for proof, of in proofs.items()),
+    ]
+
+
+def _short(names: Sequence[str]) -> str:
+    """Names without what they share: `narrow-b-` and its types."""
+    kinds: dict[str, dict[str, None]] = {}
+    for name in names:
+        what, _, kind = name.partition(" in ")[0].removeprefix("narrow-").rpartition("-")
+        kinds.setdefault(what, {})[kind] = None
+    return "; ".join(f"{what} ({', '.join(types)})" for what, types in kinds.items())
 
 
 def _kinds(trials: Sequence[Trial]) -> str:
@@ -258,8 +295,9 @@ def _alone(says: str) -> str:
 
 
 def _details(found: Score) -> list[str]:
-    killed = sum(bool(t.killed) for t in found.trials)
-    wrong = sum(not t.proved_equivalent for t in found.trials)
+    each = [t for t in found.trials if t.kind != "narrow"]
+    killed = sum(bool(t.killed) for t in each)
+    wrong = sum(not t.proved_equivalent for t in each)
     told, routine = _told(found)
     title = f"<b>{found.op}</b> {killed} of {wrong} wrong answers rejected"
     rows = [
@@ -277,6 +315,7 @@ def _details(found: Score) -> list[str]:
     if routine:
         lines += [f"Impostors that every case rejects: {escape(_kinds(routine))}.", ""]
     lines += [table(heads, rows), ""] if rows else []
+    lines += [line for text in _narrowed(found) for line in (f"{escape(clean(text))}.", "")]
     cases = [
         f"{i} {code(case)} ({found.sizes[case]}) {rejected} of {tried}"
         for i, (case, (rejected, tried)) in enumerate(found.certificates.items(), 1)

@@ -134,8 +134,14 @@ def test_a_sound_suite_shows_matrix_cheapest_killer_and_certificate(power):
     lines = [line.split() for line in found.out.splitlines()]
     assert ["wrong", "F", "default/only", "●"] in lines
     assert ["1", "default/only", "(3):", "19", "of", "19"] in lines
+    assert "narrow numbers: 28 of 28 rejected" in found.out
+    assert (
+        "equivalent, its backward adds nothing up: sums (tf32, bfloat16, float16, float32)"
+        in found.out
+    )
     assert found.out.endswith(
-        "\nPOWER pass mutants=1/1 equivalent=0 impostors=18/18 alarms=0 survivors=0\n"
+        "\nPOWER pass mutants=1/1 equivalent=0 impostors=18/18 alarms=0 survivors=0 "
+        "narrow=28/28 narrow_equivalent=7\n"
     )
 
 

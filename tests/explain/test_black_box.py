@@ -8,6 +8,7 @@ import pytest
 from gradcheck import check
 from gradcheck.draw import Draw
 from gradcheck.explain import black_box
+from gradcheck.narrow import BFLOAT16, TF32, cut
 
 X, W = Draw("black box", "x").normal(4, 5), Draw("black box", "w").signed(5)
 
@@ -209,3 +210,23 @@ def test_a_term_that_lacks_a_factor_is_seen_in_what_is_off(width):
     found = told(rms, short, x, w)
     assert found.label == "T"
     assert found.says.startswith("dx is off by a multiple of x in every row")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("narrow", "says"),
+    [
+        (TF32.rounded, "w is rounded to 10 bits of mantissa, as TF32 and float16 do"),
+        (BFLOAT16.rounded, "w is rounded to bfloat16 (7 bits of mantissa)"),
+        (lambda a: cut(a, 11), "w is cut to 10 bits of mantissa, as TF32 and float16 do"),
+    ],
+)
+def test_operands_that_are_rounded_are_named_with_their_type(dtype, narrow, says):
+    x, w = (Draw("narrow", name).normal(4, 5).astype(dtype) for name in "xw")
+
+    def vjp(ct, x, w):
+        a, b = (np.asarray(narrow(p), dtype=p.dtype) for p in (x, w))
+        return ct @ b, ct.T @ a
+
+    found = told(lambda x, w: x @ w.T, vjp, x, w)
+    assert (found.label, found.says) == ("O", says)

@@ -163,6 +163,9 @@ def test_an_interruption_is_none_of_its_doubts(make):
         claimed(make, doubled, failing(KeyboardInterrupt()))
 
 
+SEEN = [["0.9371806"], ["0.8097022", "-0.8753612"], ["-1.3380533"]]
+
+
 def test_trials_are_a_thousand_and_the_same_on_every_machine(make):
     seen = []
 
@@ -174,7 +177,7 @@ def test_trials_are_a_thousand_and_the_same_on_every_machine(make):
     spec = make.op(forward=lambda xp, x: x, vjp=doubled)
     assert difference(mutant, spec) == ""
     assert len(seen) == TRIALS == 1000
-    assert seen[:3] == [[0.9375], [0.8125, -0.875], [-1.3359375]]
+    assert [[f"{x:.7f}" for x in drawn] for drawn in seen[:3]] == SEEN
 
 
 def powered(xp, x, *, exponent=2):

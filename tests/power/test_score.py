@@ -163,14 +163,34 @@ def test_the_matrix_says_who_was_tried_where_and_who_killed_whom(make, three):
     assert table["missing of x"] == (everywhere, everywhere, origin)
     names = [t.what.removesuffix(" of x") for t in found.trials if t.kind == "impostor"]
     assert sorted(names) == sorted(set(ALL) - {"transposed", "swapped"})
-    assert [t.kind for t in found.trials][-3:] == ["mutant"] * 3
+    kinds = [t.kind for t in found.trials]
+    assert [kind for kind in kinds if kind != "narrow"][-3:] == ["mutant"] * 3
+    assert kinds == sorted(kinds, key=("impostor", "mutant", "narrow").index)
+
+
+def test_narrow_mutants_are_tried_until_a_case_rejects_them_and_count_apart(three):
+    found = scored(three)
+    table = {t.what: t for t in found.of("narrow")}
+    assert table["narrow-x-bfloat16 in float64"].tried == ("default/small",)
+    assert table["narrow-x-bfloat16 in float64"].killed == ("default/small",)
+    assert table["narrow-sums-float32 in float64"].proved_equivalent
+    assert "narrow-x-float32 in float32" not in table
+    assert len(table) == 7 * 5
+    rejected = sum("default/small" in t.killed for t in found.trials if t.kind != "narrow")
+    assert found.certificates["default/small"][0] == rejected
+
+
+def test_parts_hold_every_narrow_mutant_once(three):
+    parts = [{t.what for t in scored(three, [], Part(k, 3)).of("narrow")} for k in (1, 2, 3)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 7 * 5
+    assert all(parts)
 
 
 def test_an_operator_without_mutants_is_attacked_by_impostors(make):
     found = scored(make.op())
     assert found.sound
-    assert {t.kind for t in found.trials} == {"impostor"}
-    assert all(t.killed for t in found.trials)
+    assert {t.kind for t in found.trials} == {"impostor", "narrow"}
+    assert all(t.killed for t in found.of("impostor"))
     assert of(found, "negated of x").says == "In place of dx: the other sign."
 
 
@@ -245,7 +265,8 @@ def test_an_index_is_no_gradient_to_attack(make):
         typical=lambda draw: (draw.signed(3), np.array([0, 2, 2])),
     )  # fmt: skip
     found = scored(spec)
-    assert {t.what.partition(" of ")[2] for t in found.trials} == {"x"}
+    assert {t.what.partition(" of ")[2] for t in found.of("impostor")} == {"x"}
+    assert not any(t.what.startswith("narrow-i-") for t in found.of("narrow"))
     assert found.sound
 
 
@@ -277,7 +298,7 @@ def test_an_alarm_in_one_dtype_leaves_the_other_to_be_attacked(make):
     ("primals", "said"),
     [
         (lambda draw: 1 / 0, "square/default/bad: ZeroDivisionError: division by zero"),
-        (lambda draw: (np.array([0.1]),), "float32 does not hold the values of 'x'"),
+        (lambda draw: (np.array([1e39]),), "float32 does not hold the values of 'x'"),
         (lambda draw: (), "the sample draws 0 primals"),
         (lambda draw: (np.array([np.nan]),), "forward gives NaN"),
     ],
@@ -348,7 +369,7 @@ def test_whether_a_sample_is_useless_does_not_depend_on_the_part(make, three):
     parts = [Part(k, 60) for k in (57, 1, 2, 3)]
     assert [p.holds("square", "many") for p in parts] == [True, False, False, False]
     good = [scored(three, mutants, part) for part in parts]
-    assert [t.killed for t in good[0].trials] == [("default/large",)]
+    assert [t.killed for t in good[0].of("mutant")] == [("default/large",)]
     assert {found.useless for found in good} == {()}
     bad = [scored(make.op(options=NOTHING), mutants, part) for part in parts]
     assert {found.useless for found in bad} == {("square/default/typical",)}

@@ -44,7 +44,7 @@ def test_no_more_is_removed_than_the_defect_allows(op, name, least):
 
 
 def test_most_failures_are_shown_by_few_elements():
-    plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False)
+    plan = Naming(ops=tuple(SUITE.operators), part=Part(1, 20), held_out=False, narrow=False)
     named = [one for each in name_all(plan).results for one in each]
     found = [one.small for one in named]
     assert len(found) >= 40

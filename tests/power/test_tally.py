@@ -69,12 +69,15 @@ def test_the_parts_diagnose_every_mutant_exactly_once(suite_of, make):
 
     def names(**options):
         plan = Naming(suites=("user:SUITE",), ops=("square",), **options)
-        return [one.name for one in diagnose_mutants(plan).named]
+        found = diagnose_mutants(plan)
+        narrow = [f"{one.name} in {one.dtype}" for one in found.narrow]
+        return [*(one.name for one in found.named), *narrow]
 
+    assert {"by-3", "narrow-x-tf32 in float64"} <= {*names()}
     parts = [names(part=Part(i, 3)) for i in (1, 2, 3)]
     assert sorted(n for part in parts for n in part) == sorted(names())
-    assert all(len(part) < len(wrong) for part in parts)
-    apart = names(held_out=False)
+    assert all(len(part) < len(names()) / 2 for part in parts)
+    apart = names(held_out=False, narrow=False)
     assert 0 < len(apart) < len(wrong)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gradcheck.finding import Diagnosis
 from gradcheck.power.diagnosis import Named
+from gradcheck.power.narrow_named import NamedNarrow
 from gradcheck.power.small import Small
 from gradcheck.power.tally import Diagnosed
 from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
@@ -30,7 +31,10 @@ FOUND = Diagnosed(
 
 
 def test_the_last_line_says_how_many_of_both_parts():
-    last = "POWER fail diagnosed=18/21 wrong=2 unnamed=1 held_out=0/2 held_out_wrong=1 small=0/0"
+    last = (
+        "POWER fail diagnosed=18/21 wrong=2 unnamed=1 held_out=0/2 held_out_wrong=1 small=0/0 "
+        "narrow=0/0 narrow_wrong=0"
+    )
     assert summary(FOUND) == last
     assert render(FOUND, "terminal").splitlines()[-1] == last
     sound = replace(FOUND, named=tuple(RIGHT))
@@ -46,6 +50,43 @@ def test_what_is_wrong_is_told_of_the_development_part_alone(form):
     assert "hidden" not in text
     assert "1 mutant of the third held out named wrongly" in text
     assert "18 of 21 mutants are named rightly (85.7%), 2 wrongly (9.5%): NOT SOUND" in text
+
+
+def narrow(what="w", type="TF32", says="w is rounded to 10 bits of mantissa, as TF32 does"):
+    found = (("x", Diagnosis(label="O" if says else "", says=says, rule="narrow")),)
+    return NamedNarrow(op="f", family="g", name="n", dtype="float32", what=what, type=type,
+                       found=found)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("type", "says", "verdict"),
+    [
+        ("TF32", "w is rounded to 10 bits of mantissa, as TF32 and float16 do", "right"),
+        ("float16", "w is rounded to 10 bits of mantissa, as TF32 and float16 do", "right"),
+        ("float16", "w is rounded to bfloat16 (7 bits of mantissa)", "wrong"),
+        ("float32", "w is rounded to bfloat16 (7 bits of mantissa)", "wrong"),
+        ("float32", "", "none"),
+    ],
+)
+def test_a_narrow_mutant_is_named_by_its_type(type, says, verdict):
+    assert narrow(type=type, says=says).verdict == verdict
+
+
+def test_narrow_mutants_have_a_score_of_their_own():
+    found = replace(FOUND, named=tuple(RIGHT), narrow=(*[narrow()] * 18, narrow("sums", says="")))
+    assert found.sound
+    line = "18 of 19 mutants with narrow numbers are named by their type (94.7%), 0 wrongly (0.0%)"
+    for form in ("terminal", "markdown"):
+        assert line in " ".join(render(found, form).split())
+    page = render(found, "markdown")
+    assert "| one operand | 18 | 0 | 0 | 100.0% |" in page
+    assert "| sums | 0 | 0 | 1 | 0.0% |" in page
+    assert "| TF32 in float32 | 18 | 0 | 1 | 94.7% |" in page
+    assert summary(found).endswith("narrow=18/19 narrow_wrong=0")
+    assert len(json.loads(render(found, "json"))["narrow"]) == 19
+    weak = replace(found, narrow=(*[narrow()] * 8, narrow(says="")))
+    assert not weak.sound
+    assert "NOT SOUND" in render(weak, "terminal")
 
 
 def test_tables_count_by_class_rule_and_family_and_show_the_confusion():

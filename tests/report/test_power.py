@@ -26,6 +26,12 @@ def impostor(what="zeros of x", **parts):
     return trial(what, **{"kind": "impostor", "says": says, "label": "", "killer": "", **parts})
 
 
+NO = " narrow=0/0 narrow_equivalent=0"
+NARROW = (
+    trial("narrow-x-tf32 in float32", kind="narrow", label="O", killer="", killed=(ONE,)),
+    trial("narrow-sums-tf32 in float32", kind="narrow", label="O", killer="", killed=(),
+          equivalent="its backward adds nothing up"),
+)  # fmt: skip
 EQUIVALENT = trial("same", killed=(), killer="", equivalent="Addition commutes.", label="L")
 
 
@@ -57,27 +63,27 @@ def strict(text):
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (SOUND, "POWER pass mutants=2/2 equivalent=1 impostors=3/3 alarms=0 survivors=0"),
+        (SOUND, "POWER pass mutants=2/2 equivalent=1 impostors=3/3 alarms=0 survivors=0" + NO),
         (
             power(score(trial(killed=()), impostor(killed=()), impostor("nan of x"))),
-            "POWER fail mutants=0/1 equivalent=0 impostors=1/2 alarms=0 survivors=2",
+            "POWER fail mutants=0/1 equivalent=0 impostors=1/2 alarms=0 survivors=2" + NO,
         ),
         (
             power(score(trial(), alarms=("a", "b")), score(op="f", alarms=("c",))),
-            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=3 survivors=0",
+            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=3 survivors=0" + NO,
         ),
         (
             power(score(trial(equivalent="1 = 1.", killed=(), killer="", doubt="it differs"))),
-            "POWER fail mutants=0/1 equivalent=0 impostors=0/0 alarms=0 survivors=1",
+            "POWER fail mutants=0/1 equivalent=0 impostors=0/0 alarms=0 survivors=1" + NO,
         ),
         (
             power(score(trial(equivalent="1 = 1.", killer="", doubt="a sample rejects it"))),
-            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0",
+            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0" + NO,
         ),
-        (power(), "POWER fail mutants=0/0 equivalent=0 impostors=0/0 alarms=0 survivors=0"),
+        (power(), "POWER fail mutants=0/0 equivalent=0 impostors=0/0 alarms=0 survivors=0" + NO),
         (
             power(score(trial()), complete=False),
-            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0",
+            "POWER fail mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0" + NO,
         ),
     ],
 )
@@ -130,13 +136,32 @@ def test_families_are_added_up():
     found = power(
         score(trial(), impostor(), op="a", family="norm"),
         score(trial(), trial("b", killed=()), op="b", family="norm", alarms=("x",)),
-        score(EQUIVALENT, op="c", family="loss", judged=4),
+        score(EQUIVALENT, *NARROW, op="c", family="loss", judged=4),
     )
     rows = [line.split("  ") for line in render(found, "terminal").splitlines()]
     cells = {row[0]: [c.strip() for c in row[1:] if c.strip()] for row in rows}
-    assert cells["norm"] == ["2", "2 of 3", "0", "1 of 1", "1 of 12"]
-    assert cells["loss"] == ["1", "0 of 0", "1", "0 of 0", "0 of 4"]
-    assert cells["all"] == ["3", "2 of 3", "1", "1 of 1", "1 of 16"]
+    assert cells["norm"] == ["2", "2 of 3", "0", "0 of 0", "0", "1 of 1", "1 of 12"]
+    assert cells["loss"] == ["1", "0 of 0", "1", "1 of 1", "1", "0 of 0", "0 of 4"]
+    assert cells["all"] == ["3", "2 of 3", "1", "1 of 1", "1", "1 of 1", "1 of 16"]
+
+
+def test_narrow_mutants_are_counted_beside_the_others():
+    found = power(score(trial(), *NARROW))
+    for text in (render(found, "terminal"), render(found, "markdown")):
+        assert "narrow numbers: 1 of 1 rejected" in text
+        assert "equivalent, its backward adds nothing up: sums (tf32)" in text
+        assert "1 of 1 wrong answers rejected" in text or "mutants=1/1" in text
+        assert "narrow-x-tf32" not in text
+    assert summary(found).endswith("mutants=1/1 equivalent=0 impostors=0/0 alarms=0 survivors=0 "
+                                   "narrow=1/1 narrow_equivalent=1")  # fmt: skip
+
+
+def test_a_narrow_mutant_that_survives_says_why():
+    found = power(score(trial("narrow-x-tf32 in float32", kind="narrow", killer="", killed=(),
+                              says="x is rounded to TF32.", doubt="TF32 holds x")))  # fmt: skip
+    said = "square/narrow-x-tf32 in float32 survives: x is rounded to TF32. TF32 holds x"
+    assert said in render(found, "terminal")
+    assert summary(found).startswith("POWER fail")
 
 
 def test_a_part_says_which():

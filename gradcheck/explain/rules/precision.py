@@ -16,7 +16,7 @@ from gradcheck.narrow import short
 TYPES: Final = (
     (4, "four significant bits", 0.0),
     (8, "bfloat16", 0.0),
-    (11, "float16", 2.0**-24),
+    (11, "float16 or TF32", 2.0**-24),
     (24, "float32", 0.0),
 )
 """Significant bits, the implicit one included, and the type that has them; narrowest first.

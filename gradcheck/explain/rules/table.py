@@ -17,6 +17,7 @@ from gradcheck.explain.rules.kinks import kinks
 from gradcheck.explain.rules.local import local
 from gradcheck.explain.rules.mask import mask
 from gradcheck.explain.rules.memory import memory
+from gradcheck.explain.rules.narrowed import narrowed, turned
 from gradcheck.explain.rules.nonfinite import nonfinite
 from gradcheck.explain.rules.orientation import (
     displaced,
@@ -42,6 +43,7 @@ from gradcheck.explain.suspicion import Rule
 EXACT: Final = (
     Rule("kinks", "wrong only exactly on a kink or a tie", kinks),
     Rule("mask", "another random mask than forward's", mask),
+    Rule("narrow", "operands, the cotangent, the result, products or sums are rounded", narrowed),
     Rule("precision", "rounded, cancelled or differenced", precision),
     Rule("flushed", "0 wherever what is due is tiny, or an argument huge", flushed),
     Rule("lost", "a gradient is zero", lost),
@@ -87,6 +89,7 @@ DESCRIBING: Final = (
     Rule("alone", "each entry of an axis alone is right", alone),
     Rule("zeros", "nothing is passed back where an argument is 0", zeros),
     Rule("lost somewhere", "a gradient is zero at some points only", somewhere(LOST)),
+    Rule("turned", "rounding turned a choice: the largest, an order", turned),
     Rule("support", "other elements of the cotangent reach an element", support),
     Rule("somewhere", "wrong at some points only, and predicted there", somewhere(PREDICTING)),
     Rule("local", "element by element, the slope is another function", local),
