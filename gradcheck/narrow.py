@@ -62,10 +62,12 @@ def cut(values: ArrayLike, bits: int) -> Float:
 
 
 def short(values: Float, bits: int) -> Float:
-    """Values rounded to nearest with `bits` significant bits, of any exponent."""
-    with np.errstate(all="ignore"):
-        mantissa, exponent = np.frexp(values)
-        return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, bits)), exponent - bits))
+    """Values rounded to nearest with `bits` significant bits, of any exponent; ties to even."""
+    word = np.array(values, dtype=np.float64).view(np.int64)
+    lost = BITS["float64"] - bits
+    word += (1 << (lost - 1)) - 1 + ((word >> lost) & 1)  # a carry into the exponent is right
+    word &= -1 << lost
+    return np.asarray(word.view(np.float64))
 
 
 class _Kept(np.ndarray[Any, Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.finding import Certificate
-from gradcheck.judge.compare import RULES, Rules, largest_scale
+from gradcheck.judge.compare import RULES, Rules, largest_scale, rules_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.impostors import IMPOSTORS, Answers
@@ -28,8 +28,8 @@ SAME: Final = 1e-12
 """Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
 BARS: Final = 4.0
 """Error bars that it may be off besides: two gradients that are equal are not equally known."""
-WIDEST: Final = RULES["float32"]
-"""Of the rules by which differences are judged, those that allow most: all others reject more."""
+WIDEST: Final = "float32"
+"""The dtype whose rules allow most, of those that are differenced: all others reject more."""
 
 
 @dataclass(slots=True)
@@ -88,9 +88,9 @@ class Impersonated:
         known, key = _state(truth), (index, rules.slack)
         before, failed = self._widest.get(key, ((), None))
         if failed is None or before != known:
-            failed = truth.rejects(stack, replace(WIDEST, slack=rules.slack))
+            failed = truth.rejects(stack, rules_of(WIDEST, rules.slack))
             self._widest[key] = known, failed
-        if rules.dtype == WIDEST.dtype or failed.all():
+        if rules.dtype == WIDEST or failed.all():
             return failed
         sharper = failed.copy()
         sharper[~failed] = truth.rejects(stack[~failed], rules)

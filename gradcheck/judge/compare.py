@@ -14,7 +14,8 @@ the units of the gradient and still allows the cancellation of a sum.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -83,9 +84,11 @@ LOW_RULES: Final = {
 """Low precision: |g − g*| ≤ 2u·|g*| + 4(u₃₂·√n + u)·Σ|ct·J|, with sums kept in float32."""
 
 
-def rules_of(dtype: str) -> Rules:
-    """The rules of any dtype."""
-    return RULES[dtype] if dtype in RULES else LOW_RULES[dtype]
+@cache
+def rules_of(dtype: str, slack: float = 0.0) -> Rules:
+    """The rules of any dtype, for code whose bounds are wider by `slack` ulp."""
+    rules = RULES[dtype] if dtype in RULES else LOW_RULES[dtype]
+    return replace(rules, slack=slack) if slack else rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ DISTANCE: Final = 0.125
 """What a sample keeps away from a kink that it does not visit."""
 CLOSE: Final = 1e-20
 """Nearer than this, the oracle's ordinary step would cross the kink."""
-RESOLUTIONS: Final = 48
-"""Random points beside a tie: among five equal elements each takes each place in some of them."""
+RESOLUTIONS: Final = 12
+"""Random points beside a tie, per element of it: two elements take each place and sign in some."""
+MOST: Final = 48
+"""Points at most: among five equal elements each takes each place in some of them."""
 ASIDE: Final = 1e-15
 """How far they are: nearer than any other element, further than the oracle steps."""
 
@@ -173,7 +175,8 @@ class Declared:
         if key not in self._resolved:
             rng = np.random.Generator(np.random.Philox(key=key_of("beside a kink")))
             ranks = np.arange(1, which.size + 1) / which.size
-            random = rng.uniform(-1.0, 1.0, (RESOLUTIONS, which.size))
+            count = min(RESOLUTIONS * int(which.sum()), MOST)
+            random = rng.uniform(-1.0, 1.0, (count, which.size))
             moves = np.concatenate([[ranks, -ranks], random]) * which * ASIDE
             self._resolved[key] = oracle.nearby(index, moves)
         return self._resolved[key]

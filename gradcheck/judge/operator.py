@@ -201,7 +201,7 @@ class CaseTruth:
             return self._wide.certificate(index, dtype, slack)
         key = (index, dtype, slack)
         if key not in self._certificates:
-            rules = replace(rules_of(dtype), slack=slack)
+            rules = rules_of(dtype, slack)
             self._certificates[key] = self._impersonated.certificate(index, rules)
         return self._certificates[key]
 
@@ -494,7 +494,7 @@ def _judged(
     finding = truth.truth(index).judge(got, rules, told=told)
     if slack is None or finding.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         return finding
-    wider = replace(rules, slack=slack.ulp)
+    wider = rules_of(rules.dtype, slack.ulp)
     finding = truth.truth(index).judge(got, wider)  # and so is the certificate
     certificate = truth.certificate(index, rules.dtype, slack.ulp)
     return replace(because(finding, slack), certificate=certificate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -83,7 +83,7 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
     cotangents = Cotangents(("given",), (shrunk.cotangent,))
     truth = _truth(case, dtype, convention, cotangents)
     of = truth.certain(case.primal_names.index(primal_of(shrunk)))
-    rules = replace(rules_of(dtype), slack=0.0 if slack is None else slack.ulp)
+    rules = rules_of(dtype, 0.0 if slack is None else slack.ulp)
     want, kinks = of.settled(), [] if of.kinks is None else [of.kinks.interval]
     found = compare(want, of.differences.estimate, rules, kinks=kinks, extra=of.allowance(rules))
     with np.errstate(invalid="ignore"):
