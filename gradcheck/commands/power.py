@@ -56,6 +56,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="instead: diagnose every mutant of the operators, and hold what is said to be wrong "
         "with it against the class that is written beside it",
     )  # fmt: skip
+    parser.add_argument(
+        "--narrow", action="store_true",
+        help="instead: round what every operator and every stage of a model gets, keeps and gives "
+        "to TF32, bfloat16, float16 and float32, and tell what cannot be seen and why",
+    )  # fmt: skip
     add_suite(parser)
     parser.add_argument(
         "--dtype", action="append", default=[], metavar="DTYPE",
@@ -83,6 +88,8 @@ def power(arguments: argparse.Namespace) -> int:
     here = arguments.rule or arguments.contract
     if executor_of(arguments)["executor"] != "local" and here:
         raise UsageError("--rule and --contract take seconds, here; leave --executor out")
+    if arguments.narrow:
+        return _narrow(arguments)
     if arguments.diagnosis:
         return _diagnoses(arguments)
     if arguments.model:
@@ -190,6 +197,34 @@ def _contracts(arguments: argparse.Namespace) -> int:
     found = attack_contracts(suite_of(arguments.suite), arguments.seed)
     written = publish(found, targets, pages.render)
     return exit_code(written=written, checked=bool(found.killed), passed=found.sound)
+
+
+def _narrow(arguments: argparse.Namespace) -> int:
+    if arguments.rule or arguments.contract or arguments.diagnosis or arguments.part != "1/1":
+        raise UsageError(
+            "--narrow rounds in operators and models; leave --rule, --contract, --diagnosis and "
+            "--part out"
+        )
+    targets = targets_of(arguments.outputs)
+    dtypes = dtypes_of(arguments.dtype)
+    if not set(dtypes) <= set(DTYPES):
+        raise UsageError(f"power attacks {' and '.join(DTYPES)} alone")
+
+    from gradcheck.power.narrow_table import narrow_power
+    from gradcheck.report import narrow as pages
+
+    refuse_formats(targets, pages.FORMATS, "power")
+    suite = suite_of(arguments.suite)
+    every = not (arguments.op or arguments.model)
+    ops = [spec.name for spec in suite.select(arguments.op) if arguments.op or every]
+    cases = suite.model_cases(arguments.model) if arguments.model or every else []
+    models = list(dict.fromkeys(case.spec.name for case in cases))
+    progress = Progress(arguments)
+    with heard():
+        found = narrow_power(suite, ops, models, dtypes, arguments.seed, progress)
+    progress.clear()
+    written = publish(found, targets, pages.render)
+    return exit_code(written=written, checked=bool(found.outcomes), passed=found.sound)
 
 
 def _diagnoses(arguments: argparse.Namespace) -> int:
