@@ -7,8 +7,11 @@ the dtype's tolerance.
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
@@ -27,6 +30,7 @@ Float = NDArray[np.float64]
 
 WHERE: Final = ("operands", "cotangent", "result", "products", "sums")
 """What is rounded: every primal, the cotangent, what is returned; every a·b, every sum's end."""
+NOTHING: Final = "changes no bit of any gradient"
 MODES: Final = ("projection", "full")
 PRIMALS: Final = ("random", "short")
 """Numbers that fill the mantissa, and multiples of 1/8."""
@@ -150,7 +154,7 @@ def _reason(planted: Planted, primals: Sequence[Array], seed: int) -> str:
     right = as_tuple(subject.vjp(ct, *moved))
     got = as_tuple(Planted(subject, planted.where, planted.kept, "float64")(ct, *moved))
     if all(np.array_equal(a, b) for a, b in zip(got, right, strict=True)):
-        return "changes no bit of any gradient"
+        return NOTHING
     rtol = RULES[planted.dtype].rtol
     worst = max(
         float(np.max(np.abs(a - b)[b != 0.0] / np.abs(b[b != 0.0]), initial=0.0)) / rtol
@@ -202,3 +206,48 @@ def _norm_vjp(ct: Any, x: Any) -> Any:
 
 def _half_square(x: Any) -> Any:
     return 0.5 * (x * x).sum(-1)
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The rows as Markdown: what is rejected, how often; and of what passes, why it may."""
+    counts: dict[tuple[str, ...], list[int]] = {}
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        kind = 0 if row.verdict != "PASS" else 1 if row.reason == NOTHING else 2
+        counts.setdefault((row.subject, row.mode, row.dtype, row.primals), [0, 0, 0])[kind] += 1
+        if kind == 2:
+            place = f"{row.subject}, {row.what} rounded to {row.type} in {row.dtype}"
+            reasons.setdefault(row.reason, []).append(f"{place}, {row.primals} primals, {row.mode}")
+    lines = [
+        "# Narrow kernels that `gradcheck.check` judges",
+        "",
+        "Written by `python -m benchmarks.narrow -o reports/narrow-check.md`. Every VJP rounds",
+        "what it gets, keeps or gives to TF32, bfloat16, float16 or float32; primals are random,",
+        "or short (multiples of 1/8).",
+        "",
+        "| function | mode | dtype | primals | rejected | changes no bit | passes |",
+        "|---|---|---|---|---:|---:|---:|",
+        *(f"| {' | '.join([*key, *map(str, count)])} |" for key, count in counts.items()),
+        "",
+        "What passes though the rounding changes a bit:",
+        "",
+        *(f"- {reason}: {'; '.join(places)}" for reason, places in reasons.items()),
+    ]
+    return "\n".join([*lines, *([] if reasons else ["Nothing."]), ""])
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the table, or write it; the exit code is 0."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.narrow", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there")
+    given = parser.parse_args(words)
+    found = text(list(narrow_rows()))
+    if given.output:
+        given.output.write_text(found, encoding="utf-8")
+    else:
+        print(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

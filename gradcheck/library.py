@@ -26,9 +26,9 @@ from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
-from gradcheck.judge.mantissa import fits_narrow
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
+from gradcheck.narrow import fits_narrow
 from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict, worst
 

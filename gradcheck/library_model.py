@@ -16,9 +16,9 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.beside import unseen
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.mantissa import fits_narrow
 from gradcheck.judge.projection import judge_tensors
 from gradcheck.library import Result
+from gradcheck.narrow import fits_narrow
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

@@ -49,9 +49,21 @@ FLOAT32: Final = Narrow("float32", "float32", 24)
 TYPES: Final = (TF32, BFLOAT16, FLOAT16, FLOAT32)
 
 
+BEYOND: Final = {"float64": (1 << 29) - 1, "float32": (1 << 42) - 1}
+"""Bits of float64 beyond the widest type that is narrower than each dtype: float32, and TF32."""
+
+
 def narrower(dtype: str) -> tuple[Narrow, ...]:
     """The types with fewer bits than `dtype` ("float64", "float32", "float16", "bfloat16")."""
     return tuple(one for one in TYPES if one.bits < BITS[dtype])
+
+
+def fits_narrow(values: Array, dtype: str) -> bool:
+    """Whether most of `values` of a dtype that are not zero fit in a narrower type."""
+    full = np.count_nonzero(values.astype(np.float64, copy=False).view(np.uint64) & BEYOND[dtype])
+    if 2 * full >= values.size:
+        return False
+    return bool(2 * full < np.count_nonzero(values))
 
 
 def cut(values: ArrayLike, bits: int) -> Float:

@@ -744,9 +744,10 @@ def _margin(xp: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilat
 
 
 def _distinct(draw: Any, *shape: int) -> Any:
-    """Values that differ by 1/4 or more: no two windows' elements tie."""
+    """Values that differ by 3/16 or more: no two windows' elements tie."""
     count = math.prod(shape)
-    return (draw.permutation(count).reshape(shape) - count // 2) / 4.0
+    steps = (draw.permutation(count).reshape(shape) - count // 2) / 4.0
+    return steps + draw.uniform(-(2.0**-5), 2.0**-5, *shape)
 
 
 def _ties(draw: Any) -> tuple[Any, ...]:

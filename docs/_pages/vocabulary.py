@@ -19,6 +19,7 @@ from gradcheck.contract.battery import PROPERTIES
 from gradcheck.expectation import Breach, Known
 from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
 from gradcheck.judge.impostors import IMPOSTORS
+from gradcheck.judge.narrowing import NARROWINGS
 from gradcheck.label import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}
@@ -153,6 +154,11 @@ def _impostors() -> str:
         "that equals the truth at a sample is left out. A sample that rejects none is INVALID. "
         "Why: [why a check must be able to fail](../explanation/certificates.md).",
         table(["impostor", "what it is"], rows),
+        "## Narrower types",
+        "Right formulas that round what they get, keep or give. One whose error is smaller than "
+        "the dtype is allowed is `tolerated`, with the number of bits at which it would show. A "
+        "sample whose primals all fit in a narrower type is INVALID where others would show.",
+        table(["impostor", "what it is"], [[code(one.name), text(one.says)] for one in NARROWINGS]),
     )
 
 

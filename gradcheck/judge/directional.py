@@ -33,7 +33,7 @@ from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.handed import Handed, held
 from gradcheck.judge.locate import ALLOWED
-from gradcheck.judge.mantissa import fits_narrow
+from gradcheck.narrow import fits_narrow
 from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
