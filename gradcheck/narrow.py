@@ -75,6 +75,8 @@ def cut(values: ArrayLike, bits: int) -> Float:
 
 def short(values: Float, bits: int) -> Float:
     """Values rounded to nearest with `bits` significant bits, of any exponent; ties to even."""
+    if bits >= BITS["float64"]:
+        return np.array(values, dtype=np.float64)
     word = np.array(values, dtype=np.float64).view(np.int64)
     lost = BITS["float64"] - bits
     word += (1 << (lost - 1)) - 1 + ((word >> lost) & 1)  # a carry into the exponent is right

@@ -33,6 +33,8 @@ SEEDS: Final = 2
 """Seeds of each."""
 LARGEST: Final = 700
 """Elements of all primals above which a sample is too large to form suspicions at."""
+ORDINARY: Final = 100
+"""Elements of all primals above which another shape tells least: it is there for one size."""
 ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT)
 UNITS: Final = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 
@@ -248,7 +250,9 @@ def others(case: Case) -> list[Case]:
     ranked: list[tuple[int, Case]] = []
     for other in _small(case):
         key, shape = repr(sorted(other.attrs.items())), tuple(p.shape for p in other.primals)
+        large = sum(p.size for p in other.primals) > ORDINARY
         rank = 0 if not ranked else 1 if key not in attrs else 2 if shape not in shapes else 3
+        rank += 2 * (large and rank > 1)
         attrs.add(key)
         shapes.add(shape)
         ranked.append((rank, other))

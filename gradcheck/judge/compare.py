@@ -84,11 +84,15 @@ LOW_RULES: Final = {
 """Low precision: |g − g*| ≤ 2u·|g*| + 4(u₃₂·√n + u)·Σ|ct·J|, with sums kept in float32."""
 
 
-@cache
 def rules_of(dtype: str, slack: float = 0.0) -> Rules:
     """The rules of any dtype, for code whose bounds are wider by `slack` ulp."""
     rules = RULES[dtype] if dtype in RULES else LOW_RULES[dtype]
-    return replace(rules, slack=slack) if slack else rules
+    return _widened(rules, slack) if slack else rules
+
+
+@cache
+def _widened(rules: Rules, slack: float) -> Rules:
+    return replace(rules, slack=slack)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def test_a_test_is_given_each_point_in_each_dtype(pytest_, tests):
         "TestClass::test_other": "PASSED",
         "test_suite[silu/default/typical/float64]": "PASSED",
         "test_suite[silu/default/tails/float64]": "PASSED",
+        "test_suite[silu/default/tiles/float64]": "PASSED",
         "test_suite_wrong[silu/default/typical/float64]": "FAILED",
     }
     ended = {name.removeprefix(node): how for name, how in ended.items()}

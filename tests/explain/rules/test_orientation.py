@@ -89,7 +89,7 @@ def test_a_vector_that_goes_with_the_axis_moves_along():
 
     found = named("group_norm", vjp, "x", ORDERS)
     assert found.label == "L", found
-    assert "groups parts dealt out" in found.says or "groups parts in blocks" in found.says
+    assert "parts dealt out" in found.says or "parts in blocks" in found.says
 
 
 def in_second_half(op, elsewhere):
