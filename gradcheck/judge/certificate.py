@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,7 @@ from gradcheck.judge.compare import RULES, Rules, largest_scale, rules_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.impostors import IMPOSTORS, Answers
-from gradcheck.judge.narrowing import NARROWINGS, Narrowed
+from gradcheck.judge.narrowing import NARROWINGS, Narrowed, told_bits
 from gradcheck.narrow import Narrow, narrower
 
 Array = NDArray[Any]
@@ -61,7 +60,10 @@ class Impersonated:
         return Certificate(
             rejected=tuple(names[k] for k in np.flatnonzero(known & failed)),
             blind=tuple(names[k] for k in passed if names[k] not in NARROW),
-            tolerated=tuple(_tolerated(names[k], s) for k, s in zip(within, shares, strict=True)),
+            tolerated=tuple(
+                told_bits(names[k], NARROW[names[k]].type, float(s))
+                for k, s in zip(within, shares, strict=True)
+            ),
         )
 
     def short(self, rules: Rules) -> Narrow | None:
@@ -151,12 +153,6 @@ def _beside(truth: Truth, offs: Sequence[Float]) -> Float:
     for rows, off in zip(stack, offs, strict=True):
         rows[0] += off
     return stack
-
-
-def _tolerated(name: str, share: float) -> str:
-    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
-    bits = NARROW[name].type.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
-    return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"
 
 
 def _state(truth: Truth) -> tuple[bytes, ...]:

@@ -6,6 +6,7 @@ rounds at least one of them; so a check that rejects each of them alone rejects 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,3 +121,9 @@ class Narrowed:
                 found = self.vjp(xp, ct, primals)
                 self._known[key] = [a - b for a, b in zip(found, self.right, strict=True)]
         return self._known[key]
+
+
+def told_bits(name: str, kind: Narrow, share: float) -> str:
+    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    bits = kind.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
+    return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"

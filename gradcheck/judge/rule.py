@@ -17,7 +17,9 @@ from gradcheck.errors import Unsupported
 from gradcheck.finding import Certificate, Finding, Part
 from gradcheck.judge.ask_rule import singles, ways
 from gradcheck.judge.compare import Comparison, Rules, compare
+from gradcheck.judge.narrowing import told_bits
 from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
+from gradcheck.narrow import TYPES
 from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]
@@ -138,11 +140,22 @@ def _certificate(
     if not tried:
         return Certificate(rejected=(), blind=())
     found = _compared(np.concatenate([*tried.values()]), [*rows] * len(tried), rules)
-    failed = np.asarray(found.failed.reshape(len(tried), -1).any(axis=1)).tolist()
+    failed = np.asarray(found.failed.reshape(len(tried), -1).any(axis=1))
+    with np.errstate(all="ignore"):
+        shares = np.nan_to_num(found.error / (found.bound + found.uncertainty))
+    largest = shares.reshape(len(tried), -1).max(axis=1)
+    passed = [(name, largest[k]) for k, name in enumerate(tried) if not failed[k]]
     return Certificate(
         rejected=tuple(name for name, ok in zip(tried, failed, strict=True) if ok),
-        blind=tuple(name for name, ok in zip(tried, failed, strict=True) if not ok),
+        blind=tuple(name for name, _ in passed if name not in narrow),
+        tolerated=tuple(_tolerated(name, float(share)) for name, share in passed if name in narrow),
     )
+
+
+def _tolerated(name: str, share: float) -> str:
+    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    kind = next(one for one in TYPES if name.startswith(one.name))
+    return told_bits(name, kind, share)
 
 
 def _whole(verdict: Verdict, reason: str) -> Finding:
