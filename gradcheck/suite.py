@@ -29,7 +29,7 @@ Spec = TypeVar("Spec", OpSpec, "ModelSpec", "RuleSpec")
 class Case:
     """One point to judge at: operator, dialect and sample, with its primals and attributes.
 
-    `primals` are float64 (values that float32 holds exactly) or int64; they are read-only.
+    `primals` are float64, with full mantissas, or int64; they are read-only.
     """
 
     spec: OpSpec
