@@ -10,7 +10,7 @@ from gradcheck.spec import as_tuple
 NOTHING = "changes no bit of any gradient"
 
 
-@pytest.mark.parametrize("name", ["matmul", "mul", "silu", "softmax", "rms_norm", "half_square"])
+@pytest.mark.parametrize("name", ["matmul", "silu", "softmax", "half_square"])
 def test_what_rounds_fails_at_full_and_at_short_mantissas(name):
     rows = list(narrow_rows([name], modes=["projection"]))
     assert len(rows) == 2 * 5 * (4 + 3)
@@ -21,7 +21,7 @@ def test_what_rounds_fails_at_full_and_at_short_mantissas(name):
     )  # of two of the five places at most, there is nothing to round
 
 
-@pytest.mark.parametrize("name", ["mul", "cross_entropy"])
+@pytest.mark.parametrize("name", ["cross_entropy"])
 def test_so_it_does_by_every_element(name):
     rows = list(narrow_rows([name], modes=["full"]))
     assert [row for row in rows if row.verdict != "FAIL" and row.reason != NOTHING] == []

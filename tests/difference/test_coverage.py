@@ -20,6 +20,7 @@ from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.spec import Sample
 from gradcheck.suite import Suite
+from tests.sizes import ordinary
 
 OPERATORS = [spec.name for spec in SUITE]
 SEEDS = 20
@@ -94,7 +95,7 @@ def measure(cases, shrink=1.0, differences=lambda truth, index: truth.truth(inde
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_bars_cover_every_builtin_operator(suite, name):
-    triple, ladder = measure(suite.cases([name]))
+    triple, ladder = measure(ordinary(suite.cases([name])))
     for tally in (triple, ladder):
         assert tally.elements > 50
         assert tally.honest, tally
@@ -113,7 +114,7 @@ def test_the_bars_cover_every_builtin_operator_at_many_seeds(suite, name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_differences_agree_with_the_spec_in_float64(suite, name):
-    for case in suite.cases([name]):
+    for case in ordinary(suite.cases([name])):
         truth = CaseTruth(case)
         for q, ct in enumerate(truth.cotangents.values):
             bare = ct[0] if len(ct) == 1 else ct
