@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from types import FunctionType, MappingProxyType, MethodType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import Around, Estimate
-from gradcheck.draw import Draw
-from gradcheck.errors import Unsupported, UsageError
+from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
-from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.conditioning import Conditioning, asking, rows_of
-from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
-from gradcheck.judge.directional import screened
-from gradcheck.judge.double import judge_double
-from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.judge.function import BlackBox, promoted
-from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.second import Gradients, Second
+from gradcheck.library_check import Check
 from gradcheck.narrow import fits_narrow
-from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict, worst
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
-KEPT: Final = 1 << 14
-"""Numbers that forward may return for its cotangents to be kept from check to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +133,7 @@ def check(
     names = _names(forward, len(arrays))
     subject = getattr(vjp, "__name__", type(vjp).__name__)
 
-    asked = _Asked(
+    asked = Check(
         forward=forward,
         vjp=vjp,
         names=names,
@@ -172,218 +156,6 @@ def check(
         if short:
             findings = asked.beside(arrays, findings, short)
     return Result(findings=findings, dtype=dtype, subject=subject)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Asked:
-    """What one check asks for, at whatever primals; `told`: failures get their diagnosis."""
-
-    forward: Callable[..., Any]
-    vjp: Callable[..., Any]
-    names: tuple[str, ...]
-    attrs: Mapping[str, Any]
-    dtype: str
-    seed: int
-    subject: str
-    full: bool
-    order: int
-    double_vjp: Callable[..., Any] | None
-    jvp: Callable[..., Any] | None
-    told: bool = True
-
-    def findings(self, primals: tuple[Array, ...]) -> tuple[Finding, ...]:
-        """By a projection where that is asked for, and certain; else element by element."""
-        passed = None
-        if not self.full and self.order == 1 and self.jvp is None:
-            passed = self.screened(primals)
-        return self._by_element(primals) if passed is None else passed
-
-    def screened(self, primals: tuple[Array, ...]) -> tuple[Finding, ...] | None:
-        """PASS by a projection, or None."""
-        return screened(
-            self.forward,
-            self.vjp,
-            primals,
-            self.names,
-            self.attrs,
-            self.dtype,
-            self.seed,
-            self.subject,
-        )
-
-    def beside(
-        self, primals: tuple[Array, ...], passed: tuple[Finding, ...], short: Sequence[str]
-    ) -> tuple[Finding, ...]:
-        """What `passed` at primals of which `short` have short mantissas, judged beside them too.
-
-        A gradient that is wrong there, and not for being elsewhere, is a FAIL; where that cannot
-        be told, a note says so.
-        """
-        near = times(primals, NEAR)
-        if self.screened(near) is not None:
-            return passed
-        try:
-            found = self._failing(primals, near)
-        except (Broken, Unsupported):
-            found = None
-        if found is not None and all(f.verdict is Verdict.PASS for f in found):
-            return passed
-        wrong = {f.name: f for f in found or () if f.verdict is Verdict.FAIL}
-        if wrong:
-            return tuple([wrong.get(finding.name, finding) for finding in passed])
-        note = unseen(short, self.dtype)
-        first, *others = passed
-        return replace(first, reason="; ".join(filter(None, (first.reason, note)))), *others
-
-    def _failing(
-        self, primals: tuple[Array, ...], near: tuple[Array, ...]
-    ) -> tuple[Finding, ...] | None:
-        """Findings at `near`, FAIL only what goes on to be so; None if nothing can be told."""
-        untold = replace(self, full=False, order=1, jvp=None, told=False)
-        found = untold.findings(near)
-        if all(f.verdict is Verdict.PASS for f in found):
-            return found
-        moving = self._moving(primals, near, times(primals, FAR[1]))
-        failing = {f.name: f for f in found if f.verdict is Verdict.FAIL and f.name in moving}
-        staying: set[str] = set()
-        for factor in FAR:
-            if len(staying) < len(failing):
-                afar = {f.name: f for f in untold.findings(times(primals, factor))}
-                staying |= {n for n, f in failing.items() if stays(f, afar.get(n), factor)}
-        if not staying:
-            return None
-        told = replace(untold, told=self.told).findings(near)
-        return tuple(
-            replace(f, reason="; ".join(filter(None, (rounds(self.dtype), f.reason))))
-            for f in told
-            if f.name in staying
-        )
-
-    def _moving(self, *points: tuple[Array, ...]) -> set[str]:
-        """Names of primals whose gradient is another at the first two points; none on a jump."""
-        outputs = [ask_forward(self.forward, p, self.names, self.attrs) for p in points]
-        if jumps(*outputs):
-            return set()
-        v = first_cotangent(self.seed, self.subject, sum(o.size for o in outputs[0]))
-        ct = tuple(np.split(v, np.cumsum([o.size for o in outputs[0]])[:-1]))
-        ct = tuple(
-            part.reshape(o.shape).astype(o.dtype) for part, o in zip(ct, outputs[0], strict=True)
-        )
-        here, there = (self._gradients(ct, p) for p in points[:2])
-        return {n for n in here if n in there and not np.array_equal(here[n], there[n])}
-
-    def _gradients(self, ct: tuple[Array, ...], primals: tuple[Array, ...]) -> dict[str, Float]:
-        """What vjp gives, right after forward: that may save what vjp reads."""
-        ask_forward(self.forward, primals, self.names, self.attrs)
-        answer = ask_vjp(self.vjp, [ct], primals, self.names, self.attrs)
-        return {n: g for n, g in answer.gradients.items() if not isinstance(g, Finding)}
-
-    def _by_element(self, primals: tuple[Array, ...]) -> tuple[Finding, ...]:
-        forward, vjp, names, attrs = self.forward, self.vjp, self.names, self.attrs
-        dtype, seed, subject, arrays = self.dtype, self.seed, self.subject, primals
-
-        def function(*values: Array) -> tuple[Array, ...]:
-            return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
-
-        try:
-            outputs = ask_forward(forward, arrays, names, attrs)
-        except Broken as error:
-            return (error.finding,)
-        strange = sum(o.size - np.count_nonzero(np.isfinite(o)) for o in outputs)
-        if strange:
-            reason = f"{strange} of forward's values are not finite here: it has no derivative"
-            return (Finding(name="forward", verdict=Verdict.INCONCLUSIVE, reason=reason),)
-        shapes = [o.shape for o in outputs]
-        few = sum(o.size for o in outputs) <= KEPT
-        drawing = _cotangents if few else _cotangents.__wrapped__
-        cotangents = drawing(seed, subject, tuple(shapes), tuple(o.dtype for o in outputs))
-        typed = [
-            tuple(c.astype(o.dtype) for c, o in zip(ct, outputs, strict=True))
-            for ct in cotangents.values
-        ]
-        ended: list[Finding] = []
-        try:
-            answer = ask_vjp(vjp, typed, arrays, names, attrs)
-        except Broken as error:
-            ended = [error.finding]
-        rules = RULES[dtype]
-        point = promoted(Point(function, arrays), outputs)  # after vjp: a forward may save for it
-        estimates: dict[str, Estimate] = {}
-
-        def explained(findings: Sequence[Finding]) -> list[Finding]:
-            if not self.told or all(finding.verdict.expected for finding in findings):
-                return [*findings]
-            from gradcheck.explain import (
-                black_box,
-            )  # deferred: a check that passes needs none of it
-
-            checked = black_box.Checked(
-                forward=forward,
-                vjp=vjp,
-                primals=arrays,
-                names=names,
-                attrs=attrs,
-                dtype=dtype,
-                point=point,
-                kinds=tuple(o.dtype for o in outputs),
-                cotangents=cotangents,
-                estimates=estimates,
-            )
-            return black_box.explained(checked, findings)
-
-        if ended:
-            return tuple(explained(ended))
-        around = Around(point, outputs if point.primals is arrays else None)
-        asked = asking(vjp, cotangents, attrs)
-        conditioning = Conditioning(asked, point, rules)
-        findings: list[Finding] = []
-        for i in point.differentiable:
-            got = answer.gradients[names[i]]
-            if isinstance(got, Finding):
-                findings.append(got)
-                continue
-            primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
-            findings.append(primal.judge(got))
-            estimates[names[i]] = primal.estimate
-        findings = explained(findings)
-        floating = [names[i] for i in point.differentiable]
-        gradients = rows_of(answer, floating, len(typed))
-
-        def drawn(*role: object) -> Draw:
-            return Draw(seed, "check", subject, *shapes, *role)
-
-        if self.order == 2:
-            right = all(finding.verdict is Verdict.PASS for finding in findings)
-            ct = tuple(
-                drawn("second", k).signed(*o.shape).astype(o.dtype) for k, o in enumerate(outputs)
-            )
-            try:
-                base = rows_of(ask_vjp(vjp, [ct], arrays, names, attrs), floating, 1)
-            except Broken as error:
-                return (*findings, error.finding)
-            if base is None or not all(np.isfinite(g).all() for g in base):
-                reason = "vjp gives no gradients whose derivative could be judged"
-                findings.append(Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason))
-            else:
-                of_vjp = Gradients(vjp, ct, arrays, names, attrs, tuple(base))
-                findings += Second(point, of_vjp, drawn, rules).judge(right)
-                if self.double_vjp is not None:
-                    findings += judge_double(self.double_vjp, of_vjp, drawn("double"), rules)
-        if self.jvp is not None:
-            mode = ForwardMode(
-                self.jvp,
-                point,
-                outputs,
-                arrays,
-                names,
-                attrs,
-                cotangents,
-                asked,
-                drawn("jvp"),
-                rules,
-            )
-            findings += mode.judge(gradients)
-        return tuple(findings)
 
 
 def assert_vjp(
@@ -416,23 +188,6 @@ def assert_vjp(
     )
     if not found.ok:
         raise AssertionError(str(found))
-
-
-@lru_cache(maxsize=16)
-def _cotangents(
-    seed: int,
-    subject: str,
-    shapes: tuple[tuple[int, ...], ...],
-    kinds: tuple[np.dtype[Any], ...],
-) -> Cotangents:
-    """Those of a check that goes element by element; read-only, for the next one has them too."""
-    drawn = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
-    # What vjp was asked first: an answer that it keeps is then known for what it is.
-    drawn = drawn.holding(first_cotangent(seed, subject, drawn.flat.shape[1])).held(kinds)
-    for ct in drawn.values:
-        for part in ct:
-            part.setflags(write=False)
-    return drawn
 
 
 def _check_request(order: Any, double_vjp: Any, jvp: Any) -> None:
