@@ -103,9 +103,7 @@ def power(arguments: argparse.Namespace) -> int:
 
 def _operators(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
-    dtypes = dtypes_of(arguments.dtype)
-    if set(dtypes) & set(LOW):
-        raise UsageError(f"power attacks float64 and float32, not {' or '.join(LOW)}")
+    dtypes = _dtypes(arguments)
     part = _part(arguments.part)
 
     from gradcheck.power.run import Attack, attack
@@ -139,9 +137,7 @@ def _models(arguments: argparse.Namespace) -> int:
     if arguments.op or arguments.rule or arguments.part != "1/1":
         raise UsageError("--model plants faults in models; leave --op, --rule and --part out")
     targets = targets_of(arguments.outputs)
-    dtypes = dtypes_of(arguments.dtype)
-    if not set(dtypes) <= set(DTYPES):
-        raise UsageError(f"power attacks {' and '.join(DTYPES)} alone")
+    dtypes = _dtypes(arguments)
 
     from gradcheck.power.model import Sowing, sow
     from gradcheck.report import fault as pages
@@ -206,9 +202,7 @@ def _narrow(arguments: argparse.Namespace) -> int:
             "--part out"
         )
     targets = targets_of(arguments.outputs)
-    dtypes = dtypes_of(arguments.dtype)
-    if not set(dtypes) <= set(DTYPES):
-        raise UsageError(f"power attacks {' and '.join(DTYPES)} alone")
+    dtypes = _dtypes(arguments)
 
     from gradcheck.power.narrow_table import narrow_power
     from gradcheck.report import narrow as pages
@@ -260,6 +254,13 @@ def _diagnoses(arguments: argparse.Namespace) -> int:
         checked=bool(found.named),
         passed=found.sound,
     )
+
+
+def _dtypes(arguments: argparse.Namespace) -> list[str]:
+    dtypes = dtypes_of(arguments.dtype)
+    if not set(dtypes) <= set(DTYPES):
+        raise UsageError(f"power attacks float64 and float32, not {' or '.join(LOW)}")
+    return dtypes
 
 
 def _part(text: str) -> Part:

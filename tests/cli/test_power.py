@@ -291,7 +291,10 @@ def test_models_are_attacked_with_planted_faults(capsys, tmp_path):
         (["--model", "svn"], "did you mean 'svm'?"),
         (["--model", "svm", "--op", "sqr"], "leave --op, --rule and --part out"),
         (["--model", "svm", "--part", "1/2"], "leave --op, --rule and --part out"),
-        (["--model", "svm", "--dtype", "float16"], "power attacks float64 and float32 alone"),
+        (
+            ["--model", "svm", "--dtype", "float16"],
+            "float64 and float32, not float16",
+        ),
         (["--model", "svm", "-o", "report.html"], "power writes terminal, markdown, json"),
     ],
 )
