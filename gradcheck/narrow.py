@@ -41,6 +41,11 @@ class Narrow:
                 return np.asarray(given.astype(self.name), dtype=np.float64)
         return short(given, self.bits)
 
+    def held(self, values: ArrayLike) -> Array:
+        """`values` rounded so, in the dtype that they have; what is no float stays as it is."""
+        given = np.asarray(values)
+        return self.rounded(given).astype(given.dtype) if given.dtype.kind == "f" else given
+
 
 TF32: Final = Narrow("tf32", "TF32", 11)
 FLOAT16: Final = Narrow("float16", "float16", 11)
@@ -51,6 +56,37 @@ TYPES: Final = (TF32, BFLOAT16, FLOAT16, FLOAT32)
 
 BEYOND: Final = {"float64": (1 << 29) - 1, "float32": (1 << 42) - 1}
 """Bits of float64 beyond the widest type that is narrower than each dtype: float32, and TF32."""
+
+
+OPERANDS: Final = "operands"
+COTANGENT: Final = "cotangent"
+RESULT: Final = "result"
+PRODUCTS: Final = "products"
+SUMS: Final = "sums"
+KEPT: Final = (PRODUCTS, SUMS)
+"""What is rounded inside, as it arises."""
+WHAT: Final = (OPERANDS, COTANGENT, RESULT, *KEPT)
+"""What code may round to a narrower type: what it gets, gives or keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """One way to compute in a narrower type: `what` is rounded to `type`.
+
+    `what` is one of `WHAT`, or the name of one operand.
+    """
+
+    what: str
+    type: Narrow
+
+    @property
+    def name(self) -> str:
+        """As certificates have it: "operands-tf32"."""
+        return f"{self.what}-{self.type.name}"
+
+    def below(self, dtype: str) -> bool:
+        """Whether code of `dtype` would lose bits so."""
+        return self.type.bits < BITS[dtype]
 
 
 def narrower(dtype: str) -> tuple[Narrow, ...]:
@@ -113,18 +149,13 @@ class _Kept(np.ndarray[Any, Any]):
         out = np.asarray(made)
         if out.dtype.kind != "f":
             return out
-        return (out if kept is None else _in(kept, out)).view(type(self))
+        return (out if kept is None else kept.held(out)).view(type(self))
 
     def matrix_product(self, x: Any, y: Any) -> Any:
         """x·y; where products are kept, the sum of each of them as it is kept."""
         if self.products is None or x.ndim < 2 or y.ndim < 2:
             return np.matmul(x, y)
-        return _in(self.products, x[..., :, :, None] * y[..., None, :, :]).sum(axis=-2)
-
-
-def _in(kept: Narrow, values: Any) -> Any:
-    """Values as the type holds them, in the dtype that they have."""
-    return kept.rounded(values).astype(values.dtype)
+        return self.products.held(x[..., :, :, None] * y[..., None, :, :]).sum(axis=-2)
 
 
 def _plain(value: Any) -> Any:
@@ -157,14 +188,14 @@ class NarrowArithmetic(FloatArithmetic):
 
     def einsum(self, subscripts: str, *arrays: Array) -> Array:
         made = self._summed(subscripts, *map(_plain, arrays))
-        return self._wrap(made if self._sums is None else _in(self._sums, made))
+        return self._wrap(made if self._sums is None else self._sums.held(made))
 
     def _summed(self, subscripts: str, *arrays: Any) -> Any:
         if self._products is None:
             return np.einsum(subscripts, *arrays)
         given, out = subscripts.split("->")
         rest = "".join(sorted(set(given) - set(out) - set(".,")))
-        products = _in(self._products, np.einsum(f"{given}->{out}{rest}", *arrays))
+        products = self._products.held(np.einsum(f"{given}->{out}{rest}", *arrays))
         return products.sum(axis=tuple(range(-len(rest), 0))) if rest else products
 
     def _wrap(self, x: Any) -> Array:

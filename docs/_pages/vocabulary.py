@@ -19,7 +19,7 @@ from gradcheck.contract.battery import PROPERTIES
 from gradcheck.expectation import Breach, Known
 from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
 from gradcheck.judge.impostors import IMPOSTORS
-from gradcheck.judge.narrowing import NARROWINGS
+from gradcheck.judge.narrowing import NARROWINGS, says
 from gradcheck.label import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}
@@ -158,7 +158,9 @@ def _impostors() -> str:
         "Right formulas that round what they get, keep or give. One whose error is smaller than "
         "the dtype is allowed is `tolerated`, with the number of bits at which it would show. A "
         "sample whose primals all fit in a narrower type is INVALID where others would show.",
-        table(["impostor", "what it is"], [[code(one.name), text(one.says)] for one in NARROWINGS]),
+        table(
+            ["impostor", "what it is"], [[code(one.name), text(says(one))] for one in NARROWINGS]
+        ),
     )
 
 

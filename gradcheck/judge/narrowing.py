@@ -17,7 +17,19 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.draw import key_of
-from gradcheck.narrow import BFLOAT16, BITS, FLOAT16, TYPES, Narrow, NarrowArithmetic
+from gradcheck.narrow import (
+    BFLOAT16,
+    COTANGENT,
+    FLOAT16,
+    OPERANDS,
+    PRODUCTS,
+    RESULT,
+    SUMS,
+    TYPES,
+    Narrow,
+    NarrowArithmetic,
+    Narrowing,
+)
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -25,44 +37,27 @@ Vjp = Callable[[Arithmetic, tuple[Array, ...], Sequence[Array]], "list[Float]"]
 """A VJP in an arithmetic, for a cotangent, at primals: one flat row per primal, [n] each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowing:
-    """One way to compute in a narrower type: `what` is rounded to `type`."""
-
-    what: str
-    type: Narrow
-
-    @property
-    def name(self) -> str:
-        """As certificates have it: "operands-tf32"."""
-        return f"{self.what}-{self.type.name}"
-
-    @property
-    def says(self) -> str:
-        """The wrong answer in words."""
-        return f"{SAYS[self.what]} {self.type.title}"
-
-    def below(self, dtype: str) -> bool:
-        """Whether code of `dtype` would lose bits so."""
-        return self.type.bits < BITS[dtype]
-
-
-SAYS: Final = {
-    "operands": "the gradient at primals that were rounded to",
-    "cotangent": "the gradient for a cotangent that was rounded to",
-    "result": "the gradient rounded to",
-    "products": "the gradient with every product kept in",
-    "sums": "the gradient with every sum kept in",
-}
 NARROWINGS: Final = (
-    *(Narrowing(what, one) for what in ("operands", "cotangent", "result") for one in TYPES),
-    Narrowing("products", FLOAT16),
-    Narrowing("sums", BFLOAT16),
+    *(Narrowing(what, one) for what in (OPERANDS, COTANGENT, RESULT) for one in TYPES),
+    Narrowing(PRODUCTS, FLOAT16),
+    Narrowing(SUMS, BFLOAT16),
 )
-ARITHMETICS: Final = {
-    "products": NarrowArithmetic(products=FLOAT16),
-    "sums": NarrowArithmetic(sums=BFLOAT16),
+SAYS: Final = {
+    OPERANDS: "the gradient at primals that were rounded to",
+    COTANGENT: "the gradient for a cotangent that was rounded to",
+    RESULT: "the gradient rounded to",
+    PRODUCTS: "the gradient with every product kept in",
+    SUMS: "the gradient with every sum kept in",
 }
+ARITHMETICS: Final = {
+    PRODUCTS: NarrowArithmetic(products=FLOAT16),
+    SUMS: NarrowArithmetic(sums=BFLOAT16),
+}
+
+
+def says(narrowing: Narrowing) -> str:
+    """The wrong answer in words."""
+    return f"{SAYS[narrowing.what]} {narrowing.type.title}"
 
 
 @dataclass
@@ -82,11 +77,11 @@ class Narrowed:
 
     def _off_by(self, narrowing: Narrowing) -> list[Float]:
         what, kept = narrowing.what, narrowing.type
-        if what == "result":
+        if what == RESULT:
             return [kept.rounded(row) - row for row in self.right]
         if what in ARITHMETICS:
             return self._off(ARITHMETICS[what], self.ct, self.primals)
-        if what == "operands":
+        if what == OPERANDS:
             return self._off(F64, self.ct, self._rounded(kept))
         return self._off(F64, tuple(kept.rounded(p) for p in self.ct), self.primals)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gradcheck.draw import key_of
 from gradcheck.errors import SpecError
-from gradcheck.finding import Finding
+from gradcheck.finding import Diagnosis, Finding
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import REJECTED, Target, Wrong
 from gradcheck.power.mutant import Mutant
@@ -55,3 +55,10 @@ def caught(mutant: Mutant, cases: Sequence[Case]) -> Caught:
         if any(f.verdict in REJECTED for f in findings):
             return Caught(case=case, binding=binding, dtype=dtype, findings=tuple(findings))
     raise SpecError(f"mutant {mutant.full_name}: {mutant.killer} does not catch it in {dtype}")
+
+
+def leading(found: Sequence[tuple[str, Diagnosis]]) -> Diagnosis | None:
+    """Of diagnoses by gradient, the one with a label that explains most; None if none has one."""
+    named = [diagnosis for _, diagnosis in found if diagnosis.label]
+    says = [(d.label, d.rule) for d in named]
+    return max(named, key=lambda d: says.count((d.label, d.rule)), default=None)

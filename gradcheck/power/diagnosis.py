@@ -9,7 +9,7 @@ from types import MappingProxyType
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis, Finding
 from gradcheck.loading import load_suite
-from gradcheck.power.caught import caught, held_out
+from gradcheck.power.caught import caught, held_out, leading
 from gradcheck.power.mutant import Mutant
 from gradcheck.power.narrow_named import NamedNarrow, name_narrow
 from gradcheck.power.registry import mutants_of
@@ -43,9 +43,7 @@ class Named:
     @property
     def first(self) -> Diagnosis | None:
         """The diagnosis with a label that explains most gradients; None if none has one."""
-        named = [diagnosis for _, diagnosis in self.found if diagnosis.label]
-        says = [(d.label, d.rule) for d in named]
-        return max(named, key=lambda d: says.count((d.label, d.rule)), default=None)
+        return leading(self.found)
 
     @property
     def exact(self) -> bool:

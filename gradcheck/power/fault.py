@@ -18,7 +18,7 @@ from gradcheck.binding import BoundModel
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.loading import resolve
 from gradcheck.model import ModelCase, ModelSpec
-from gradcheck.narrow import Narrow
+from gradcheck.narrow import COTANGENT, OPERANDS, RESULT, Narrow
 from gradcheck.program import Stage, StageVjp, Values
 from gradcheck.spec import as_tuple
 from gradcheck.spec_checks import NAME
@@ -46,7 +46,7 @@ KINDS: Final = (
     "narrow",
 )
 """What planted faults are made of."""
-PLACES: Final = ("operands", "cotangent", "result")
+PLACES: Final = (OPERANDS, COTANGENT, RESULT)
 """What a stage that computes in a narrower type rounds to it."""
 
 
@@ -260,19 +260,13 @@ def narrowed(place: str, narrow: Narrow) -> Wrong:
     """A stage's VJP of which one of `PLACES` is rounded to a type."""
 
     def wrong(xp: Any, stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
-        if place == "operands":
-            values = {**values, **{name: shortened(values[name], narrow) for name in stage.reads}}
-        if place == "cotangent":
-            cts = tuple(shortened(ct, narrow) for ct in cts)
+        if place == OPERANDS:
+            values = {**values, **{name: narrow.held(values[name]) for name in stage.reads}}
+        if place == COTANGENT:
+            cts = tuple(narrow.held(ct) for ct in cts)
         found = stage.vjp(xp, cts, values)
-        if place != "result":
+        if place != RESULT:
             return found
-        return tuple(None if g is None else shortened(g, narrow) for g in found)
+        return tuple(None if g is None else narrow.held(g) for g in found)
 
     return wrong
-
-
-def shortened(array: Any, narrow: Narrow) -> Any:
-    """An array with its numbers rounded to a type, in its own dtype; indices as they are."""
-    given = np.asarray(array)
-    return narrow.rounded(given).astype(given.dtype) if given.dtype.kind == "f" else given

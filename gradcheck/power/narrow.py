@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.narrow import Narrow, NarrowArithmetic, narrower
+from gradcheck.narrow import (
+    COTANGENT,
+    KEPT,
+    OPERANDS,
+    PRODUCTS,
+    RESULT,
+    SUMS,
+    Narrow,
+    NarrowArithmetic,
+    Narrowing,
+    narrower,
+)
 from gradcheck.power.attack import Target
 from gradcheck.power.mutant import Mutant
 from gradcheck.spec import OpSpec, as_tuple
@@ -27,39 +38,30 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Vjp = Callable[..., Any]
 
-OPERANDS: Final = "operands"
-COTANGENT: Final = "cotangent"
-RESULT: Final = "result"
-PRODUCTS: Final = "products"
-SUMS: Final = "sums"
-KEPT: Final = (PRODUCTS, SUMS)
-"""What is rounded inside, as it arises."""
 LABEL: Final = "O"
 
 
-@dataclass(frozen=True, slots=True)
-class Rounding:
-    """What is rounded, and to which type: `what` is a primal's name, or one of the above."""
+class Rounding(Narrowing):
+    """A narrowing that can be put into a spec's VJP."""
 
-    what: str
-    kind: Narrow
+    __slots__ = ()
 
     @property
-    def name(self) -> str:
-        """The mutant's: `narrow-w-tf32`."""
-        return f"narrow-{self.what.lower()}-{self.kind.name}"
+    def mutant(self) -> str:
+        """The mutant's name: `narrow-w-tf32`."""
+        return f"narrow-{self.name.lower()}"
 
     @property
     def says(self) -> str:
         """The defect in a sentence."""
         if self.what in KEPT:
-            return f"{self.what.capitalize()} are kept in {self.kind.title}."
+            return f"{self.what.capitalize()} are kept in {self.type.title}."
         named = {
             OPERANDS: "All operands are",
             COTANGENT: "The cotangent is",
             RESULT: "The result is",
         }
-        return f"{named.get(self.what, f'{self.what} is')} rounded to {self.kind.title}."
+        return f"{named.get(self.what, f'{self.what} is')} rounded to {self.type.title}."
 
     def of(self, spec: OpSpec, names: Sequence[str]) -> Vjp:
         """The spec's VJP with this rounding in it; `names` are its primals'."""
@@ -69,14 +71,14 @@ class Rounding:
             if self.what in KEPT:
                 return self._inside(spec, xp, ct, primals, attrs)
             if self.what == COTANGENT:
-                parts = tuple(self._in(part) for part in as_tuple(ct))
+                parts = tuple(self.type.held(part) for part in as_tuple(ct))
                 ct = parts if isinstance(ct, tuple) else parts[0]
             pairs = zip(names, primals, strict=True)
-            held = [self._in(p) if self.what in (OPERANDS, n) else p for n, p in pairs]
+            held = [self.type.held(p) if self.what in (OPERANDS, n) else p for n, p in pairs]
             found = spec.vjp(xp, ct, *held, **attrs)
             if self.what != RESULT:
                 return found
-            gradients = tuple(None if g is None else self._in(g) for g in as_tuple(found))
+            gradients = tuple(None if g is None else self.type.held(g) for g in as_tuple(found))
             return gradients if isinstance(found, tuple) else gradients[0]
 
         return vjp
@@ -84,18 +86,12 @@ class Rounding:
     def _inside(
         self, spec: OpSpec, xp: Any, ct: Any, primals: Sequence[Array], attrs: Any
     ) -> tuple[Any, ...]:
-        keeping = {self.what: self.kind}
+        keeping = {self.what: self.type}
         kept = NarrowArithmetic(dtype=xp.dtype.name, **keeping)
         parts = tuple(kept.asarray(part) for part in as_tuple(ct))
         held = [kept.asarray(p) if p.dtype.kind == "f" else p for p in primals]
         found = spec.vjp(kept, parts if isinstance(ct, tuple) else parts[0], *held, **attrs)
         return tuple(None if g is None else np.array(g, subok=False) for g in as_tuple(found))
-
-    def _in(self, values: Array) -> Array:
-        """Values as the type holds them, in the dtype that they have."""
-        if values.dtype.kind != "f":
-            return values
-        return self.kind.rounded(values).astype(values.dtype)
 
 
 def roundings(floating: Sequence[str], dtype: str) -> Iterator[Rounding]:
@@ -110,7 +106,7 @@ def narrow_mutant(rounding: Rounding, case: Case, dtype: str) -> Mutant:
     """The mutant of a case's operator and dialect that this case must catch in `dtype`."""
     return Mutant(
         op=case.spec.name,
-        name=rounding.name,
+        name=rounding.mutant,
         says=rounding.says,
         label=LABEL,
         killer=case.sample.name,
@@ -142,7 +138,7 @@ class Tried:
     @property
     def name(self) -> str:
         """The mutant and its dtype, in reports."""
-        return f"{self.rounding.name} in {self.dtype}"
+        return f"{self.rounding.mutant} in {self.dtype}"
 
     @property
     def verdict(self) -> str:
@@ -181,9 +177,9 @@ class Narrowed:
         truth = target.truth
         names = [truth.names[i] for i in truth.floating]
         for rounding in roundings(names, target.dtype):
-            if not holds(self.spec.name, rounding.name, target.dtype):
+            if not holds(self.spec.name, rounding.mutant, target.dtype):
                 continue
-            key = rounding.name, target.dtype
+            key = rounding.mutant, target.dtype
             tried = self.found.setdefault(key, Tried(rounding, target.dtype))
             if tried.killer:
                 continue
@@ -214,7 +210,7 @@ class Narrowed:
 
     def _prove(self, tried: Tried) -> None:
         """Why it may pass: nothing depends on what is rounded, or it is less than is allowed."""
-        what, dtype, kind = tried.rounding.what, tried.dtype, tried.rounding.kind
+        what, dtype, kind = tried.rounding.what, tried.dtype, tried.rounding.type
         shows = next((b for b in range(kind.bits - 1, 0, -1) if self._at(what, dtype, b)[1]), 0)
         moves = any(self._at(what, dtype, bits)[0] for bits in range(1, kind.bits))
         seen = f"shows from {shows} bits" if shows else "shows at no number of bits"
@@ -283,7 +279,7 @@ def narrow_rows(
             for tried in narrow_of(list(of), dtypes):
                 rounding = tried.rounding
                 yield (
-                    op, dialect, rounding.what, rounding.kind.title, tried.dtype, tried.verdict,
+                    op, dialect, rounding.what, rounding.type.title, tried.dtype, tried.verdict,
                     tried.reason,
                 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.model import ModelCase
 from gradcheck.narrow import Narrow, narrower
-from gradcheck.power.fault import PLACES, Fault, Wrong, narrowed, shortened
+from gradcheck.power.fault import PLACES, Fault, Wrong, narrowed
 from gradcheck.program import Program, Stage, Values
 from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict
@@ -210,7 +210,7 @@ class Trial:
         if place != "operands":
             given = [*(cts if place == "cotangent" else right)]
         floating = [[a for a in arrays if a is not None] for arrays in given]
-        if all(_same(arrays, [shortened(a, narrow) for a in arrays]) for arrays in floating):
+        if all(_same(arrays, [narrow.held(a) for a in arrays]) for arrays in floating):
             return f"{narrow.title} holds every number of its {place}"
         return f"its gradients do not depend on the last bits of its {place}"
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from gradcheck.explain.why import Why
 from gradcheck.finding import Diagnosis
-from gradcheck.power.caught import caught
-from gradcheck.power.narrow import KEPT, LABEL, OPERANDS, narrow_mutant, narrow_of
+from gradcheck.narrow import WHAT
+from gradcheck.power.caught import caught, leading
+from gradcheck.power.narrow import LABEL, narrow_mutant, narrow_of
 from gradcheck.selection import DTYPES
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
@@ -33,14 +34,12 @@ class NamedNarrow:
     @property
     def place(self) -> str:
         """What is rounded, whatever the operand is called."""
-        return self.what if self.what in (OPERANDS, "cotangent", "result", *KEPT) else "one operand"
+        return self.what if self.what in WHAT else "one operand"
 
     @property
     def first(self) -> Diagnosis | None:
         """The diagnosis with a label that explains most gradients; None if none has one."""
-        named = [diagnosis for _, diagnosis in self.found if diagnosis.label]
-        says = [(d.label, d.rule) for d in named]
-        return max(named, key=lambda d: says.count((d.label, d.rule)), default=None)
+        return leading(self.found)
 
     @property
     def verdict(self) -> str:
@@ -70,9 +69,9 @@ def name_narrow(
         yield NamedNarrow(
             op=case.spec.name,
             family=case.spec.family,
-            name=tried.rounding.name,
+            name=tried.rounding.mutant,
             dtype=tried.dtype,
             what=tried.rounding.what,
-            type=tried.rounding.kind.title,
+            type=tried.rounding.type.title,
             found=tuple((f.name, f.diagnosis) for f in explained if f.diagnosis is not None),
         )

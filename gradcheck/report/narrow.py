@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
+from gradcheck.narrow import OPERANDS, WHAT
 from gradcheck.report.marked import code, escape, table
 from gradcheck.report.words import clean, plural
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("terminal", "markdown", "json")
 LETTERS: Final = {"TF32": "T", "bfloat16": "B", "float16": "H", "float32": "S"}
-WHAT: Final = ("operands", "cotangent", "result", "products", "sums")
 LEGEND: Final = (
     "T: TF32, B: bfloat16, H: float16, S: float32 inside float64 code. A capital: rounding to the "
     "type is rejected in every dialect. A small letter: in some, and the list below says why no "
@@ -92,7 +92,7 @@ def _markdown(power: NarrowPower) -> str:
 def _by_operator(outcomes: Sequence[Outcome]) -> str:
     rows: dict[tuple[str, str], dict[str, list[Outcome]]] = {}
     for one in outcomes:
-        what = one.what if one.what in WHAT else "operands"
+        what = one.what if one.what in WHAT else OPERANDS
         key = one.subject.partition("/")[0], one.dtype
         rows.setdefault(key, {}).setdefault(what, []).append(one)
     cells = [

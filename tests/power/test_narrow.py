@@ -4,11 +4,18 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.narrow import BFLOAT16, FLOAT16, FLOAT32, TF32, NarrowArithmetic, cut
-from gradcheck.power.narrow import (
+from gradcheck.narrow import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
     PRODUCTS,
     RESULT,
     SUMS,
+    TF32,
+    NarrowArithmetic,
+    cut,
+)
+from gradcheck.power.narrow import (
     Rounding,
     narrow_mutant,
     narrow_of,
@@ -20,15 +27,15 @@ from gradcheck.power.registry import check
 
 def verdicts(op, dtypes=("float64", "float32"), samples=()):
     cases = SUITE.cases([op], [SUITE.operators[op].dialects[0].name], samples)
-    return {(t.rounding.what, t.rounding.kind.name, t.dtype): t for t in narrow_of(cases, dtypes)}
+    return {(t.rounding.what, t.rounding.type.name, t.dtype): t for t in narrow_of(cases, dtypes)}
 
 
 def test_every_type_that_is_narrower_is_put_everywhere():
-    made = [(r.what, r.kind.name) for r in roundings(["x", "w"], "float64")]
+    made = [(r.what, r.type.name) for r in roundings(["x", "w"], "float64")]
     places = ["operands", "x", "w", "cotangent", "result", "products", "sums"]
     assert [what for what, kind in made if kind == "tf32"] == places
     assert len(made) == 4 * 7
-    assert {r.kind.name for r in roundings(["x"], "float32")} == {"tf32", "bfloat16", "float16"}
+    assert {r.type.name for r in roundings(["x"], "float32")} == {"tf32", "bfloat16", "float16"}
     assert "operands" not in {r.what for r in roundings(["x"], "float64")}  # x says it
 
 
@@ -76,7 +83,7 @@ def test_they_are_mutants_of_their_operator(op):
     for rounding in roundings(names, "float32"):
         mutant = narrow_mutant(rounding, case, "float32")
         check(mutant, case.spec)
-        assert (mutant.label, mutant.name) == ("O", rounding.name)
+        assert (mutant.label, mutant.name) == ("O", rounding.mutant)
 
 
 def test_rows_for_a_table_tell_dialects_apart():
