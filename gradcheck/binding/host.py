@@ -263,8 +263,13 @@ def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
 
 def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
     """What is heard of an answer that is not sent."""
-    role = str(asked.get("role", "vjp"))
-    return broken(role, f"{role} returned more than could be right: {error}")
+    role, what = str(asked.get("role", "vjp")), str(error)
+    if isinstance(error, frames.BadFrame):
+        what = (
+            f"more than {frames.HEADER_MAX:,} bytes outside of arrays, or more than "
+            f"{frames.BLOCKS_MAX:,} arrays"
+        )
+    return broken(role, f"{role} returned more than could be right: {what}")
 
 
 def _raised(error: BaseException) -> dict[str, Any]:
