@@ -100,7 +100,7 @@ def pieces(
 
 
 def read(exactly: Callable[[int], Block], limits: Limits = ANY, stamp: bytes = b"") -> Frame:
-    """The next frame; `exactly(n)` gives the next n bytes. An answer has the `stamp` of its request.
+    """The next frame; `exactly(n)` gives the next n bytes. An answer has the `stamp` asked for.
 
     Raises:
         BadFrame: the bytes are no frame, answer something else, promise more than the `limits`,

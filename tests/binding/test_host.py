@@ -14,7 +14,6 @@ from gradcheck.errors import Unsupported
 from gradcheck.foreign import frames
 from gradcheck.spec import Slack
 
-
 STAMP = bytes(range(8))
 
 
