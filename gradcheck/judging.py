@@ -6,17 +6,19 @@ a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Implementation
+from gradcheck.contract.returned import failures
 from gradcheck.cutoff import CALL
 from gradcheck.errors import GradcheckError, raised
-from gradcheck.explain.why import Why
-from gradcheck.finding import Finding
+from gradcheck.explain.why import Why, only_adds
+from gradcheck.finding import Finding, Part
 from gradcheck.foreign import budget
+from gradcheck.foreign.budget import LIMITS
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
 from gradcheck.plan import AnyCase, Plan, kind_of
@@ -37,7 +39,6 @@ Ask = Callable[[Implementation, str], Sequence[Finding]]
 LeftOut = Callable[[str, str], str]
 """Why an implementation's part of an operator is left out; empty: it is not."""
 _JUDGED: Final = count()
-ENDED: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the run goes on."""
 
@@ -103,11 +104,12 @@ def _judge(
         for dtype in dtypes:
             if asks is not None and (binding.name, dtype) not in asks:
                 continue
-            try:
-                findings = [_not_run(reason)] if reason else ask(binding, dtype)
-            except FAULTS as error:
-                findings = _invalid(error)(binding, dtype)
-            for finding in findings:
+            with failures() as failed:
+                try:
+                    findings = [_not_run(reason)] if reason else ask(binding, dtype)
+                except FAULTS as error:
+                    findings = _invalid(error)(binding, dtype)
+            for finding in [*findings, *_untold(failed, findings)]:
                 yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
 
 
@@ -127,6 +129,13 @@ def not_reached(
 
 def _dtypes(plan: Plan, case: AnyCase) -> Sequence[str]:
     return plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
+
+
+def _untold(failed: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    """The first end of a process of which no finding tells, whoever handled it."""
+    told = {finding.verdict for finding in findings}
+    untold = [f for f in failed if f.verdict in LIMITS and f.verdict not in told]
+    return [replace(f, name=CALL, part=Part.GRADIENT) for f in untold[:1]]
 
 
 def hash_of(case: AnyCase) -> str:
@@ -150,8 +159,11 @@ def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
 
 
 def _invalid(error: BaseException) -> Ask:
-    finding = Finding(name="vjp", verdict=Verdict.INVALID, reason=_describe(error))
-    return lambda binding, dtype: [finding]
+    return lambda binding, dtype: [_at_fault(error)]
+
+
+def _at_fault(error: BaseException) -> Finding:
+    return Finding(name=CALL, verdict=Verdict.INVALID, reason=_describe(error))
 
 
 def _model(plan: Plan, case: ModelCase) -> Ask:
@@ -164,7 +176,8 @@ def _model(plan: Plan, case: ModelCase) -> Ask:
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
         judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
-        return [*guilt.blamed(judged, dtype), *_trained(plan, truth, binding, dtype)]
+        found = only_adds(judged.findings, lambda: guilt.blamed(judged, dtype))
+        return _and(found, lambda: _trained(plan, truth, binding, dtype))
 
     return ask
 
@@ -206,16 +219,31 @@ def _operator(plan: Plan, case: Case, why: Why) -> Ask:
         found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
         found = with_curves(truth, found, every=plan.taylor)
         found = why.explained(case, binding, dtype, found)
-        ended = any(f.verdict in ENDED for f in found)  # what hung need not hang again
-        if case.name in plan.contract_at and plan.owes_contract(binding.name) and not ended:
-            from gradcheck.judge.contract import judge_contract
-
-            source = next((f.source for f in found if f.source), "")
-            owed = [replace(f, source=source) for f in judge_contract(truth, binding, dtype)]
-            found += why.explained(case, binding, dtype, owed)
+        given_up = any(f.verdict is Verdict.NOTRUN for f in found)
+        if case.name in plan.contract_at and plan.owes_contract(binding.name) and not given_up:
+            return _and(found, lambda: owed(truth, binding, dtype, found))
         return found
 
+    def owed(
+        truth: CaseTruth, binding: Implementation, dtype: str, found: Sequence[Finding]
+    ) -> Sequence[Finding]:
+        from gradcheck.judge.contract import judge_contract
+
+        source = next((f.source for f in found if f.source), "")
+        broken = judge_contract(truth, binding, dtype, judged=found)
+        return why.explained(case, binding, dtype, [replace(f, source=source) for f in broken])
+
     return ask
+
+
+def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What was found, and more; where that cannot be had, a verdict in its place."""
+    kept = [*found]
+    try:
+        kept += more()
+    except FAULTS as error:
+        kept.append(_at_fault(error))
+    return kept
 
 
 def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:

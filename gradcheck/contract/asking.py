@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,15 @@ from gradcheck.dtypes import dtype_named
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.judge.probe import attempt
+from gradcheck.judge.probe import attempt, bound_by
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Cotangent = tuple[Array, ...]
 Gradients = dict[str, Array]
 """Per floating primal, an array of its shape."""
+ENDS: Final = (Verdict.CRASH, Verdict.TIMEOUT, Verdict.NOTRUN)
+"""Verdicts on a call that did not return."""
 
 
 class Unasked(Exception):  # noqa: N818  a property is
@@ -56,6 +58,7 @@ class Asking:
 
     Raises:
         Unfit: the implementation does not support the case, or says nothing about it.
+        Broken: binding the case failed.
     """
 
     def __init__(
@@ -74,13 +77,13 @@ class Asking:
         )
         self.cts = truth.cotangents.typed(dtype)
         try:
-            bound = binding.bind(self.case, dtype)
-        except (Unsupported, ManifestError) as reason:
+            bound = bound_by(lambda: binding.bind(self.case, dtype))
+        except Unsupported as reason:
             raise Unfit(str(reason)) from reason
         except Broken as error:
-            if error.finding.verdict is Verdict.NOTRUN:
-                raise
-            raise Unfit(error.finding.reason) from error  # a manifest means nothing here
+            if isinstance(error.__cause__, ManifestError):  # a manifest means nothing here
+                raise Unfit(error.finding.reason) from error
+            raise
         if bound is None:
             raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
         self.bound: Bound = bound
@@ -115,6 +118,26 @@ class Asking:
             ct, values = purity.guarded(ct), purity.guarded(values)
         out = self._call(lambda: self.bound.vjp(bare(ct), *values, **self.bound.attrs), when)
         return self._formed(out, when, [True] * len(self.primals))
+
+    def raw_if_any(self, ct: Cotangent) -> Gradients:
+        """What `raw` gives; nothing where the code refuses: it raises, and does so again.
+
+        Raises:
+            Broken: the process ended or hung, or the code raised once and not again.
+        """
+        try:
+            return self.raw(ct)
+        except Broken as error:
+            if error.finding.verdict in ENDS:
+                raise
+            failed = error
+        try:
+            self.raw(ct)
+        except Broken as error:
+            if error.finding.verdict in ENDS:
+                raise
+            return {}
+        raise failed
 
     def absent(self) -> frozenset[str]:
         """The floating primals for whose gradients a call gives None.

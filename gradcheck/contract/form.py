@@ -10,7 +10,6 @@ import numpy as np
 
 from gradcheck.contract.asking import Breach, Cotangent, Unfit
 from gradcheck.contract.linear import spike
-from gradcheck.contract.returned import Broken
 from gradcheck.contract.subject import Subject
 
 SAYS: Final = "A gradient has the dtype of its primal, on every path through the code."
@@ -19,12 +18,11 @@ SAYS: Final = "A gradient has the dtype of its primal, on every path through the
 def form(subject: Subject) -> Breach | None:
     """The early returns: cotangents of zeros or nearly so, no elements, one, few, many."""
     for what, asked, ct in _visits(subject):
-        with suppress(Broken):  # whether it answers there at all is another question
-            for name, gradient in asked.raw(ct).items():
-                if gradient.dtype != subject.kind:
-                    return Breach(
-                        f"{what}, d{name} is {gradient.dtype}, and {name} {subject.kind.name}"
-                    )
+        for name, gradient in asked.raw_if_any(ct).items():
+            if gradient.dtype != subject.kind:
+                return Breach(
+                    f"{what}, d{name} is {gradient.dtype}, and {name} {subject.kind.name}"
+                )
     return None
 
 

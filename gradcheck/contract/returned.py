@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ Array = NDArray[Any]
 
 CALL: Final = "call"
 """The rule of a diagnosis that what a call did tells by itself."""
+_NOTED: Final[ContextVar[list[Finding] | None]] = ContextVar("noted", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,26 @@ class Broken(Exception):  # noqa: N818  a contract is broken
     """A contract of the call as a whole is broken: there is nothing to compare."""
 
     def __init__(self, finding: Finding) -> None:
-        """Carry the finding."""
+        """Carry the finding, and note it."""
         super().__init__(finding.reason)
         self.finding = finding
+        noted = _NOTED.get()
+        if noted is not None:
+            noted.append(finding)
+
+
+@contextmanager
+def failures() -> Iterator[list[Finding]]:
+    """The findings of all calls that break their contract meanwhile, whoever handles that.
+
+    A crash that some caller handles in silence can still be told. Blocks inside have their own.
+    """
+    noted: list[Finding] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 def broken(

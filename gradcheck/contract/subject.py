@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
-from gradcheck.contract.asking import Asking, Cotangent, Gradients, Unasked, Unfit, bare, quiet
+from gradcheck.contract.asking import (
+    ENDS,
+    Asking,
+    Cotangent,
+    Gradients,
+    Unasked,
+    Unfit,
+    bare,
+    quiet,
+)
 from gradcheck.contract.differing import difference, finite, place, told
 from gradcheck.contract.resize import resized
 from gradcheck.contract.returned import Broken
@@ -214,6 +223,7 @@ class Subject(Asking):
 
         Raises:
             Unfit: forward raises here, or has results of other shapes than the operator.
+            Broken: its process ended or hung.
         """
         forward, attrs = self.bound.forward, self.bound.attrs
         if forward is not None:
@@ -221,6 +231,8 @@ class Subject(Asking):
                 with quiet():
                     outputs = ask_forward(forward, self.primals, self.truth.names, attrs)
             except (Broken, Unsupported) as error:
+                if isinstance(error, Broken) and error.finding.verdict in ENDS:
+                    raise
                 raise Unfit(f"its forward refuses: {error}") from error
             if [np.shape(o) for o in outputs] != [o.shape for o in self.truth.outputs]:
                 raise Unfit("its forward is another operator there")
@@ -234,6 +246,10 @@ class Subject(Asking):
         for finding in findings:
             if finding.verdict in SKIPPED or finding.name in self.lacking:
                 continue
+            if finding.verdict in ENDS or (
+                finding.verdict is Verdict.ERROR and not finding.diagnosis
+            ):
+                raise Broken(finding)
             if not finding.verdict.expected:
                 name = {"vjp": "", "forward": "forward"}.get(finding.name, f"d{finding.name}")
                 top = finding.top

@@ -19,7 +19,7 @@ from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
 from gradcheck.foreign.budget import uncounted
 from gradcheck.judge.lowprecision import rounded
-from gradcheck.judge.probe import guarded_call
+from gradcheck.judge.probe import bound_by, guarded_call
 from gradcheck.rounding import ROUNDING, allowance
 from gradcheck.spec import Attrs, OpSpec, as_tuple
 from gradcheck.suite import Case
@@ -139,7 +139,7 @@ class Interrogation:
             outputs = truth.forward(primals, case.attrs)
             kinked = _kinked(case, primals)
         with uncounted():
-            bound = self.binding.bind(case, dtype)
+            bound = bound_by(lambda: self.binding.bind(case, dtype))
         if bound is None:
             return None
         if ct is None:

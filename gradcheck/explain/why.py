@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.binding import Binding
-from gradcheck.finding import Finding
+from gradcheck.contract.returned import failures
+from gradcheck.errors import raised
+from gradcheck.finding import Diagnosis, Finding
+from gradcheck.foreign.budget import LIMITS
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
+from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.explain.diagnoses import Diagnoses
     from gradcheck.power.mutant import Mutant
+
+ASKED: Final = "asked"
+"""The rule of a diagnosis that says how asking for one ended."""
+ENDS: Final = (*LIMITS, Verdict.ERROR)
 
 
 @dataclass
@@ -35,10 +43,45 @@ class Why:
         """The findings; those of wrong gradients with their diagnoses."""
         if not any(finding.guilty for finding in findings):
             return [*findings]
-        return self._diagnoses.explained(case, binding, dtype, findings)
+        with failures() as failed:
+            found = only_adds(
+                findings, lambda: self._diagnoses.explained(case, binding, dtype, findings)
+            )
+        return _ending(found, failed)
 
     @cached_property
     def _diagnoses(self) -> Diagnoses:
         from gradcheck.explain.diagnoses import Diagnoses
 
         return Diagnoses(self.operators, self.mutants)
+
+
+def only_adds(
+    findings: Sequence[Finding], explained: Callable[[], Sequence[Finding]]
+) -> list[Finding]:
+    """The findings with what is explained of them; where that fails, as they are, and why."""
+    try:
+        return [*explained()]
+    except (Exception, SystemExit) as error:  # noqa: BLE001  of the code judged, or ours
+        return _noted(findings, f"why could not be told: asking again raised {raised(error)}")
+
+
+def _ending(findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Finding]:
+    """The findings, and how the code ended when it was asked why."""
+    ends = [f.reason for f in failed if f.verdict in ENDS]
+    return _noted(findings, f"asked again for its diagnosis: {ends[0]}") if ends else [*findings]
+
+
+def _noted(findings: Sequence[Finding], says: str) -> list[Finding]:
+    """The findings, the first wrong one with a sentence about the diagnosis itself."""
+    found = [*findings]
+    at = next((i for i, finding in enumerate(found) if finding.verdict.wrong), None)
+    if at is not None:
+        before = found[at].diagnosis
+        told = (
+            Diagnosis(label="", says=says, rule=ASKED)
+            if before is None
+            else replace(before, evidence=(*before.evidence, says))
+        )
+        found[at] = replace(found[at], diagnosis=told)
+    return found

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.binding import BoundModel
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.dtypes import is_float
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.finding import Finding, Part
-from gradcheck.judge.probe import attempt, guarded_call
+from gradcheck.judge.probe import attempt, bound_by, guarded_call
 from gradcheck.model import ModelCase
 from gradcheck.program import Program, Stage, StageVjp, Values
 from gradcheck.spec import Array
@@ -101,6 +102,17 @@ def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Valu
             reason = f"the loss is {value}, and the model's is finite here; look at the forward"
             raise broken("loss", reason, Verdict.FAIL)
     return value
+
+
+def stage_of(bound: BoundModel, stage: Stage) -> StageVjp | None:
+    """What a model's implementation has for one stage; None: nothing.
+
+    Raises:
+        Broken: binding it failed, or it says that it lacks this; the finding bears the stage's
+            name.
+    """
+    with _labelled(stage.name, Part.STAGE):
+        return bound_by(lambda: bound.stage(stage))
 
 
 def ask_stage(

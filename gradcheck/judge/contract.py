@@ -27,28 +27,59 @@ def judge_contract(
     binding: Binding,
     dtype: str,
     properties: Sequence[Property] = PROPERTIES,
+    judged: Sequence[Finding] = (),
 ) -> list[Finding]:
     """A finding per property, its name the property's; none where the call itself fails.
 
-    A property that cannot be asked is SKIP, with the reason; one that says nothing about the
-    operator is left out. After a call that hung, nothing else is asked: NOTRUN.
+    `judged` is what the ordinary judgement found: where that says why no gradient could be judged,
+    a call that fails again is not told once more. A property that cannot be asked is SKIP, with
+    the reason; one that says nothing about the operator is left out. After a call that hung,
+    nothing else is asked: NOTRUN.
     """
-    try:
-        subject = Subject(truth, binding, dtype).without_lacking()
-        subject.ask(subject.cts[0])
-    except (Unfit, Broken):  # the ordinary judgement says so, and why
-        return []
+    answered = any(f.name in truth.names and f.compared for f in judged)
+    subject: Subject | None = None
     findings: list[Finding] = []
     for asked in properties:
         if any(f.verdict is Verdict.TIMEOUT for f in findings):
             reason = "not asked, since a call of another property hung"
             findings.append(_finding(asked, Verdict.NOTRUN, reason))
-        else:
-            found = examine(asked, subject)
-            heard = subject.bound.printed()  # taken, lest the next case be said to have printed it
-            if found is not None:
-                findings.append(found if found.verdict.expected else replace(found, printed=heard))
+            continue
+        try:
+            subject = subject or _asked(truth, binding, dtype)
+        except (Unfit, Broken) as error:
+            if not answered or _of_form(error):
+                return []
+            findings.append(_failed(asked, error))
+            continue
+        found = examine(asked, subject)
+        heard = subject.bound.printed()  # taken, lest the next case be said to have printed it
+        if found is not None:
+            findings.append(found if found.verdict.expected else replace(found, printed=heard))
     return findings
+
+
+def _asked(truth: CaseTruth, binding: Binding, dtype: str) -> Subject:
+    """Who is to be asked, once it has answered.
+
+    Raises:
+        Unfit, Broken: it does not.
+    """
+    subject = Subject(truth, binding, dtype).without_lacking()
+    subject.ask(subject.cts[0])
+    return subject
+
+
+def _of_form(error: Unfit | Broken) -> bool:
+    """Whether the call went well and a gradient has another form, which its own finding says."""
+    return isinstance(error, Broken) and error.finding.verdict in (Verdict.FAIL, Verdict.MISSING)
+
+
+def _failed(asked: Property, error: Unfit | Broken) -> Finding:
+    """A property whose first call failed, although the gradients could be judged before."""
+    if isinstance(error, Broken):
+        return _broken(asked, error)
+    reason = f"{asked.says} Here it answers no more: {error}"
+    return _finding(asked, Verdict.ERROR, reason)
 
 
 def examine(asked: Property, subject: Subject) -> Finding | None:
@@ -60,13 +91,18 @@ def examine(asked: Property, subject: Subject) -> Finding | None:
     except (Unasked, Unfit) as reason:
         return _finding(asked, Verdict.SKIP, str(reason))
     except Broken as error:
-        return _finding(asked, error.finding.verdict, f"{asked.says} Here {error.finding.reason}")
+        return _broken(asked, error)
     except Exception as error:  # noqa: BLE001  a property at fault is a verdict
         what = f"the property itself raised {raised(error)}"
         return _finding(asked, Verdict.INVALID, what)
     if breach is None:
         return _finding(asked, Verdict.PASS, "")
     return _finding(asked, breach.verdict, f"{asked.says} Here {breach.seen}")
+
+
+def _broken(asked: Property, error: Broken) -> Finding:
+    reason = f"{asked.says} Here {error.finding.reason}"
+    return replace(_finding(asked, error.finding.verdict, reason), printed=error.finding.printed)
 
 
 def _finding(asked: Property, verdict: Verdict, reason: str) -> Finding:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS, Arithmetic
 from gradcheck.binding import BoundModel, ModelBinding
-from gradcheck.contract.returned import Broken
+from gradcheck.contract.returned import Broken, failures
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
-from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
+from gradcheck.judge.ask_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.model_truth import Known, ModelTruth
+from gradcheck.judge.probe import bound_by
 from gradcheck.judge.stage import judge_stage
 from gradcheck.program import Stage, Values
 from gradcheck.spec import Array
@@ -64,15 +65,18 @@ def judge_model(
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
     truth = truth.at(dtype)
     try:
-        bound = binding.bind_model(truth.case, dtype)
+        bound = bound_by(lambda: binding.bind_model(truth.case, dtype), GRADIENTS)
     except Unsupported as reason:
         return _alone(Verdict.UNSUPPORTED, str(reason))
+    except Broken as error:
+        return ModelJudgement(findings=(error.finding,))
     if bound is None:
         silent = f"{binding.name} says nothing about {truth.case.spec.name}"
         return _alone(Verdict.UNBOUND, silent)
     findings = [] if bound.loss is None else [_judge_loss(truth, bound, dtype)]
     try:
-        gradients = gradients_of(truth, bound, dtype)
+        with failures() as failed:
+            gradients = gradients_of(truth, bound, dtype)
     except Broken as error:
         return ModelJudgement(findings=(*findings, error.finding), bound=bound)
     if binding.name == "reference" and dtype == "float64" and not truth.exact:
@@ -82,13 +86,30 @@ def judge_model(
     else:
         of_tensors = judge_gradients(truth, bound, gradients, dtype)
     findings += [_curved(truth, f, gradients) if taylor else f for f in of_tensors]
-    if truth.exact:
-        findings += [
-            judge_stage(truth, stage, vjp, dtype)
-            for stage in truth.program.stages
-            if (vjp := bound.stage(stage)) is not None
-        ]
+    stages = _stages(truth, bound, dtype) if truth.exact else ()
+    findings += _told(stages, [f for f in failed if f.part is Part.STAGE])
     return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
+
+
+def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Finding]:
+    """A finding per stage that is bound."""
+    for stage in truth.program.stages:
+        try:
+            vjp = stage_of(bound, stage)
+        except Broken as error:
+            yield error.finding
+        else:
+            if vjp is not None:
+                yield judge_stage(truth, stage, vjp, dtype)
+
+
+def _told(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
+    """The stages' findings, and what `failed` while they were folded and not when asked alone."""
+    untold = {f.name: f for f in failed if not f.verdict.expected}
+    for finding in stages:
+        before = untold.pop(finding.name, finding)
+        yield before if finding.verdict.expected else finding
+    yield from untold.values()
 
 
 def judge_gradients(
@@ -187,10 +208,10 @@ def _fold(
 
     def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
         reference = stage.vjp(xp, cts, values)
-        own = None if stage.name in replaced else bound.stage(stage)
-        if own is None:
-            return reference
         try:
+            own = None if stage.name in replaced else stage_of(bound, stage)
+            if own is None:
+                return reference
             found = ask_stage(own, stage, cts, values)
         except Broken:  # the stage's own row says so; what lies behind it is judged all the same
             return reference

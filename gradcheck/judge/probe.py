@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 VAST: Final = 1 << 20
 """Elements beyond those of its primal that a gradient of a wrong shape may have to be looked at."""
@@ -193,6 +194,21 @@ def guarded_call(
     if changed is not None:
         raise overwrites(role, f"{role} writes into its argument {changed}; copy first")
     return out
+
+
+def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
+    """What an implementation binds; `name` is that of the finding where it fails.
+
+    Raises:
+        Broken: it raised, whatever that was.
+        Unsupported: it declares that it lacks this.
+    """
+    try:
+        return attempt("bind", bind)  # type: ignore[no-any-return]
+    except Broken as error:
+        if error.finding.name != "bind":
+            raise
+        raise Broken(replace(error.finding, name=name)) from error.__cause__
 
 
 def attempt(role: str, call: Callable[[], Any]) -> Any:

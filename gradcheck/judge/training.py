@@ -21,7 +21,7 @@ from gradcheck.finding import Finding, Miss, Part
 from gradcheck.judge.ask_model import read_gradients
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.leg import SHARP, Float, Leg, Tensors, Way, wide
-from gradcheck.judge.probe import attempt
+from gradcheck.judge.probe import attempt, bound_by
 from gradcheck.model import ModelCase
 from gradcheck.program import Stage, Values
 from gradcheck.rule import RuleSpec, State
@@ -208,7 +208,7 @@ def judge_training(
     try:
         if dtype not in RULES:
             raise Unsupported("models are trained in float64 and float32")
-        bound = binding.bind_model(case, dtype)
+        bound = bound_by(lambda: binding.bind_model(case, dtype))
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_finding(Verdict.UNBOUND, reason)]

@@ -1,5 +1,7 @@
 """The findings of one case with their diagnoses: whatever is wrong, in every dtype."""
 
+from dataclasses import replace
+
 import gradcheck_cases
 import numpy as np
 import pytest
@@ -113,8 +115,24 @@ def test_what_dies_while_it_is_asked_why_is_not_given_up_for_that():
     finding = Finding(name="x", verdict=Verdict.FAIL, compared=3)
     for dtype in ("float64", "float32"):
         for _ in range(10):
-            assert Why().explained(case, Wrong(vjp), dtype, [finding]) == [finding]
+            (found,) = Why().explained(case, Wrong(vjp), dtype, [finding])
+            assert replace(found, diagnosis=None) == finding
+            assert found.diagnosis.says == "asked again for its diagnosis: SIGSEGV"
     assert budget.exhausted("tanh") is None
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault of ours"), SystemExit(3)])
+def test_a_diagnosis_that_fails_takes_no_verdict_away(error):
+    def mutants():
+        raise error
+
+    case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
+    binding = Wrong(lambda ct, x: -ct)
+    judged = judge_case(CaseTruth(case), binding, "float64")
+    (found,) = Why({}, mutants).explained(case, binding, "float64", judged)
+    assert replace(found, diagnosis=None) == judged[0]
+    says = f"why could not be told: asking again raised {type(error).__name__}: {error}"
+    assert found.diagnosis.says == says
 
 
 def test_where_a_sample_is_wrong_in_another_way_the_usual_one_is_told_beside():

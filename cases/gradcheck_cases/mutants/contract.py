@@ -6,6 +6,7 @@ of memory, sizes, attributes. `source` is the class of the defect in the catalog
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class _Race(Right):
         dx, dw = super().both(ct, x, w, eps)
         if self.calls % 10 == 8:
             r = rstd_of(x, eps)
-            rows = (ct * x * r).reshape(-1, x.shape[-1])
+            rows = (ct * x * r).reshape(math.prod(x.shape[:-1]), x.shape[-1])
             dw = np.zeros_like(w)
             for row in rows[::-1]:
                 dw = dw + row
