@@ -37,7 +37,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         Annotated[int, Meta(ge=1)] | Literal["auto"], 'write a number of processes, or "auto"'
     ),
     "max-fail": Kind(Annotated[int, Meta(ge=1)], "write a number of cases, 1 or more"),
-    "timeout": Kind(Annotated[float, Meta(gt=0, le=1e9)], "write seconds, a positive number"),
+    **dict.fromkeys(
+        ("timeout", "max-time"),
+        Kind(Annotated[float, Meta(gt=0, le=1e9)], "write seconds, a positive number"),
+    ),
 }
 """The keys there are."""
 

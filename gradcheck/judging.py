@@ -98,7 +98,7 @@ def _judge(
         ask = _asking(plan, case, why)
     except FAULTS as error:  # a case at fault is a verdict
         ask = _invalid(error)
-    dtypes = plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
+    dtypes = _dtypes(plan, case)
     for binding in bindings:
         reason = left_out(binding.name, case.spec.name)
         for dtype in dtypes:
@@ -111,6 +111,24 @@ def _judge(
                     findings = _invalid(error)(binding, dtype)
             for finding in [*findings, *_untold(failed, findings)]:
                 yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def not_reached(
+    plan: Plan, case: AnyCase, words: Sequence[str], known: Sequence[Record], why: str
+) -> list[Record]:
+    """NOTRUN for each implementation and dtype of a case of which no result is known."""
+    asked = {(result.implementation, result.dtype) for result in known}
+    fingerprint = known[0].hash if known else hash_of(case)
+    return [
+        record_of(plan, case, fingerprint, word, dtype, _not_run(why))
+        for word in words
+        for dtype in _dtypes(plan, case)
+        if (word, dtype) not in asked
+    ]
+
+
+def _dtypes(plan: Plan, case: AnyCase) -> Sequence[str]:
+    return plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
 
 
 def _untold(failed: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:

@@ -41,7 +41,8 @@ class Plan:
     the selection (None: all), and `shard`, "I/N", every N-th of those, from the I-th on.
     `config` says that a project's defaults were in effect: repro lines are complete without them.
     `executor` says on what the jobs run, and `scheduler` at which address the cluster is that does
-    (empty: on one that is started for this); neither makes a difference to a report.
+    (empty: on one that is started for this); neither makes a difference to a report. `max_time`
+    is how many seconds a run of it may take in all (None: any).
     """
 
     suite: Suite
@@ -68,6 +69,7 @@ class Plan:
     config: bool = False
     executor: Executor = "local"
     scheduler: str = ""
+    max_time: float | None = None
 
     @property
     def everything(self) -> list[AnyCase]:

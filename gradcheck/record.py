@@ -18,6 +18,7 @@ from gradcheck.verdict import Verdict
 __all__ = [
     "AT_FIRST",
     "AT_MOST",
+    "AT_TIME",
     "Blame",
     "Certificate",
     "Diagnosis",
@@ -39,6 +40,8 @@ AT_FIRST: Final = "stopped at the first failure (-x)"
 """What `Run.stopped` begins with where the run was asked to end there."""
 AT_MOST: Final = "stopped at too many failures (--max-fail)"
 """What it begins with where it was asked to end after several."""
+AT_TIME: Final = "the time of the run, --max-time"
+"""What it begins with where it was asked to end after some time."""
 
 Standing = Verdict | Known
 """How a result stands: a verdict, or what a baseline makes of one."""
@@ -194,8 +197,13 @@ class Run:
 
     @property
     def halted(self) -> bool:
-        """Whether it ended early as it was asked to, at a failure: an answer, no interruption."""
-        return not self.complete and self.stopped.startswith((AT_FIRST, AT_MOST))
+        """Whether it ended early as it was asked to: an answer, no interruption."""
+        return not self.complete and self.stopped.startswith((AT_FIRST, AT_MOST, AT_TIME))
+
+    @property
+    def late(self) -> bool:
+        """Whether it ended early because its time was up."""
+        return not self.complete and self.stopped.startswith(AT_TIME)
 
     def expected(self, result: Record) -> Expected | None:
         """What the baseline says of a result; None where it says nothing, or there is none."""

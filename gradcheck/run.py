@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,10 +13,11 @@ import gradcheck
 from gradcheck.binding import Implementation
 from gradcheck.cutoff import Cutoff
 from gradcheck.explain.why import Why
-from gradcheck.judging import judge_next, why_of
+from gradcheck.judging import judge_next, not_reached, why_of
 from gradcheck.plan import AnyCase, Plan
 from gradcheck.ready import Ready, loaded
 from gradcheck.record import Header, Record, Run, digest_of
+from gradcheck.time_limit import TimeLimit, TimeUp
 from gradcheck.workers.feed import Died
 
 if TYPE_CHECKING:
@@ -52,33 +53,47 @@ def execute(
     """Judge everything in the plan; `ended` has the last word while the code is still loaded.
 
     An implementation that does not load is a trouble, not the end: the others are judged.
-    Interrupted (Ctrl-C), the run returns what it has, marked incomplete.
+    Interrupted (Ctrl-C), the run returns what it has, marked incomplete; so it does when the time
+    of the plan is up, and what it has not reached is NOTRUN.
 
     Raises:
         UnknownNameError: a word names no implementation.
         LoadError: none of the implementations can be loaded.
         ManifestError: a manifest that yields nonsense for one of the cases.
     """
-    with loaded(plan) as ready:
-        found = executed(ready, progress, witness)
+    with TimeLimit(plan.max_time) as limit, ExitStack() as stack:
+        try:
+            ready = stack.enter_context(limit.entered(loaded(plan)))
+        except TimeUp:
+            ready = Ready(plan, (), ())
+        found = executed(ready, progress, witness, limit)
         return found if ended is None else ended(ready, found)
 
 
-def executed(ready: Ready, progress: Progress | None = None, witness: Witness | None = None) -> Run:
-    """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it."""
-    plan, troubles = ready.plan, [*ready.troubles]
+def executed(
+    ready: Ready,
+    progress: Progress | None = None,
+    witness: Witness | None = None,
+    limit: TimeLimit | None = None,
+) -> Run:
+    """Judge everything in a plan that is loaded; a witness sees it as it goes, and may end it.
+
+    So may the `limit`, whose clock runs already (None: there is none).
+    """
+    plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[Record]] = {}
-    cutoff, stopped = Cutoff(), ""
+    cutoff, stopped, late = Cutoff(), "", False
     if witness is not None:
         witness.begins(header)
     try:
-        with _judging(ready, cases, cutoff, progress or _silent) as judging:
+        with limit.entered(_judging(ready, cases, cutoff, progress or _silent)) as judging:
             try:
                 for place in range(len(cases)):
                     records = found[place] = []
                     try:
-                        records.extend(cutoff.applied(judging.judged(place)))
+                        with limit.breaking():
+                            records.extend(cutoff.applied(judging.judged(place)))
                     finally:  # Ctrl-C within a case: what is known of it is kept
                         stopped = witness.sees(records) if witness is not None else ""
                     cutoff.sees(records)
@@ -88,6 +103,8 @@ def executed(ready: Ready, progress: Progress | None = None, witness: Witness | 
                 for place, results in judging.finished().items():
                     found[place] = found.get(place) or [*cutoff.after(results)]
                 raise
+    except TimeUp:
+        stopped, late = limit.why, True
     except KeyboardInterrupt:
         stopped = "interrupted"
     except Died as error:
@@ -95,9 +112,14 @@ def executed(ready: Ready, progress: Progress | None = None, witness: Witness | 
         troubles.append(f"{error}; {error.advice}")
     else:
         stopped = stopped if len(found) < len(cases) else ""
+    reached = sum(map(bool, found.values()))
+    if late:
+        words = [binding.name for binding in ready.bindings] or plan.implementations
+        for place, case in enumerate(cases):
+            known = found.setdefault(place, [])
+            known += not_reached(plan, case, words, known, stopped)
     results = [record for place in sorted(found) for record in found[place]]
     ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
-    reached = sum(map(bool, found.values()))
     return Run(
         header=replace(header, cases=digest_of(ordered)),
         results=tuple(ordered),

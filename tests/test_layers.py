@@ -107,7 +107,8 @@ LAYERS = (
     "explain.shrink explain.black_box",
     "power.model",  # asks whether blame falls on what was planted
     "power.caught power.small power.narrow_named power.diagnosis power.tally",
-    "record cutoff shards plan recorded workers.cost workers.unit workers.assembly ready",
+    "record time_limit cutoff shards plan recorded",
+    "workers.cost workers.unit workers.assembly ready",
     "judging workers.remote",
     "cluster cluster.identity cluster.process cluster.slot cluster.connect cluster.feeding",
     "cluster.work",

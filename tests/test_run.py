@@ -1,3 +1,4 @@
+import signal
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -13,6 +14,7 @@ from gradcheck.finding import Part
 from gradcheck.judging import judge
 from gradcheck.plan import Plan
 from gradcheck.run import execute
+from gradcheck.time_limit import TimeLimit
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -291,6 +293,68 @@ def test_an_interruption_before_the_first_case_leaves_an_empty_run():
 
     run = execute(plan("reference"), stop)
     assert (run.results, run.complete, run.passed) == ((), False, False)
+
+
+@pytest.fixture
+def time_up(monkeypatch):
+    """`time_up()`: the time of the run that goes on is up now."""
+    made = []
+
+    class Limit(TimeLimit):
+        def __init__(self, seconds):
+            super().__init__(seconds)
+            made.append(self)
+
+    def up(*_, **__):
+        made[-1]._end = 0.0
+        signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr("gradcheck.run.TimeLimit", Limit)
+    return up
+
+
+UP = "the time of the run, --max-time 1000 s, was up"
+
+
+def test_when_the_time_is_up_what_is_known_is_kept_and_the_rest_is_not_run(impl, time_up):
+    late = {"relu": {"vjp": relu}, "tanh": {"vjp": time_up}, "sigmoid": {"vjp": time_up}}
+    asked = plan("reference", impl(IMPL=late), ops=("relu", "tanh", "sigmoid"), max_time=1000.0,
+                 dtypes=("float64", "float32"))  # fmt: skip
+    run = execute(asked)
+    known, cut = ([r for r in run.results if (r.verdict == "notrun") is k] for k in (False, True))
+    assert {(r.implementation, r.op) for r in known} == {
+        ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu")
+    }  # fmt: skip
+    assert [(r.implementation, r.op, r.dtype, r.output, r.reason) for r in cut] == [
+        ("reference", "sigmoid", "float64", "vjp", UP),
+        ("reference", "sigmoid", "float32", "vjp", UP),
+        ("user:IMPL", "tanh", "float64", "vjp", UP),
+        ("user:IMPL", "tanh", "float32", "vjp", UP),
+        ("user:IMPL", "sigmoid", "float64", "vjp", UP),
+        ("user:IMPL", "sigmoid", "float32", "vjp", UP),
+    ]
+    assert run.stopped == f"{UP}; not reached: 1 of 3 cases"
+    assert (run.complete, run.passed, run.halted, run.late) == (False, False, True, True)
+    whole = execute(replace(asked, implementations=("reference",), max_time=None))
+    assert {(r.name, r.hash) for r in run.results} == {(r.name, r.hash) for r in whole.results}
+
+
+def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
+    impl, time_up, monkeypatch
+):
+    monkeypatch.setattr("gradcheck.ready.load", time_up)
+    run = execute(plan("reference", impl(IMPL={}), max_time=1000.0))
+    assert [(r.implementation, r.op) for r in run.results] == [
+        ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu"), ("user:IMPL", "tanh")
+    ]  # fmt: skip
+    assert {(r.verdict, r.reason) for r in run.results} == {(Verdict.NOTRUN, UP)}
+
+
+def test_time_that_is_up_after_the_last_case_is_no_matter(time_up):
+    witness = SimpleNamespace(begins=lambda header: None, sees=lambda results: time_up() or "")
+    run = execute(plan("reference", ops=["relu"], max_time=1000.0), witness=witness)
+    assert run.complete
+    assert run.passed
 
 
 # ── order, seeds, progress ───────────────────────────────────────────────────────────────────

@@ -18,6 +18,8 @@ from gradcheck.verdict import Verdict
 
 MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
 """What reading an answer raises that is none."""
+FORGED: Final = "the code wrote into the channel of its own process"
+"""Of a process that answers something else than what it was asked, or nothing that can be read."""
 Given = tuple[Mapping[str, Any], Sequence[Any]]
 """A header and its blocks."""
 
@@ -36,8 +38,13 @@ class Owner(Protocol):
         asked: Mapping[str, Any],
         blocks: Sequence[Any] = (),
         give: Callable[[str], Given] | None = None,
+        *,
+        cargo: Cargo | None = None,
     ) -> frames.Frame:
-        """Ask, and hear the answer; `give` finds the values that the other side asks for."""
+        """Ask, and hear the answer; `give` finds the values that the other side asks for.
+
+        `cargo` is what the answer may be as large as.
+        """
 
     def answered(self, frame: frames.Frame, cargo: Cargo) -> Any:
         """What a call gave, or a `Raised`."""
@@ -148,7 +155,7 @@ class Handle:
             more = Packer(cargo, adds=True)
             return {"kind": "value", "value": more.pack(value)}, more.blocks
 
-        frame = self.owner.exchange(asked, packer.blocks, give)
+        frame = self.owner.exchange(asked, packer.blocks, give, cargo=cargo)
         try:
             found = self.owner.answered(frame, cargo)
         except MALFORMED as error:
@@ -236,5 +243,5 @@ def nonsense(error: Exception) -> Ending:
     """The end of a process whose answer makes no sense."""
     return Ending(
         verdict=Verdict.CRASH,
-        reason=f"the code wrote into the channel of its own process ({error})",
+        reason=f"{FORGED} ({error})",
     )

@@ -22,8 +22,8 @@ import numpy as np
 
 from gradcheck.binding import Bound, BoundModel, BoundRule, Implementation
 from gradcheck.binding.load import load
-from gradcheck.binding.wire import Cargo, Packer, Unpacker, span
-from gradcheck.contract.returned import Broken
+from gradcheck.binding.wire import EARLIER, KEPT, Cargo, Oversized, Packer, Unpacker, span
+from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
 from gradcheck.foreign.worker import PR_SET_PDEATHSIG, Line
@@ -35,12 +35,6 @@ from gradcheck.suite import Case, Suite
 _libc = ctypes.CDLL(None)
 TEXT: Final = 20_000
 """Characters of an exception's text that are worth sending."""
-
-
-EARLIER: Final = 4
-"""Answers that are looked after: a later call may write into what they were."""
-KEPT: Final = 1 << 22
-"""Bytes of an answer that is looked after, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +58,13 @@ class Host:
         self.models: dict[int, tuple[ModelCase, BoundModel]] = {}
         self.given: dict[int, deque[_Given]] = {}
         self._next = 0
+        self._stamp = b""
 
     def serve(self) -> None:
         """Answer one request, whatever the code called raises."""
         request = frames.read(self.line.exactly)
         asked, cargo = request.header, Cargo()
+        self._stamp = bytes.fromhex(asked["stamp"])
         for number in asked.get("drop", ()):
             self.bound.pop(number, None)
             self.models.pop(number, None)
@@ -86,11 +82,20 @@ class Host:
         _flush()
         self.line.check()
         self.line.restore()
-        self.send({**said, **_after(here, packer), **self._late(asked, packer)}, packer.blocks)
+        try:
+            said = {**said, **_after(here, packer), **self._late(asked, packer)}
+            self.send(said, packer.blocks)
+        except (Oversized, frames.BadFrame) as error:
+            said = _raised(_refused(asked, error))
+            self.send({**said, "changed": [], "emptied": [], "late": []}, [])
 
     def send(self, header: Mapping[str, Any], blocks: Sequence[Any]) -> None:
-        """One frame to the parent."""
-        for piece in frames.pieces(header, blocks):
+        """One frame to the parent.
+
+        Raises:
+            BadFrame: it is too large, and nothing was sent.
+        """
+        for piece in frames.pieces(header, blocks, self._stamp):
             self.line.write(piece)
 
     def _answer(
@@ -111,7 +116,11 @@ class Host:
         words = here.unpack(asked["args"], blocks)
         options = here.unpack(asked["options"], blocks)
         here.watched = [(d, [*d.items()]) for d in here.cargo.dicts]
-        return {"kind": "returned", "value": packer.pack(function(*words, **options))}
+        found = function(*words, **options)
+        try:
+            return {"kind": "returned", "value": packer.pack(found)}
+        except Oversized as error:
+            raise _refused(asked, error) from None
 
     def _late(self, asked: Mapping[str, Any], packer: Packer) -> dict[str, Any]:
         """What this call has written into arrays that earlier ones returned; its own are kept."""
@@ -126,7 +135,7 @@ class Host:
                     given.bytes[i] = now
                     late.append([given.call, i, len(packer.blocks)])
                     packer.blocks.append(now)
-        if packer.returned and sum(a.nbytes for a in packer.returned) <= KEPT:
+        if packer.returned and sum(span(array)[1] for array in packer.returned) <= KEPT:
             held = [ctypes.string_at(*span(array)) for array in packer.returned]
             earlier.append(_Given(asked["call"], packer.returned, held))
         return {"late": late}
@@ -214,15 +223,20 @@ class _Remote(Mapping[str, Any]):
     def __init__(self, names: list[str], host: Host, here: Unpacker) -> None:
         self._names, self._host, self._here = names, host, here
         self._known: dict[str, Any] = {}
+        self._lacking: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
+        name = str(name)
+        if name not in self._known and name not in self._lacking:
             _flush()
-            self._host.send({"kind": "get", "name": str(name)}, [])
+            self._host.send({"kind": "get", "name": name}, [])
             answer = frames.read(self._host.line.exactly)
             if answer.header["kind"] == "lacking":
-                raise KeyError(answer.header["text"])
-            self._known[name] = self._here.unpack(answer.header["value"], answer.blocks)
+                self._lacking[name] = answer.header["text"]
+            else:
+                self._known[name] = self._here.unpack(answer.header["value"], answer.blocks)
+        if name in self._lacking:
+            raise KeyError(self._lacking[name])
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -245,6 +259,17 @@ def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
         or any(k is not a or v is not b for (k, v), (a, b) in zip(now.items(), before, strict=True))
     ]
     return {"changed": arrays, "emptied": dicts}
+
+
+def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
+    """What is heard of an answer that is not sent."""
+    role, what = str(asked.get("role", "vjp")), str(error)
+    if isinstance(error, frames.BadFrame):
+        what = (
+            f"more than {frames.HEADER_MAX:,} bytes outside of arrays, or more than "
+            f"{frames.BLOCKS_MAX:,} arrays"
+        )
+    return broken(role, f"{role} returned more than could be right: {what}")
 
 
 def _raised(error: BaseException) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule, Into, Recipe
-from gradcheck.binding.handle import MALFORMED, Given, Handle, Raised, exception_of
-from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
+from gradcheck.binding.handle import FORGED, MALFORMED, Given, Handle, Raised, exception_of
+from gradcheck.binding.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
 from gradcheck.finding import Finding
@@ -160,8 +160,11 @@ class Isolated:
         blocks: Sequence[Any] = (),
         give: Callable[[str], Given] | None = None,
         seconds: float | None = None,
+        cargo: Cargo | None = None,
     ) -> frames.Frame:
         """Ask, and hear the answer; `give` finds the values that the other side asks for.
+
+        All of it has one deadline. `cargo` is what the answer may be as large as.
 
         Raises:
             Ended: the process died, hung, or answered nonsense; the next one gets a new process.
@@ -169,14 +172,20 @@ class Isolated:
         limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
         travels = sum(memoryview(block).nbytes for block in blocks) / RATE
+        stamp, cargo, given = frames.new_stamp(), cargo or Cargo(), set[str]()
+        said = {**asked, "drop": drop, "stamp": stamp.hex()}
         try:
             child = self._running()
-            child.send(frames.pieces({**asked, "drop": drop}, blocks), LOADING)
             child.deadline(limit + travels)
-            frame = _read(child)
+            child.send(frames.pieces(said, blocks), child.left())
+            frame = _read(child, stamp, cargo)
             while frame.header["kind"] == "get" and give is not None:
-                child.send(frames.pieces(*give(str(frame.header["name"]))), limit)
-                frame = _read(child)
+                name = str(frame.header["name"])
+                if name in given:
+                    child.crashed(FORGED)
+                given.add(name)
+                child.send(frames.pieces(*give(name)), child.left())
+                frame = _read(child, stamp, cargo)
         except Ended:
             self._gone()
             raise
@@ -245,16 +254,18 @@ class Isolated:
         words = [sys.executable, "-c", BEGIN, json.dumps(self._path)]
         own = {name: os.environ[name] for name in SINGLE if name in os.environ}
         child = self._child = Child(words, env=own, cwd=self._folder, channel="pipes")
+        stamp = frames.new_stamp()
         asked = {
             "kind": "begin",
             "word": self.name,
             "suites": self._suites,
             "argv": sys.argv,
+            "stamp": stamp.hex(),
         }
         try:
-            child.send(frames.pieces(asked), LOADING)
             child.deadline(LOADING)
-            frame = _read(child)
+            child.send(frames.pieces(asked), child.left())
+            frame = _read(child, stamp, Cargo())
         except Ended as end:
             self._gone()
             self._hear(end.ending.printed)
@@ -299,17 +310,18 @@ class Isolated:
             raise broken("vjp", why, Verdict.NOTRUN)
 
 
-def _read(child: Child) -> frames.Frame:
-    """The next frame.
+def _read(child: Child, stamp: bytes, cargo: Cargo) -> frames.Frame:
+    """The next frame: with this stamp, and as large as an answer to this cargo may be.
 
     Raises:
         Ended: also, what came is none.
     """
+    most = cargo.allowance + cargo.sent + EARLIER * KEPT + frames.ALIGN * frames.BLOCKS_MAX
     try:
-        frame = frames.read(child.exactly)
+        frame = frames.read(child.exactly, frames.Limits(payload=most), stamp)
         str(frame.header["kind"])
     except MALFORMED:
-        child.crashed("the code wrote into the channel of its own process")
+        child.crashed(FORGED)
     return frame
 
 

@@ -18,7 +18,16 @@ from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.ending import Ended
 from gradcheck.manifest.operation import Program
 from gradcheck.model import ModelCase
-from gradcheck.protocol.message import ASKS, Block, Form, Offer, Request, Violation, as_json
+from gradcheck.protocol.message import (
+    ASKS,
+    Block,
+    Form,
+    Offer,
+    Request,
+    Violation,
+    as_json,
+    tame,
+)
 from gradcheck.protocol.oneshot import Oneshot
 from gradcheck.protocol.session import Failed, Session
 from gradcheck.rule import RuleCase
@@ -75,10 +84,11 @@ class Process:
             return None
         if "vjp" not in offer.asks:
             raise Unsupported(
-                f"it offers no vjp of {op}, only {', '.join(offer.asks) or 'nothing'}"
+                f"it offers no vjp of {op}, only {tame(', '.join(offer.asks)) or 'nothing'}"
             )
         if dtype not in offer.dtypes:
-            raise Unsupported(f"it offers {op} in {', '.join(offer.dtypes) or 'no dtype'} alone")
+            dtypes = tame(", ".join(offer.dtypes)) or "no dtype"
+            raise Unsupported(f"it offers {op} in {dtypes} alone")
         attrs = _taken(case, offer)
 
         def vjp(ct: Any, *primals: Array, **attrs: Any) -> tuple[Array | None, ...]:

@@ -29,6 +29,19 @@ SURROUNDINGS: Final = 1 << 20
 """Bytes around a view that travel with it."""
 NAME: Final = 200
 """Characters of a type's name that are worth sending."""
+ROOM: Final = 1 << 26
+TIMES: Final = 16
+"""An answer may have `ROOM` bytes, and so many times those of all arrays that it was asked with."""
+VALUES: Final = 1 << 21
+"""Values of an answer that are no elements of arrays."""
+EARLIER: Final = 4
+"""Answers that are looked after: a later call may write into what they were."""
+KEPT: Final = 1 << 22
+"""Bytes of an answer that is looked after, at most."""
+
+
+class Oversized(Exception):  # noqa: N818  an answer is
+    """An answer is larger than any that could be right; the message says what it would hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,16 @@ class Cargo:
             self.rooms.append(Room(*place, owner))
         return self._places[place], new
 
+    @property
+    def allowance(self) -> int:
+        """Bytes of arrays that an answer may have, by far more than a right one has."""
+        return ROOM + TIMES * sum(array.nbytes for array in self.arrays)
+
+    @property
+    def sent(self) -> int:
+        """Bytes of memory that came, and may come back changed."""
+        return sum(room.size for room in self.rooms)
+
     def changed(self) -> Iterator[tuple[int, bytes]]:
         """The memory that was written to since it came, by number, and what it holds now."""
         for i, room in enumerate(self.rooms):
@@ -88,8 +111,8 @@ class Cargo:
 class Packer:
     """Turns values into JSON and blocks of bytes.
 
-    With `adds`, arrays and dicts that are new get numbers in `cargo`; without, `returned` are the
-    arrays that were packed.
+    With `adds`, arrays and dicts that are new get numbers in `cargo`; without, it is an answer,
+    and `returned` are the arrays that were packed.
     """
 
     def __init__(self, cargo: Cargo, *, adds: bool) -> None:
@@ -98,9 +121,17 @@ class Packer:
         self.blocks: list[Block] = []
         self.returned: list[Array] = []
         self._open: set[int] = set()
+        self._sent = self._packed = 0
 
     def pack(self, value: Any) -> Any:
-        """One value as JSON; its arrays go to `blocks`."""
+        """One value as JSON; its arrays go to `blocks`.
+
+        Raises:
+            Oversized: of an answer, it is too much.
+        """
+        self._packed += 1
+        if not self.adds and self._packed > VALUES:
+            raise Oversized(f"more than {VALUES:,} numbers that are in no array")
         if value is None or isinstance(value, (bool, int, str)):
             return _plain(value)
         if isinstance(value, float) and not isinstance(value, np.generic):
@@ -141,7 +172,11 @@ class Packer:
             owner = self.cargo.rooms[number].owner
             block = block if new else -1
         elif kind == "a":
-            self.returned.append(array)
+            if span(array)[1] > self.cargo.allowance >= array.nbytes:  # a few numbers, far apart
+                kind, array = "c", np.array(array, order="C")
+                owner = array
+            else:
+                self.returned.append(array)
         if block >= 0:
             self._send(owner)
         at = array.ctypes.data - span(owner)[0] if array.size else 0
@@ -150,7 +185,17 @@ class Packer:
         return [kind, number, block, _code(array.dtype), shape, strides, at, writable]
 
     def _send(self, array: Array) -> None:
-        """The bytes that an array lies in, the gaps between its elements included."""
+        """The bytes that an array lies in, the gaps between its elements included.
+
+        Raises:
+            Oversized: of an answer, they are too many.
+        """
+        self._sent += span(array)[1]
+        if not self.adds and self._sent > (most := self.cargo.allowance):
+            raise Oversized(
+                f"an array of shape {array.shape} and dtype {array.dtype} (with it "
+                f"{self._sent:,} bytes; at most {most:,} are taken here)"
+            )
         if array.flags.c_contiguous and array.size:
             self.blocks.append(array.reshape(-1).view(np.uint8).data)
         else:
@@ -200,11 +245,11 @@ class Unpacker:
             return tuple(parts) if kind == "t" else parts
         if kind == "d":
             return self._dict(rest[0], blocks)
-        if kind in ("a", "n"):
+        if kind in ("a", "c", "n"):
             found = self._array(rest, blocks)
             if kind == "a" and not self.adds:
                 self.returned.append(found)
-            return found if kind == "a" else found[()]
+            return found[()] if kind == "n" else found
         if kind == "o":
             name, dtype, numbers = rest
             array = None if numbers is None else self._array(numbers[1:], blocks)

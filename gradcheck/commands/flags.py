@@ -63,7 +63,7 @@ def add_implementation(parser: argparse.ArgumentParser) -> None:
         help="run Python implementations in this process: for a debugger; a crash ends the run",
     )  # fmt: skip
     group.add_argument(
-        "--timeout", type=_seconds, default=30.0, metavar="S",
+        "--timeout", type=seconds, default=30.0, metavar="S",
         help="seconds that one call of a Python implementation may take; default 30 (a manifest "
         "says it for itself)",
     )  # fmt: skip
@@ -139,11 +139,17 @@ def add_color(parser: argparse._ActionsContainer) -> None:
     )  # fmt: skip
 
 
-def _seconds(word: str) -> float:
-    seconds = float(word)
-    if not 0 < seconds < float("inf"):
+def seconds(word: str) -> float:
+    """What --timeout says.
+
+    Raises:
+        ArgumentTypeError: it is no limit.
+        ValueError: it is no number.
+    """
+    found = float(word)
+    if not 0 < found < float("inf"):
         raise argparse.ArgumentTypeError(f"{word} seconds are no limit; write a positive number")
-    return seconds
+    return found
 
 
 def jobs_of(word: str) -> int:

@@ -12,7 +12,7 @@ KEYS: Final = (
     "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
     "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
     "taylor", "no-build", "no-isolate", "quiet", "verbose", "progress",
-    "executor", "scheduler", "max-fail", "keep-artifacts",
+    "executor", "scheduler", "max-fail", "max-time", "keep-artifacts",
 )  # fmt: skip
 """The flags that a project can give, as `gradcheck.config_table` has them."""
 DESTINATIONS: Final[Mapping[str, str]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
-from gradcheck.commands.flags import add_executor, executor_of
+from gradcheck.commands.flags import add_executor, executor_of, seconds
 from gradcheck.commands.gate import add_gate, baseline_of, held
 from gradcheck.commands.outcome import check_folder, targets_of
 from gradcheck.commands.planned import add_plan, plan_of
@@ -47,6 +47,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--max-fail", type=_positive, metavar="N", help="stop at the N-th such case",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-time", type=seconds, metavar="S",
+        help="seconds that the run may take in all: then what goes on is ended, and the rest is "
+        "NOTRUN",
     )  # fmt: skip
     group.add_argument(
         "--lf", dest="failed", action="store_true",
@@ -101,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = replace(plan_of(arguments), **executor_of(arguments))
         if arguments.failed:
             plan = _failed(plan)
-        plan = replace(plan, shard=arguments.shard or "")
+        plan = replace(plan, shard=arguments.shard or "", max_time=arguments.max_time)
         return carry_out(plan, arguments, targets, baseline, remember=True)
 
 
@@ -151,7 +156,7 @@ def carry_out(
         if baseline is not None:
             found = held(found, baseline, plan.suite)
         written.append(watch.ends(found))
-        if folder is not None and (found.complete or found.halted):
+        if folder is not None and (found.complete or found.halted) and not found.late:
             written.append(_kept(ready, found, folder))
         return found
 

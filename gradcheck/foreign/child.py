@@ -112,6 +112,18 @@ class Child:
         """From now on, what is read must come within so many seconds."""
         self._deadline, self._seconds = time.monotonic() + seconds, seconds
 
+    def left(self) -> float:
+        """Seconds until then.
+
+        Raises:
+            Ended: there are none.
+        """
+        self._refuse_if_over()
+        seconds = self._deadline - time.monotonic()
+        if seconds <= 0:
+            self._late(f"no answer within {self._seconds:g} s")
+        return seconds
+
     def send(self, pieces: Iterable[Block], timeout: float) -> None:
         """Write all of `pieces`; what the child says meanwhile is kept for later.
 

@@ -3,12 +3,14 @@
 One frame is ``magic`` (8 bytes), header length (u32, little-endian), payload length (u64,
 little-endian), the header (UTF-8 JSON), the payload. The header's ``blocks`` says, per block,
 where it lies in the payload (``offset`` and ``nbytes``); each starts at a multiple of `ALIGN`.
+An answer of a process of ours begins with the stamp of its request: bytes that cannot be guessed.
 Nothing here needs NumPy: the process that calls foreign code starts without it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,9 @@ HEADER_MAX: Final = 1 << 24
 LARGE: Final = 1 << 16
 """Bytes of a block that is not copied; smaller ones go together: each piece costs a system call."""
 PAYLOAD_MAX: Final = 1 << 36
+BLOCKS_MAX: Final = 1 << 16
+STAMP: Final = 8
+"""Bytes of a stamp."""
 
 Block = bytes | bytearray | memoryview
 
@@ -38,20 +43,50 @@ class Frame:
     blocks: tuple[memoryview, ...]
 
 
-def pieces(header: Mapping[str, Any], blocks: Sequence[Block] = ()) -> Iterator[Block]:
-    """The bytes of one frame, in order, ready to be written.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a frame may promise: bytes of its header and of its payload, and how many blocks."""
+
+    header: int = HEADER_MAX
+    payload: int = PAYLOAD_MAX
+    blocks: int = BLOCKS_MAX
+
+
+ANY: Final = Limits()
+
+
+def new_stamp() -> bytes:
+    """What a request carries and its answer repeats, so that nothing else is taken for it."""
+    return os.urandom(STAMP)
+
+
+def padded(nbytes: int) -> int:
+    """Bytes of a payload that a block takes."""
+    return nbytes + -nbytes % ALIGN
+
+
+def pieces(
+    header: Mapping[str, Any], blocks: Sequence[Block] = (), stamp: bytes = b""
+) -> Iterator[Block]:
+    """The bytes of one frame, in order, ready to be written; an answer has a `stamp`.
 
     `header["blocks"]`, one mapping per block (empty ones are made if it is missing), gets
     `offset` and `nbytes`.
+
+    Raises:
+        BadFrame: nobody would take such an answer; nothing of it has been given then.
     """
     views = [memoryview(block).cast("B") for block in blocks]
     said = header.get("blocks", [{} for _ in views])
     table, offset = [], 0
     for entry, view in zip(said, views, strict=True):
         table.append({**entry, "offset": offset, "nbytes": view.nbytes})
-        offset += view.nbytes + -view.nbytes % ALIGN
+        offset += padded(view.nbytes)
     text = json.dumps({**header, "blocks": table}, separators=(",", ":")).encode()
-    small = bytearray(PREFIX.pack(MAGIC, len(text), offset) + text)
+    if stamp:
+        _refuse_large(ANY, len(text), offset)
+        _refuse_many(ANY, len(table))
+    small = bytearray(stamp + PREFIX.pack(MAGIC, len(text), offset) + text)
     for view in views:
         if view.nbytes >= LARGE:
             yield small
@@ -64,21 +99,20 @@ def pieces(header: Mapping[str, Any], blocks: Sequence[Block] = ()) -> Iterator[
         yield small
 
 
-def read(exactly: Callable[[int], Block]) -> Frame:
-    """The next frame; `exactly(n)` gives the next n bytes.
+def read(exactly: Callable[[int], Block], limits: Limits = ANY, stamp: bytes = b"") -> Frame:
+    """The next frame; `exactly(n)` gives the next n bytes. An answer has the `stamp` asked for.
 
     Raises:
-        BadFrame: the bytes are no frame, or its table points out of its payload.
+        BadFrame: the bytes are no frame, answer something else, promise more than the `limits`,
+            or its table points out of its payload.
         Whatever `exactly` raises.
     """
+    if stamp and bytes(exactly(len(stamp))) != stamp:
+        raise BadFrame("it answers something else than what was asked")
     magic, header_size, payload_size = PREFIX.unpack(exactly(PREFIX.size))
     if magic != MAGIC:
         raise BadFrame(f"a frame begins with {MAGIC!r}, this with {bytes(magic)!r}")
-    if header_size > HEADER_MAX or payload_size > PAYLOAD_MAX:
-        raise BadFrame(
-            f"a frame of {header_size} bytes of header and {payload_size} of payload is too large "
-            f"(limits {HEADER_MAX} and {PAYLOAD_MAX}); lengths are little-endian, u32 and u64"
-        )
+    _refuse_large(limits, header_size, payload_size)
     text = bytes(exactly(header_size))
     payload = memoryview(exactly(payload_size))
     try:
@@ -87,12 +121,26 @@ def read(exactly: Callable[[int], Block]) -> Frame:
         raise BadFrame(f"the header is no JSON: {error}") from None
     if not isinstance(header, dict):
         raise BadFrame(f"the header is a {type(header).__name__}; make it a JSON object")
-    return Frame(header, tuple(_cut(payload, header.get("blocks", []))))
+    return Frame(header, tuple(_cut(payload, header.get("blocks", []), limits)))
 
 
-def _cut(payload: memoryview, table: Any) -> Iterator[memoryview]:
+def _refuse_large(limits: Limits, header: int, payload: int) -> None:
+    if header > limits.header or payload > limits.payload:
+        raise BadFrame(
+            f"a frame of {header} bytes of header and {payload} of payload is too large "
+            f"(limits {limits.header} and {limits.payload}); lengths are little-endian, u32 and u64"
+        )
+
+
+def _refuse_many(limits: Limits, blocks: int) -> None:
+    if blocks > limits.blocks:
+        raise BadFrame(f"a frame of {blocks} blocks has too many (limit {limits.blocks})")
+
+
+def _cut(payload: memoryview, table: Any, limits: Limits) -> Iterator[memoryview]:
     if not isinstance(table, list):
         raise BadFrame("`blocks` of the header is no list")
+    _refuse_many(limits, len(table))
     for entry in table:
         offset, nbytes = (entry.get(key) if isinstance(entry, dict) else None
                           for key in ("offset", "nbytes"))  # fmt: skip

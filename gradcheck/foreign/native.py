@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -61,10 +61,11 @@ class Worker:
         calls = [_call_said(call) for call in script.calls]
         contents = [_flat(b.content) for b in script.buffers]
         request = {"kind": "script", "calls": calls, "blocks": blocks}
-        frame, printed = self._asked(request, contents, _Place(script.calls))
-        back = (b.name for b in script.buffers if b.access is Access.WRITE)
+        back = [b for b in script.buffers if b.access is Access.WRITE]
+        sizes = [_flat(b.content).nbytes for b in back]
+        frame, printed = self._asked(request, contents, _Place(script.calls), sizes)
         return Outcome(
-            buffers=dict(zip(back, frame.blocks, strict=True)),
+            buffers=dict(zip((b.name for b in back), frame.blocks, strict=True)),
             returned=tuple(frame.header["returned"]),
             strayed=dict(frame.header["strayed"]),
             printed=printed,
@@ -101,12 +102,19 @@ class Worker:
         self.close()
 
     def _asked(
-        self, request: Mapping[str, Any], contents: list[memoryview], place: _Place
+        self,
+        request: Mapping[str, Any],
+        contents: list[memoryview],
+        place: _Place,
+        sizes: Sequence[int] = (),
     ) -> tuple[frames.Frame, str]:
+        """The answer, whose blocks have these sizes, and what was printed meanwhile."""
+        stamp = frames.new_stamp()
+        said = {**request, "stamp": stamp.hex()}
         try:
             child = self._child = self._child or self._started()
-            child.send(frames.pieces(request, contents), self._startup)
-            frame = self._answer(child, place)
+            child.send(frames.pieces(said, contents), self._startup)
+            frame = self._answer(child, place, stamp, sizes)
             printed = child.printed()
         except Ended as end:
             self._child = None
@@ -131,21 +139,27 @@ class Worker:
             raise Ended(replace(end.ending, reason=reason)) from None
         return child
 
-    def _answer(self, child: Child, place: _Place) -> frames.Frame:
-        """Marks, then a frame; the clock starts anew at each."""
-        child.deadline(self._startup)
-        while (mark := child.exactly(1)) in (LOADING, CALLING):
-            place.mark = bytes(mark)
-            place.index += mark == CALLING
-            place.limit = self._timeout if mark == CALLING else self._startup
-            child.deadline(place.limit)
+    def _answer(
+        self, child: Child, place: _Place, stamp: bytes, sizes: Sequence[int]
+    ) -> frames.Frame:
+        """Marks, then a frame. The clock starts anew at each mark that is due, and at no other."""
+        limits = frames.Limits(payload=sum(map(frames.padded, sizes)), blocks=len(sizes))
         child.deadline(self._startup)
         try:
+            while (mark := child.exactly(1)) in (LOADING, CALLING):
+                if child.exactly(len(stamp)) != stamp or not place.reached(bytes(mark)):
+                    raise frames.BadFrame("no such mark is due")
+                place.limit = self._timeout if mark == CALLING else self._startup
+                child.deadline(place.limit)
             if mark != ANSWERING:
                 raise frames.BadFrame(f"it begins with {bytes(mark)!r}")
-            return frames.read(child.exactly)
+            child.deadline(self._startup)
+            frame = frames.read(child.exactly, limits, stamp)
+            if frame.header["kind"] != "refused" and [b.nbytes for b in frame.blocks] != [*sizes]:
+                raise frames.BadFrame("its blocks are others than those that are to come back")
         except frames.BadFrame:
             child.crashed("something else than the worker wrote into the worker's own channel")
+        return frame
 
 
 class _Place:
@@ -154,6 +168,17 @@ class _Place:
     def __init__(self, calls: tuple[Call, ...]) -> None:
         self.calls = calls
         self.mark, self.index, self.limit = READY, -1, 0.0
+        self._unloaded = len({call.library for call in calls})
+
+    def reached(self, mark: bytes) -> bool:
+        """Go on to a mark; False: a script with these calls has none of these to come."""
+        loading = mark == LOADING
+        due = self.index + 1 < len(self.calls) and self._unloaded >= loading
+        if due:
+            self.mark = mark
+            self.index += not loading
+            self._unloaded -= loading
+        return due
 
     def explained(self, ending: Ending) -> Ending:
         """The ending, with the call that it happened in."""

@@ -2,8 +2,9 @@
 
 It is started by `gradcheck.foreign.native`, imports neither NumPy nor anything else that is not
 needed, and trusts nothing that the code called leaves behind: not its descriptors, nor that it is
-still one process. Its answers are frames; before them, single bytes say how far it is, so that a
-death has an address.
+still one process. Its answers are frames; before them, marks say how far it is, so that a death
+has an address. Each mark is a byte and the stamp of the request: the code called can write here,
+too, and does not know it.
 """
 
 from __future__ import annotations
@@ -152,6 +153,11 @@ class Line:
         self._mine = [_moved(fd) for fd in (requests, answers)]
         self._capture = _copied(2)
         self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
+        self.stamp = b""
+
+    def mark(self, mark: bytes) -> None:
+        """Say how far it is with the request that has this stamp."""
+        self.write(mark + self.stamp)
 
     def exactly(self, n: int) -> bytearray:
         """The next bytes of a request; the process ends where there are no more."""
@@ -197,12 +203,13 @@ class Line:
 def serve(machine: Machine, line: Line) -> None:
     """Answer one request."""
     request = frames.read(line.exactly)
+    line.stamp = bytes.fromhex(request.header["stamp"])
     mapped: dict[str, Guarded] = {}
     try:
         said, blocks = answer(machine, request.header, request.blocks, mapped)
         line.restore()
         line.write(ANSWERING)
-        for piece in frames.pieces(said, [block.view() for block in blocks]):
+        for piece in frames.pieces(said, [block.view() for block in blocks], line.stamp):
             line.write(piece)
     finally:
         for block in mapped.values():
@@ -276,7 +283,7 @@ def main(words: Sequence[str]) -> None:
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
         _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     line = Line(int(words[-2]), int(words[-1]))
-    machine = Machine(line.write, line.check)
+    machine = Machine(line.mark, line.check)
     line.write(READY)
     while True:
         serve(machine, line)

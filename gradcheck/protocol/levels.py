@@ -83,8 +83,11 @@ class Level(Protocol):
     def send(self, header: Mapping[str, Any], blocks: Sequence[Raw], timeout: float) -> None:
         """Write a message."""
 
-    def receive(self, expected: int) -> Received:
-        """The next message, whose blocks should have about `expected` bytes."""
+    def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
+        """The next message, whose blocks should have about `expected` bytes.
+
+        `header` is how many all else of it may have.
+        """
 
 
 class Frames:
@@ -102,7 +105,7 @@ class Frames:
         """
         self._channel.send(_gathered(frames.pieces(header, blocks)), timeout)
 
-    def receive(self, expected: int) -> Received:
+    def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
         """The next message.
 
         Raises:
@@ -115,7 +118,7 @@ class Frames:
 
         def exactly(n: int) -> Raw:
             nonlocal begun
-            if n > _limit(expected):
+            if n > 2 * expected + header:
                 raise Violation(f"an answer of {n} bytes is too large here", derailed=True)
             if begun:
                 return self._channel.exactly(n)
@@ -170,24 +173,27 @@ class Lines:
         whole = {**header, "blocks": table} if table or "blocks" in header else header
         self._channel.send([msgspec.json.encode(whole), b"\n"], timeout)
 
-    def receive(self, expected: int) -> Received:
+    def receive(self, expected: int, header: int = frames.HEADER_MAX) -> Received:
         """The next message.
 
         Raises:
-            Violation: a line begins with { and is no message.
+            Violation: a line begins with { and is no message, or is far larger than `expected`.
             Ended: the process ended, or is late.
         """
-        while not (line := self._channel.line(_limit(expected))).startswith(b"{"):
+        most = 2 * expected + header
+        while not (line := self._channel.line(most)).startswith(b"{"):
             self._strays.add(line)
         self._strays.answered()
+        if len(line) == most:
+            raise Violation(f"an answer of {most} bytes or more is too large here", derailed=True)
         try:
-            header = msgspec.json.decode(line)
+            message = msgspec.json.decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no UTF-8, too
             begins = line[:200].decode(errors="replace")
             raise Violation(
                 f"a line that begins with {{ is no JSON ({error}): {shown(begins)}", derailed=True
             ) from None
-        return header, tuple(_decoded(header.get("blocks", [])))
+        return message, tuple(_decoded(message.get("blocks", [])))
 
 
 def _decoded(table: Any) -> Iterable[Raw]:
@@ -201,11 +207,6 @@ def _decoded(table: Any) -> Iterable[Raw]:
             raise Violation(
                 f"a block needs its bytes in base64 under `b64`; this has {shown(text)}"
             ) from None
-
-
-def _limit(expected: int) -> int:
-    """Bytes that are far too many where `expected` are the bytes of the blocks."""
-    return 2 * expected + frames.HEADER_MAX
 
 
 LEVELS: Final[Mapping[str, type[Frames] | type[Lines]]] = {"frames": Frames, "jsonl": Lines}

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,10 @@ from gradcheck.suite import Case, Suite
 
 BIG: Final = 1 << 24
 """Bytes of one block: more than any pipe holds."""
+MANY: Final = 1000
+"""Operators of a `hello` that are listed."""
+TOLD: Final = 8
+"""Mistakes of a `hello` that are told."""
 SEQS: Final = (7, -1, 2**53, 0.5, 'a "b" \\ é 漢', "", None, True, [1, [2, {"k": []}]], {"k": "v"})
 """Values of `seq` that must come back as they were."""
 
@@ -85,7 +90,8 @@ class _Probe:
 
     def checks(self) -> Iterator[Check]:
         about = self.hello.implementation
-        ops = ", ".join(shown(op, bare=True) for op in self.hello.ops)
+        ops = ", ".join(shown(op, bare=True) for op in islice(self.hello.ops, MANY))
+        ops += f", and {more} more" if (more := len(self.hello.ops) - MANY) > 0 else ""
         says = " ".join(filter(None, (about.name, about.version, about.language)))
         yield Check(
             name="`hello`", outcome=Outcome.OK, says=f"{shown(says, bare=True)}; {ops or 'nothing'}"
@@ -111,9 +117,10 @@ class _Probe:
     # ── what it offers ───────────────────────────────────────────────────────────────────────
 
     def _offers(self) -> None:
-        wrong = [line for op in self.hello.ops for line in self._misspelt(op)]
-        if wrong:
-            raise Fault("; ".join(wrong[:8]))
+        wrong = (line for op in self.hello.ops for line in self._misspelt(op))
+        told = [*islice(wrong, TOLD)]  # no more are looked for: the nearest name takes long
+        if told:
+            raise Fault("; ".join(told))
         if not self.hello.ops:
             raise Remark("it offers no operator")
 

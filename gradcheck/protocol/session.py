@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,6 +38,10 @@ from gradcheck.protocol.message import (
 
 T = TypeVar("T")
 STRAYED: Final = "your program printed to stdout: "
+HELLO_MAX: Final = 1 << 20
+"""Bytes of a `hello`: room for some ten thousand operators."""
+SEQ: Final = 1 << 31
+"""`seq` is drawn below: what an operator's code has left behind does not know that of the next."""
 
 
 class Failed(Exception):  # noqa: N818  the program has
@@ -58,7 +63,6 @@ class Session:
         self._child: Child | None = None
         self._level: Level
         self._hello: Hello | None = None
-        self._seq = 0
         self._said = ""  # what a process that is gone has printed
 
     @property
@@ -90,11 +94,11 @@ class Session:
             Ended: the program ended, or is late.
             LoadError: it does not start.
         """
-        self._seq += 1
+        seq = secrets.randbelow(SEQ)
         expected = sum(form.nbytes for form in request.wanted)
         blocks = [block.data for block in request.blocks]
-        received = self.exchange(request.header(self._seq), blocks, expected)
-        answer = self._answer(received[0], self._seq, Result, Lacking)
+        received = self.exchange(request.header(seq), blocks, expected)
+        answer = self._answer(received[0], seq, Result, Lacking)
         if isinstance(answer, Lacking):
             raise Unsupported(tame(answer.reason) or f"{self.program.name} says that it lacks this")
         assert isinstance(answer, Result)
@@ -194,9 +198,9 @@ class Session:
             child.end()
 
     def _told(self, kind: str, answer: type[Pong] | type[Done]) -> None:
-        self._seq += 1
-        header, _ = self.exchange({"kind": kind, "seq": self._seq}, (), 0)
-        self._answer(header, self._seq, answer)
+        seq = secrets.randbelow(SEQ)
+        header, _ = self.exchange({"kind": kind, "seq": seq}, (), 0)
+        self._answer(header, seq, answer)
 
     def _ready(self) -> Child:
         """The program, greeted."""
@@ -217,7 +221,7 @@ class Session:
         def call() -> Hello:
             self._level.send({"kind": "hello", "protocol": [VERSION]}, (), program.startup)
             child.deadline(program.startup)
-            header, _ = self._level.receive(0)
+            header, _ = self._level.receive(0, HELLO_MAX)
             return self._welcome(header)
 
         try:
@@ -239,12 +243,12 @@ class Session:
             raise Failed(parse(header, Failure))
         return parse(header, Hello)
 
-    def _answer(self, header: Mapping[str, Any], seq: Any, *expected: type[A]) -> A:
+    def _answer(self, header: Mapping[str, Any], seq: int, *expected: type[A]) -> A:
         """The message as one of these answers to the request `seq`."""
 
         def call() -> A:
             answer = parse(header, *expected)
-            check_seq(getattr(answer, "seq", None), seq)
+            _check_drawn(getattr(answer, "seq", None), seq)
             return answer
 
         if header.get("kind") == Failure.kind:
@@ -252,7 +256,7 @@ class Session:
             if failure.seq is None:
                 self._kill()  # it could not read the request, and ends
             else:
-                self._watched(lambda: check_seq(failure.seq, seq))
+                self._watched(lambda: _check_drawn(failure.seq, seq))
             raise Failed(failure)
         return self._watched(call)
 
@@ -303,6 +307,20 @@ class Session:
     @property
     def _who(self) -> str:
         return f"{self.program.name} ({' '.join(self.program.command)})"
+
+
+def _check_drawn(got: Any, sent: int) -> None:
+    """Refuse the answer to another request, in words that are the same in every run.
+
+    Raises:
+        Violation: it is one.
+    """
+    try:
+        check_seq(got, sent)
+    except Violation:
+        raise Violation(
+            "the answer has another seq than the request; send it back as it came", derailed=True
+        ) from None
 
 
 def tail(printed: str) -> str:

@@ -169,9 +169,14 @@ def _stopped(parts: Sequence[Named | None]) -> str:
 
 
 def _halted(lost: Mapping[str, Named]) -> str:
-    """That all of these ended at failures, as they had been asked to; empty if none did."""
-    first = all(one.run.stopped.startswith(AT_FIRST) for one in lost.values())
-    return f"{AT_FIRST if first else AT_MOST} in {', '.join(lost)}" if lost else ""
+    """That all of these ended early, as they had been asked to; empty if none did."""
+    runs = [one.run for one in lost.values()]
+    late = next((run for run in runs if run.late), None)
+    first = all(run.stopped.startswith(AT_FIRST) for run in runs)
+    said = AT_FIRST if first else AT_MOST
+    if late is not None:
+        said = late.stopped.partition(";")[0]
+    return f"{said} in {', '.join(lost)}" if lost else ""
 
 
 def _cases(one: Named) -> dict[tuple[str, ...], None]:

@@ -162,10 +162,21 @@ def speaks(ct, x, w):
 def forges(ct, x, w):
     from gradcheck.foreign import frames
     for fd in range(100, 200):
-        for piece in frames.pieces({"kind": "returned", "value": ["t", [None, None]]}):
+        answer = {"kind": "returned", "value": ["t", [None, None]],
+                  "changed": [], "emptied": [], "late": []}
+        for piece in frames.pieces(answer):
             try: os.write(fd, piece)
             except OSError: pass
     return right(ct, x, w)
+def vast(ct, x, w): return np.zeros((1 << 13, 1 << 11)), ct * x
+def vast_in_sum(ct, x, w):
+    part = np.zeros(1 << 22)
+    return [part, part, part]
+def vast_as_text(ct, x, w): return "x" * (1 << 24), ct
+def widens(ct, x, w):
+    with_values = np.zeros(6 << 21)[:: 1 << 21]
+    with_values[:] = (ct * w).reshape(-1)
+    return with_values.reshape(2, 3), ct * x
 def forks(ct, x, w):
     os.fork()
     return right(ct, x, w)
@@ -192,6 +203,7 @@ DEADLY = {name: {"vjp": value} for name, value in {
     "acquits": acquits,
     "right": right, "segfault": segfault, "exits": exits, "aborts": aborts, "killed": killed,
     "loops": loops, "closes": closes, "speaks": speaks, "forges": forges, "forks": forks,
+    "vast": vast, "vast_in_sum": vast_in_sum, "vast_as_text": vast_as_text, "widens": widens,
     "third": third}.items()}
 
 SUITE = Suite("tiny", "1", [
@@ -239,6 +251,14 @@ def backward(ct, values, stage):
     assert set(stage.reads) <= set(values) and len(values) > 2
     return ct[0] * y, ct[0] * x
 def lost(ct, values, stage): return values["nowhere"]
+def asks_for_ever(ct, values, stage):
+    import gc
+    (host,) = (o for o in gc.get_objects() if type(o).__name__ == "Host")
+    for _ in range(2000):  # it knows even the stamp
+        host.send({"kind": "get", "name": stage.reads[0]}, [])
+        from gradcheck.foreign import frames
+        frames.read(host.line.exactly)
+    return backward(ct, values, stage)
 def pokes(ct, values, stage):
     values[stage.reads[0]].flags.writeable = True
     values[stage.reads[0]][...] = 0
@@ -250,6 +270,7 @@ MODELS = {
     "stages": {"stages": {"*square*": Product, "*": {"backward": backward}}},
     "lost": {"gradients": right, "stages": {"*": {"backward": lost}}},
     "pokes": {"gradients": right, "stages": {"*": {"backward": pokes}}},
+    "asks_for_ever": {"gradients": right, "stages": {"*": {"backward": asks_for_ever}}},
     "dies": {"gradients": dies},
     "stage_dies": {"gradients": right, "stages": {"*": {"backward": lambda *_: os.abort()}}},
 }
@@ -498,6 +519,46 @@ def test_a_forged_answer_is_a_crash(suite, deadly):
     assert np.array_equal(bound.vjp(one, 2 * one, 3 * one), (3 * one, 2 * one))
 
 
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (
+            "vast",
+            "vjp returned more than could be right: an array of shape (8192, 2048) and dtype "
+            "float64 (with it 134,217,728 bytes; at most 67,111,168 are taken here)",
+        ),
+        (
+            "vast_in_sum",
+            "vjp returned more than could be right: an array of shape (4194304,) and dtype "
+            "float64 (with it 100,663,296 bytes; at most 67,111,168 are taken here)",
+        ),
+        (
+            "vast_as_text",
+            "vjp returned more than could be right: more than 16,777,216 bytes outside of arrays, "
+            "or more than 65,536 arrays",
+        ),
+    ],
+)
+def test_what_is_far_too_large_is_told_and_not_sent(suite, deadly, op, words):
+    process = deadly._child.process.pid
+    (finding,) = judged(suite, op, deadly)
+    assert (finding.name, finding.verdict) == ("vjp", Verdict.ERROR)
+    assert finding.reason == words
+    assert deadly._child.process.pid == process  # which did nothing amiss
+
+
+def test_a_few_numbers_that_lie_far_apart_are_sent_without_the_gaps(suite, deadly):
+    assert [f.verdict for f in judged(suite, "widens", deadly)] == [Verdict.PASS] * 2
+
+
+def test_a_process_that_promises_more_than_it_may_is_ended(suite, deadly, monkeypatch):
+    bound = deadly.bind(case_of(suite, "right"), "float64")
+    monkeypatch.setattr("gradcheck.binding.wire.ROOM", -(1 << 26))
+    one = np.ones((2, 3))
+    with pytest.raises(Broken, match="the code wrote into the channel of its own process in vjp"):
+        bound.vjp(one, one, one)
+
+
 def test_an_interrupted_call_does_not_answer_the_next(suite, deadly, monkeypatch):
     bound = deadly.bind(case_of(suite, "right"), "float64")
     one = np.ones((2, 3))
@@ -660,6 +721,17 @@ def test_a_model_that_crashes_is_a_verdict():
         there._budget.spend("quadratic", Verdict.CRASH)
     (finding,) = judge_model(ModelTruth(case), there, "float64").findings
     assert finding.verdict is Verdict.NOTRUN
+    there.close()
+
+
+def test_a_value_is_asked_for_once():
+    """So that nobody makes one call last for ever, each question of which is answered."""
+    (case,) = BUILTIN.model_cases(["quadratic"], [], ["tiny"])
+    there = isolated("trainers:MODEL.asks_for_ever", ["gradcheck_cases:SUITE"])
+    found = judge_model(ModelTruth(case), there, "float64").findings
+    stages = [f for f in found if f.part is Part.STAGE]
+    forged = "the code wrote into the channel of its own process in stage"
+    assert {(f.verdict, f.reason) for f in stages} == {(Verdict.CRASH, forged)}
     there.close()
 
 

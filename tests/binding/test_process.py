@@ -155,7 +155,7 @@ def test_a_missing_output_is_an_error(process):
     ("lie", "verdict", "said"),
     [
         ("other_shape", Verdict.ERROR, "protocol: the output"),
-        ("other_seq", Verdict.ERROR, "protocol: the answer has seq"),
+        ("other_seq", Verdict.ERROR, "protocol: the answer has another seq"),
         ("unasked_error", Verdict.ERROR, "the program answered with an error"),
         ("unsupported", Verdict.UNSUPPORTED, "not here"),
         ("exits_3", Verdict.CRASH, "exited with status 3"),

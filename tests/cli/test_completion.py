@@ -12,6 +12,7 @@ from gradcheck.commands.completion import SHELLS, _actions, _names, _wanted
 FREE = {
     "keyword",
     "max_fail",
+    "max_time",
     "suite",
     "seed",
     "timeout",

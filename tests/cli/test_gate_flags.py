@@ -102,6 +102,37 @@ def test_shards_that_ended_so_are_an_answer_together(run):
     assert "incomplete: stopped at too many failures (--max-fail) in shard 1/2" in found.out
 
 
+# ── --max-time ───────────────────────────────────────────────────────────────────────────────
+
+SLOW = """
+import threading
+def waits(ct, x): threading.Event().wait(90)  # below its own limit, at each of many calls
+IMPL = {"relu": {"vjp": waits}}
+"""
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "x", "", "nan", "inf"])
+def test_a_time_that_is_none_is_refused(run, word, capsys):
+    with pytest.raises(SystemExit) as left:
+        run(*RELU, "--max-time", word)
+    assert left.value.code == 2
+    assert "--max-time: " in capsys.readouterr().err
+
+
+def test_the_time_of_a_run_is_bounded_whatever_the_code_does(run):
+    Path("slow.py").write_text(SLOW)
+    words = ("--impl", "slow:IMPL", "--op", "relu", "--op", "tanh", "--timeout", "100")
+    found = run(*words, "--max-time", "0.7", "-o", "part.jsonl", "-o", "part.json")
+    assert found.code == 1
+    assert "\nincomplete: the time of the run, --max-time 0.7 s, was up" in found.out
+    part = read(Path("part.jsonl"))
+    assert part == read(Path("part.json"))
+    assert part.late
+    assert {r.op for r in part.results if r.verdict == "notrun"} >= {"relu"}
+    assert f"notrun={part.footer.counts['notrun']} " in found.out
+    assert run("part.jsonl", command="report").code == 1
+
+
 # ── --exit-zero ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -90,6 +90,32 @@ void speaks(double* dx, const double* ct, const double* x, int n) {
     for (int i = 3; i < 200; i++) write(i, "nonsense", 8);
     right(dx, ct, x, n);
 }
+static void into_channel(const void* data, int size) {
+    for (int i = 100; i < 110; i++) write(i, data, size);
+}
+void claims_to_begin(double* dx, const double* ct, const double* x, int n) {
+    for (int i = 0; i < 3000; i++) { into_channel("C", 1); usleep(1000); }
+    right(dx, ct, x, n);
+}
+void claims_to_load(double* dx, const double* ct, const double* x, int n) {
+    for (int i = 0; i < 3000; i++) { into_channel("L", 1); usleep(1000); }
+    right(dx, ct, x, n);
+}
+void claims_once(double* dx, const double* ct, const double* x, int n) {
+    into_channel("C", 1);
+    hangs(dx, ct, x, n);
+}
+void forges(double* dx, const double* ct, const double* x, int n) {
+    const char head[] = "{\"kind\":\"outcome\",\"returned\":[null],\"strayed\":{},"
+                        "\"blocks\":[{\"name\":\"dx\",\"offset\":0,\"nbytes\":24}]}";
+    struct __attribute__((packed)) { char mark, magic[8]; uint32_t header; uint64_t payload; }
+        frame = {'A', "GRDC\r\n\x1a\n", sizeof head - 1, 64};
+    char bytes[sizeof frame + sizeof head - 1 + 64] = {0};
+    memcpy(bytes, &frame, sizeof frame);
+    memcpy(bytes + sizeof frame, head, sizeof head - 1);
+    into_channel(bytes, sizeof bytes);
+    right(dx, ct, x, n);
+}
 void reads_past_and_aborts(double* dx, const double* ct, const double* x, int n) {
     dx[0] = ((volatile double*)x)[n];
     abort();

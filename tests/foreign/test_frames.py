@@ -6,7 +6,17 @@ import struct
 
 import pytest
 
-from gradcheck.foreign.frames import HEADER_MAX, MAGIC, PREFIX, BadFrame, pieces, read
+from gradcheck.foreign.frames import (
+    BLOCKS_MAX,
+    HEADER_MAX,
+    MAGIC,
+    PREFIX,
+    BadFrame,
+    Limits,
+    new_stamp,
+    pieces,
+    read,
+)
 
 
 def exactly(data):
@@ -65,6 +75,38 @@ def test_a_table_of_another_length_is_our_own_mistake():
 def test_what_is_no_frame_is_refused_in_words(data, said):
     with pytest.raises(BadFrame, match=said):
         read(exactly(data))
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(payload=128), r"192 of payload is too large \(limits 16777216 and 128\)"),
+        (Limits(header=20), "too large"),
+        (Limits(blocks=2), r"3 blocks has too many \(limit 2\)"),
+    ],
+)
+def test_a_frame_that_promises_too_much_is_refused_before_it_is_read(limits, said):
+    data = b"".join(bytes(piece) for piece in pieces({}, [b"a", b"b", b"c"]))
+    assert len(read(exactly(data), Limits(payload=192, blocks=3)).blocks) == 3
+    short = data if limits.blocks == 2 else data[: PREFIX.size]  # there is no more of it
+    with pytest.raises(BadFrame, match=said):
+        read(exactly(short), limits)
+
+
+def test_an_answer_has_the_stamp_of_its_request_or_is_refused_at_once():
+    stamp, other = new_stamp(), new_stamp()
+    data = b"".join(bytes(piece) for piece in pieces({"kind": "x"}, [b"abc"], stamp))
+    assert bytes(read(exactly(data), stamp=stamp).blocks[0]) == b"abc"
+    for wrong in (other + data[len(stamp) :], MAGIC + bytes(12), data[len(stamp) :]):
+        with pytest.raises(BadFrame, match="something else than what was asked"):
+            read(exactly(wrong[: len(stamp)]), stamp=stamp)
+
+
+@pytest.mark.parametrize("blocks", [[b""] * (BLOCKS_MAX + 1), []])
+def test_an_answer_that_nobody_would_take_is_not_begun(blocks):
+    header = {} if blocks else {"text": "x" * HEADER_MAX}
+    with pytest.raises(BadFrame, match="too"):
+        next(pieces(header, blocks, new_stamp()))
 
 
 def test_a_truncated_frame_is_the_readers_end_of_file():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.foreign.ending import Ended
-from gradcheck.foreign.native import ROOT, Worker
+from gradcheck.foreign.ending import Ended, Ending
+from gradcheck.foreign.native import ROOT, Worker, _Place
 from gradcheck.foreign.script import Access, Buffer, Call, Kept, Pointer, Scalar, Script
-from gradcheck.foreign.worker import Refused
+from gradcheck.foreign.worker import CALLING, LOADING, Refused
 from gradcheck.verdict import Verdict
 
 LONG = 300.0
@@ -144,6 +144,15 @@ def test_noise_is_heard_after_standard_output_was_closed(worker, ask):
             "speaks",
             "something else than the worker wrote into the worker's own channel in speaks",
         ),
+        (
+            "claims_to_begin",
+            "something else than the worker wrote into the worker's own channel in claims_to_begin",
+        ),
+        (
+            "claims_to_load",
+            "something else than the worker wrote into the worker's own channel in claims_to_load",
+        ),
+        ("forges", "something else than the worker wrote into the worker's own channel in forges"),
         ("is_killed", "SIGKILL (not from here: out of memory?) in is_killed"),
     ],
 )
@@ -158,7 +167,8 @@ def test_last_words_go_with_the_crash(worker, ask):
 
 
 @pytest.mark.parametrize(
-    "symbol", ["hangs", "floods", "ignores_signals", "forks_and_stays", "stops_itself"]
+    "symbol",
+    ["hangs", "claims_once", "floods", "ignores_signals", "forks_and_stays", "stops_itself"],
 )
 def test_a_call_that_does_not_return_is_a_timeout(short, ask, symbol):
     ending = ended(lambda: short.run(ask(symbol)))
@@ -212,6 +222,19 @@ def test_a_death_between_calls_is_not_blamed_on_the_next(ask, signal):
         reason = ended(lambda: one.run(ask("right"))).reason
         assert reason.startswith(f"{signal} between calls")
         assert read(one.run(ask("right")).buffers["dx"]) == DX
+
+
+def test_a_script_has_as_many_clocks_as_calls_and_libraries():
+    """Whoever found the stamp in memory gains no more than that."""
+    calls = tuple(Call(library="a", symbol=name, arguments=()) for name in "xy")
+    place = _Place(calls)
+    assert [place.reached(mark) for mark in (LOADING, LOADING, CALLING, LOADING)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    assert [place.reached(CALLING) for _ in range(3)] == [True, False, False]
+    assert not place.reached(LOADING)
+    ending = Ending(verdict=Verdict.TIMEOUT, reason="")
+    assert place.explained(ending).reason.startswith("y did not return")
 
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────

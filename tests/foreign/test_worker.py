@@ -128,7 +128,7 @@ class Talk:
 
     def __init__(self, *requests):
         self.said = bytearray(b"".join(bytes(p) for r in requests for p in frames.pieces(*r)))
-        self.heard, self.restored = bytearray(), 0
+        self.heard, self.restored, self.stamp = bytearray(), 0, b""
 
     def exactly(self, n):
         found = self.said[:n]
@@ -144,11 +144,13 @@ class Talk:
 
 def test_a_request_is_answered_after_a_mark_and_its_memory_is_freed(machine, library):
     put = step(library, "put", {"buffer": "x", "offset": 0}, ["float64", 0.0])
-    talk = Talk((script(put, blocks=[buffer("x")]), [bytes([1]) * 16]))
+    stamp = frames.new_stamp()
+    asked = {**script(put, blocks=[buffer("x")]), "stamp": stamp.hex()}
+    talk = Talk((asked, [bytes([1]) * 16]))
     serve(machine, talk)
     assert talk.heard[:1] == ANSWERING
     rest = talk.heard[1:]
-    frame = frames.read(lambda n: take(rest, n))
+    frame = frames.read(lambda n: take(rest, n), stamp=stamp)
     assert bytes(frame.blocks[0]) == bytes(8) + bytes([1]) * 8
     assert talk.restored == 1
 

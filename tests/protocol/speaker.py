@@ -20,6 +20,9 @@ SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
 OUT = sys.stdout.buffer
 
 
+ANSWERED = []
+
+
 class UnreadableError(Exception):
     pass
 
@@ -315,6 +318,8 @@ LIES |= {
     "no_dtypes": changed("hello", ops={"tanh": {"asks": ["vjp"]}}),
     "misspelt": changed("hello", ops={"tahn": OFFER}),
     "offers_nothing": changed("hello", ops={}),
+    "offers_everything": changed("hello", ops={f"tahn_{i}": OFFER for i in range(20_000)}),
+    "offers_much": changed("hello", ops={f"tahn_{i}": OFFER for i in range(4000)}),
     "forward_alone": changed("hello", ops={"tanh": {**OFFER, "asks": ["forward"]}}),
     "no_attributes": changed("hello", ops={"leaky_relu": {**OFFER, "attrs": []}}),
     "single_alone": changed("hello", ops={"tanh": {**OFFER, "dtypes": ["float32"]}}),
@@ -347,6 +352,13 @@ def raw(header):
 @of("result")
 def seq_as_text(reply, blocks):
     return {**reply, "seq": str(reply["seq"])}, blocks
+
+
+@of("result")
+def answers_ahead(reply, blocks):
+    """And, beforehand, what would come next if requests were numbered one by one."""
+    send(reply, blocks)
+    return {**reply, "seq": reply["seq"] + 1}, blocks
 
 
 @of("result")
@@ -504,7 +516,8 @@ def deaf_to_ping(reply, blocks):
 
 @of("result")
 def dies_every_other_time(reply, blocks):
-    if reply["seq"] % 2 == 0:
+    ANSWERED.append(reply["seq"])
+    if len(ANSWERED) == 2:
         os.abort()
     return reply, blocks
 

@@ -111,6 +111,15 @@ def test_hanging_is_told(program):
     assert "did not end within 1 s" in found["`bye`"].says
 
 
+def test_of_many_misspelt_operators_a_few_are_looked_at(probed, monkeypatch):
+    looked = []
+    monkeypatch.setattr(probe, "_nearest", lambda name, known: looked.append(name) or "")
+    found = probed("jsonl", "offers_much")
+    assert found["operators, dtypes and attributes are the suite's"].outcome == "FAIL"
+    assert len(looked) == 8
+    assert found["`hello`"].says.endswith(", tahn_999, and 3000 more")
+
+
 def test_a_hello_of_another_form_is_the_only_thing_told(probed):
     found = probed(lie="hello_without_ops")
     assert [*found] == ["`hello`"]

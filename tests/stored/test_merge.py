@@ -7,7 +7,7 @@ import pytest
 from gradcheck import shards
 from gradcheck.errors import UsageError
 from gradcheck.expectation import Gate
-from gradcheck.record import AT_FIRST, AT_MOST, digest_of
+from gradcheck.record import AT_FIRST, AT_MOST, AT_TIME, digest_of
 from gradcheck.report import FORMATS, render
 from gradcheck.stored.log import by_case, by_implementation, case_of
 from gradcheck.stored.merge import Named, merged
@@ -98,6 +98,16 @@ def test_shards_that_ended_at_several_failures_are_one_that_did(make, one, said)
     assert found.stopped == f"{said} in shard 1/2, shard 2/2"
     interrupted = replace(second, stopped="interrupted")
     assert not merged(named([first, interrupted])).halted
+
+
+def test_a_shard_whose_time_was_up_is_told_of_all(make):
+    first, second = sharded(make.whole(), 2)
+    first = replace(first, complete=False, stopped=AT_MOST)
+    late = f"{AT_TIME} 60 s, was up"
+    second = replace(second, complete=False, stopped=f"{late}; not reached: 1 of 2 cases")
+    found = merged(named([first, second]))
+    assert (found.late, found.halted) == (True, True)
+    assert found.stopped == f"{late} in shard 1/2, shard 2/2"
 
 
 def test_troubles_of_all_shards_are_said_once(make):

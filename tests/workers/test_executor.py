@@ -1,5 +1,6 @@
 """Whole runs on several processes: what one process makes of them, and no result lost."""
 
+import signal
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from gradcheck_cases import SUITE
 from gradcheck.plan import Plan
 from gradcheck.record import AT_FIRST
 from gradcheck.run import execute
+from gradcheck.time_limit import TimeLimit
 from gradcheck.verdict import Verdict
 from gradcheck.workers import assembly
 
@@ -154,3 +156,24 @@ def test_what_is_finished_is_kept_when_the_run_is_interrupted():
     whole = execute(replace(asked, jobs=1)).results
     assert [r for r in whole if r in run.results] == [*run.results]
     assert len({r.name.rpartition("/")[0] for r in run.results}) >= count // 2
+
+
+def test_what_is_finished_is_kept_when_the_time_is_up_and_the_rest_is_not_run(monkeypatch):
+    asked = plan("relu", "tanh", "scale", max_time=1000.0)
+    made, count = [], len(asked.cases)
+    monkeypatch.setattr("gradcheck.run.TimeLimit", lambda s: made.append(TimeLimit(s)) or made[-1])
+
+    def up(done, *_):
+        if done == count // 2:
+            made[-1]._end = 0.0
+            signal.raise_signal(signal.SIGALRM)
+
+    run = execute(asked, up)
+    whole = execute(replace(asked, jobs=1, max_time=None)).results
+    known = [r for r in run.results if r.verdict != Verdict.NOTRUN]
+    assert [r for r in whole if r in known] == known
+    assert len({r.name.rpartition("/")[0] for r in known}) >= count // 2
+    assert {r.reason for r in run.results if r not in known} == {
+        "the time of the run, --max-time 1000 s, was up"
+    }
+    assert {r.name for r in run.results} == {r.name for r in whole}
