@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 from itertools import pairwise
 
-import numpy as np
-import pytest
-from gradcheck_cases import SUITE
+# As the command does: several threads for small products are slower, many times where processes
+# share the cores. It counts before the first import of numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from gradcheck_cases import SUITE  # noqa: E402
 
-gc.set_threshold(50_000, 20, 20)  # as the command: looking for garbage costs a tenth of it
+gc.set_threshold(50_000, 20, 20)  # as the command does, too
 
 
 def pytest_collection_finish():
