@@ -10,9 +10,9 @@ from itertools import pairwise
 # share the cores. It counts before the first import of numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-from gradcheck_cases import SUITE  # noqa: E402
+import numpy as np
+import pytest
+from gradcheck_cases import SUITE
 
 gc.set_threshold(50_000, 20, 20)  # as the command does, too
 

@@ -15,3 +15,8 @@ def seeds(count, few):
     """`range(count)` as parameters: every run takes the first `few` seeds, the soak the others."""
     rest = pytest.param(range(few, count), marks=pytest.mark.soak, id=f"{few}-{count}")
     return [pytest.param(range(few), id=f"0-{few}"), rest]
+
+
+def few(every, ordinary):
+    """`every` one as a parameter: each run takes those that are `ordinary`, the soak the others."""
+    return [one if ordinary(one) else pytest.param(one, marks=pytest.mark.soak) for one in every]
