@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from itertools import pairwise
+
+# As the command does: several threads for small products are slower, many times where processes
+# share the cores. It counts before the first import of numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
+
+gc.set_threshold(50_000, 20, 20)  # as the command does, too
+
+
+def pytest_collection_finish():
+    """Thousands of tests stay to the end: look for garbage in what they make alone."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import check
-
-SEEDS = 30
+from tests.sizes import seeds
 
 
 def rms_norm(x, w):
@@ -92,21 +91,23 @@ def drawn(name, seed, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_no_right_gradient_is_doubted_at_any_seed(name, dtype):
+@pytest.mark.parametrize("those", seeds(30, few=10))
+def test_no_right_gradient_is_doubted_at_any_seed(name, dtype, those):
     alarms = []
-    for seed in range(SEEDS):
+    for seed in those:
         forward, vjp, primals = drawn(name, seed, dtype)
         for full in (False, True):
             found = check(forward, vjp, *primals, seed=seed, full=full)
             alarms += [f"seed {seed}: {found}"] * (not found.ok)
-    assert not alarms, f"{len(alarms)} of {SEEDS} seeds\n" + "\n\n".join(alarms)
+    assert not alarms, f"{len(alarms)} of {len(those)} seeds\n" + "\n\n".join(alarms)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_a_gradient_that_is_off_by_a_percent_is_always_found(name, dtype):
+@pytest.mark.parametrize("those", seeds(10, few=3))
+def test_a_gradient_that_is_off_by_a_percent_is_always_found(name, dtype, those):
     missed = []
-    for seed in range(SEEDS // 3):
+    for seed in those:
         forward, vjp, primals = drawn(name, seed, dtype)
 
         def wrong(ct, *primals, vjp=vjp):
@@ -117,15 +118,16 @@ def test_a_gradient_that_is_off_by_a_percent_is_always_found(name, dtype):
 
         found = check(forward, wrong, *primals, seed=seed)
         missed += [f"seed {seed}: {found}"] * (found.findings[0].verdict != "fail")
-    assert not missed, f"{len(missed)} of {SEEDS // 3} seeds\n" + "\n\n".join(missed)
+    assert not missed, f"{len(missed)} of {len(those)} seeds\n" + "\n\n".join(missed)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMOOTH)
-def test_noise_that_follows_the_arguments_gains_no_allowance(name, dtype):
+@pytest.mark.parametrize("those", seeds(10, few=2))
+def test_noise_that_follows_the_arguments_gains_no_allowance(name, dtype, those):
     """Deterministic, but another error at every neighbouring point: no conditioning, just wrong."""
     missed = []
-    for seed in range(SEEDS // 3):
+    for seed in those:
         forward, vjp, primals = drawn(name, seed, dtype)
 
         def noisy(ct, *primals, vjp=vjp):
@@ -138,4 +140,4 @@ def test_noise_that_follows_the_arguments_gains_no_allowance(name, dtype):
 
         found = check(forward, noisy, *primals, seed=seed)
         missed += [f"seed {seed}: {found}"] * (found.findings[0].verdict != "fail")
-    assert not missed, f"{len(missed)} of {SEEDS // 3} seeds\n" + "\n\n".join(missed)
+    assert not missed, f"{len(missed)} of {len(those)} seeds\n" + "\n\n".join(missed)

@@ -8,6 +8,7 @@ from gradcheck import check
 from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
 from gradcheck.judge.operator import CaseTruth, judge_case
+from tests.sizes import seeds
 
 DTYPES = ["float64", "float32"]
 # An operator and a sample on which two axes, or two primals, have the same size.
@@ -213,24 +214,25 @@ def test_softmax_without_its_dot_term_is_rejected(seed, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("those", seeds(3, few=1))
 @pytest.mark.parametrize(
     "spoil", [lambda g: -g, lambda g: g * g.dtype.type(1.01), lambda g: 0 * g, lambda g: np.nan * g]
 )
-def test_one_wrong_element_among_4096_is_found(spoil, seed, dtype):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(64, 64)).astype(dtype)
-    place = tuple(rng.integers(0, 64, 2))
+def test_one_wrong_element_among_4096_is_found(spoil, those, dtype):
+    for seed in those:
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(64, 64)).astype(dtype)
+        place = tuple(rng.integers(0, 64, 2))
 
-    def vjp(ct, x):
-        out = ct * (1 - np.tanh(x) ** 2)
-        out[place] = spoil(out[place])
-        return out
+        def vjp(ct, x, place=place):
+            out = ct * (1 - np.tanh(x) ** 2)
+            out[place] = spoil(out[place])
+            return out
 
-    (finding,) = check(np.tanh, vjp, x, seed=seed).findings
-    assert (finding.verdict, finding.compared) == ("fail", 3 * 4096)
-    assert finding.worst_index == place
-    assert finding.failed <= 3
+        (finding,) = check(np.tanh, vjp, x, seed=seed).findings
+        assert (finding.verdict, finding.compared) == ("fail", 3 * 4096)
+        assert finding.worst_index == place
+        assert finding.failed <= 3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -306,16 +308,21 @@ def test_the_unsolved_case_needs_no_oracle(x, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(k, marks=pytest.mark.soak) for k in range(10, 100, 10))]
+    "those",
+    [
+        range(3),
+        *(pytest.param(range(k, k + 10), marks=pytest.mark.soak) for k in range(0, 100, 10)),
+    ],
+    ids=str,
 )
-def test_the_llama_trainers_rms_norm_is_rejected(first, dtype):
+def test_the_llama_trainers_rms_norm_is_rejected(those, dtype):
     """Its second term is divided by D · rms² where it needs D · rms³; rms is nearly 1 here."""
-    judged = [llama(seed, dtype) for seed in range(first, first + 10)]
+    judged = [llama(seed, dtype) for seed in those]
     passed = [distance for verdict, distance in judged if verdict != "fail"]
     if dtype == "float64":
         assert not passed
     else:  # a second term that is off by less than 0.1% is below what float32 rounds away
-        assert len(passed) <= 1
+        assert len(passed) <= len(those) // 10
         assert all(distance < 1e-3 for distance in passed)
 
 

@@ -15,6 +15,7 @@ from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
 from gradcheck.power.rule import kills, rule_mutants_of
 from gradcheck.verdict import Verdict
+from tests.sizes import few
 
 SUITE = gradcheck_cases.SUITE
 CASES = SUITE.rule_cases()
@@ -45,7 +46,9 @@ def agree(a, b, rtol=1e-14):
 # ── the suite's own text ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(  # `gradcheck run --rule '*'`, which CI runs, judges all of them, too
+    "case", few(CASES, lambda case: case.sample.name == "typical"), ids=lambda case: case.name
+)
 def test_every_rule_passes_in_both_dtypes_and_its_samples_reject_something(case):
     truth = truth_of(case.name)
     for dtype in ("float64", "float32"):

@@ -121,7 +121,7 @@ def test_in_python(shell):
     assert f"\nFAIL d{gradient}" in again.out
     adopted(
         shell,
-        "--impl mymod:IMPL --op silu --op tanh --op relu",
+        "--impl mymod:IMPL --op silu --op tanh --op relu --sample typical",
         lambda: edit(("ct * (x > 0)", "ct * (x >= 1)")),
         lambda: edit(("ct * (x >= 1)", "ct * (x > 0)"), (WRONG, RIGHT)),
     )
@@ -151,7 +151,7 @@ def test_in_c(shell):
     assert shell(line).code == 1
     adopted(
         shell,
-        "--impl gradcheck.toml --op silu --op relu --op softmax",
+        "--impl gradcheck.toml --op silu --op relu --op softmax --sample typical",
         lambda: build(("x[i] > 0 ? dy[i] : 0", "x[i] > 0 ? dy[i] : 1")),
         lambda: build((WRONG_C, RIGHT_C)),
     )

@@ -238,7 +238,7 @@ UNLOADABLE = {
 
 @pytest.mark.parametrize("lie", UNLOADABLE)
 def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
-    before = descriptors()
+    before = at_first()
     session = talk(lie)
     for call in (lambda: session.hello, session.ping, lambda: session.run(REQUEST)):
         with pytest.raises(LoadError, match=UNLOADABLE[lie]):
@@ -287,8 +287,13 @@ def test_last_words_that_take_too_long_are_an_end(talk):
         talk(timeout=0.5).last(b"", close=False)
 
 
+def at_first():
+    """The descriptors before a test: what others have left behind goes now, and not within it."""
+    gc.collect()
+    return descriptors()
+
+
 def descriptors():
-    gc.collect()  # what others have left behind goes now, and not in the middle of a test
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
@@ -316,7 +321,7 @@ def test_calls_leak_nothing(talk, calls):
     session, request = talk(), big(12_500)
     for _ in range(100):
         session.run(request)
-    before, memory = descriptors(), resident()
+    before, memory = at_first(), resident()
     for _ in range(calls):
         session.run(request)
     assert descriptors() == before
@@ -324,7 +329,7 @@ def test_calls_leak_nothing(talk, calls):
 
 
 def test_ends_and_beginnings_leave_nothing_open(talk):
-    before = descriptors()
+    before = at_first()
     session = talk("dies_every_other_time")
     for _ in range(20):
         check(session.run(REQUEST))
@@ -345,7 +350,7 @@ def test_a_program_that_is_gone_can_be_closed(talk):
 def test_an_interrupt_ends_the_program(talk, monkeypatch):
     session = talk()
     session.ping()
-    before = descriptors()
+    before = at_first()
 
     def interrupted(*_):
         raise KeyboardInterrupt

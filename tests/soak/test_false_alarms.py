@@ -50,9 +50,8 @@ def judged(word, seeds):
     return {"counts": counts, "alarms": alarms}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_reference_raises_no_alarm_at_two_seeds(seed):
-    found = judged("reference", [seed])
+def test_the_reference_raises_no_alarm_at_another_seed():
+    found = judged("reference", [1])
     assert found["alarms"] == []
     for dtype in DTYPES:
         assert found["counts"][dtype]["gradients"] >= len(SUITE.cases())
