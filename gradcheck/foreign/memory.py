@@ -219,7 +219,7 @@ def _touched(start: int, nbytes: int) -> bytes:
 
 def _writable(page: int) -> bool:
     """Whether it can be written to, as the kernel finds that puts a few bytes there."""
-    return _libc.sigpending(page) == 0
+    return int(_libc.sigpending(page)) == 0
 
 
 def _protect(address: int, nbytes: int, protection: int) -> None:

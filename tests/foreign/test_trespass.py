@@ -64,7 +64,9 @@ ALL(jump, install(jumps); if (sigsetjmp(out, 1)) return, uninstall())
 ALL(unblocked, install(opens); unblock(), uninstall())
 ALL(open, mprotect(page(x), 8192, 3); mprotect(page(dx), 8192, 3), )
 ALL(closed, mprotect(page(x), 8192, 3); mprotect(page(dx), 8192, 3),
-    mprotect(page(x), 4096, 1); mprotect(page(x) + 4096, 4096, 0); mprotect(page(dx) + 4096, 4096, 0))
+    mprotect(page(x), 4096, 1);
+    mprotect(page(x) + 4096, 4096, 0);
+    mprotect(page(dx) + 4096, 4096, 0))
 VJP(peeks) { mprotect(page(x), 4096, 3); right(dx, ct, x, n); }
 
 /* memory of an earlier call */
