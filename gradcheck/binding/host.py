@@ -23,9 +23,10 @@ import numpy as np
 from gradcheck.binding import Bound, BoundModel, BoundRule, Implementation
 from gradcheck.binding.load import load
 from gradcheck.binding.wire import Cargo, Packer, Unpacker, span
-from gradcheck.contract.returned import Broken
+from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
+from gradcheck.foreign.floats import FLUSHING, Floats
 from gradcheck.foreign.worker import PR_SET_PDEATHSIG, Line
 from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
@@ -64,6 +65,7 @@ class Host:
         self.models: dict[int, tuple[ModelCase, BoundModel]] = {}
         self.given: dict[int, deque[_Given]] = {}
         self._next = 0
+        self._floats = Floats()
 
     def serve(self) -> None:
         """Answer one request, whatever the code called raises."""
@@ -83,6 +85,7 @@ class Host:
             said = _raised(error)
             if asked["kind"] != "begin" and said["builtin"] == "KeyboardInterrupt":
                 said["builtin"] = "Exception"  # Ctrl-C is heard by the parent: this is the code's
+        self._floats.set()
         _flush()
         self.line.check()
         self.line.restore()
@@ -101,6 +104,7 @@ class Host:
             sys.argv[:] = asked["argv"]
             self.suite = load_suite(asked["suites"])
             self.implementation = load(asked["word"], self.suite, build=False)
+            self._floats = Floats()  # of its users, who import it as well
             return {"kind": "done"}
         if kind == "bind":
             attrs = here.unpack(asked["attrs"], blocks)
@@ -111,7 +115,11 @@ class Host:
         words = here.unpack(asked["args"], blocks)
         options = here.unpack(asked["options"], blocks)
         here.watched = [(d, [*d.items()]) for d in here.cargo.dicts]
-        return {"kind": "returned", "value": packer.pack(function(*words, **options))}
+        value = function(*words, **options)
+        for what in self._floats.changed():
+            if what != FLUSHING:  # a library that it has imported may be linked with -Ofast
+                raise broken(asked["role"], f"{asked['role']} leaves another {what}; restore it")
+        return {"kind": "returned", "value": packer.pack(value)}
 
     def _late(self, asked: Mapping[str, Any], packer: Packer) -> dict[str, Any]:
         """What this call has written into arrays that earlier ones returned; its own are kept."""

@@ -72,13 +72,16 @@ class Guarded:
         self._start = _walk.mapped(self._size)
         self._body = (self._start + edge, body)
         self.address = self._start + edge + ahead
-        self._edges = (self._start, self._start + edge + body) if edge else ()
-        for page in self._edges:
-            _protect(page, PAGE, NONE)
+        self._shut = [self._start, self._start + edge + body] if edge else []
+        try:
+            self._allow("write")
+        except MemoryError:
+            self.free()
+            raise
         self._gaps = tuple((*gap, _pattern(*gap, number)) for gap in self._beside() if gap[1])
         for start, size, pattern in self._gaps:
             ctypes.memmove(start, pattern, size)
-        self._access, self._given = WRITE, b""
+        self._given: bytes | None = None
 
     def fill(self, content: memoryview) -> None:
         """Put bytes at its beginning."""
@@ -89,14 +92,21 @@ class Guarded:
 
     def protect(self, access: str) -> None:
         """Forbid writing ("read") or all access ("none") from now on."""
-        self._access = PROTECTION[access]
-        if self._access == WRITE or not self._body[1]:
-            return
-        if self._access == READ:
+        if access == "read":
             self._given = ctypes.string_at(self.address, self.nbytes)
-        else:  # no page is there any more: one that is there later was touched
-            _libc.madvise(*self._body, mmap.MADV_DONTNEED)
-        _protect(*self._body, self._access)
+        elif access == "none":
+            self._gaps = ()
+            if not _libc.madvise(*self._body, mmap.MADV_DONTNEED):  # what is there later is touched
+                self._shut += self._pages()
+        if access != "write":
+            self._allow(access)
+
+    def _allow(self, access: str) -> None:
+        if self._body[1]:
+            _protect(*self._body, PROTECTION[access])
+
+    def _pages(self) -> range:
+        return range(self._body[0], sum(self._body), PAGE)
 
     def view(self) -> memoryview:
         """Its bytes; not to be used after `free`."""
@@ -124,15 +134,14 @@ class Guarded:
 
         It is empty unless their protection was changed, or a fault was handled.
         """
-        pages = range(self._body[0], sum(self._body), PAGE)
-        shut = (*self._edges, *(pages if self._access == NONE else ()))
-        if shut:
-            touched = _touched(self._start, self._size)
-            if any(touched[(page - self._start) // PAGE] & 1 for page in shut):
-                return "touched {}" if self._access == NONE else "touched memory beside {}"
-        if self._access == READ and ctypes.string_at(self.address, self.nbytes) != self._given:
+        touched = _touched(self._start, self._size) if self._shut else b""
+        for page in self._shut:
+            if touched[(page - self._start) // PAGE] & 1:
+                return "touched {}" if page in self._pages() else "touched memory beside {}"
+        inner = () if self._given is None else self._pages()
+        if self._given is not None and self._given != ctypes.string_at(self.address, self.nbytes):
             return "wrote into {}, which it was given to read"
-        if any(map(_writable, (*self._edges, *(pages if self._access != WRITE else ())))):
+        if any(map(_writable, (*self._shut, *inner))):
             return "changed the protection of the pages of {}"
         return ""
 
@@ -177,7 +186,7 @@ class _Walk:
         self._next = 0
 
     def mapped(self, nbytes: int) -> int:
-        """Memory at the next ones; elsewhere if the system has something there."""
+        """Closed memory at the next ones; elsewhere if the system has something there."""
         if not self._next:
             somewhere = _mapped(PAGE)
             _libc.munmap(somewhere, PAGE)
@@ -192,7 +201,7 @@ _walk: Final = _Walk()
 
 def _mapped(nbytes: int, wanted: int | None = None) -> int:
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    address = _libc.mmap(wanted, nbytes, WRITE, flags, -1, 0)
+    address = _libc.mmap(wanted, nbytes, NONE, flags, -1, 0)
     if address is None or address == ctypes.c_void_p(-1).value:
         raise MemoryError(f"no {nbytes} bytes of memory: {os.strerror(ctypes.get_errno())}")
     return int(address)
@@ -224,4 +233,6 @@ def _writable(page: int) -> bool:
 
 def _protect(address: int, nbytes: int, protection: int) -> None:
     if _libc.mprotect(address, nbytes, protection):
-        raise MemoryError(f"memory cannot be protected: {os.strerror(ctypes.get_errno())}")
+        raise MemoryError(
+            f"{nbytes} bytes of memory cannot be protected: {os.strerror(ctypes.get_errno())}"
+        )

@@ -112,6 +112,7 @@ VJP(blocks_all) {
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, 0);
 }
+VJP(locks) { right(dx, ct, x, n); mlockall(MCL_CURRENT | MCL_FUTURE); }
 VJP(raises) { right(dx, ct, x, n); raise(SIGSEGV); }
 
 /* a runtime that grows its memory when it is touched */
@@ -226,6 +227,11 @@ def test_memory_that_may_not_be_touched_tells_it(worker, ask):
     assert outcome.breaches == ("peeks touched x",)
 
 
+def test_memory_that_is_left_alone_tells_nothing(worker, ask):
+    outcome = worker.run(ask("third", access=Access.NONE))
+    assert (outcome.breaches, outcome.strayed) == ((), {})
+
+
 def test_memory_of_an_earlier_call_is_gone(worker, ask):
     assert worker.run(ask("stale")).breaches == ()
     assert ending(worker, ask("stale")).reason == "SIGSEGV in stale"
@@ -290,6 +296,12 @@ def test_what_harms_nobody_is_no_breach(worker, ask, symbol):
     for _ in range(2):
         outcome = worker.run(ask(symbol))
         assert (outcome.breaches, numbers(outcome)) == ((), DX)
+
+
+def test_pages_that_the_code_locks_in_memory_are_not_touched(ask):
+    with Worker(timeout=LONG) as one:
+        for access in (Access.READ, Access.WRITE):
+            assert one.run(ask("locks", "right", access=access)).breaches == ()
 
 
 def test_a_handler_of_one_call_does_not_serve_the_next(worker, ask):
