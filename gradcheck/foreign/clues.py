@@ -62,8 +62,6 @@ def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Out
         return replace(ending, printed=printed)
     except Refused:
         return ending
-    if outcome.breaches or outcome.strayed:
-        return ending
     loose = _ended(_loosened(script), fresh)  # it dies there as well: not of the script's memory
     return outcome if loose is not None and loose.returncode in MEMORY else ending
 

@@ -129,6 +129,11 @@ VJP(collects) {
     dx[0] += *heap;
 }
 VJP(collects_past) { collects(dx, ct, x, n); past(dx, n); }
+VJP(collects_open) {
+    collects(dx, ct, x, n);
+    install(opens);
+    past(dx, n);
+}
 VJP(says) {
     install(jumps);
     if (sigsetjmp(out, 1)) { write(2, "my trace", 8); _exit(4); }
@@ -271,15 +276,17 @@ def test_another_rounding_mode_that_is_undone_is_nobody_s_business(worker, ask):
 
 
 @X86
-def test_a_library_computes_as_loading_it_leaves_it_and_no_other_does(compiled, hostile):
+def test_a_library_computes_as_loading_it_leaves_it_and_no_other_does(compiled, hostile, library):
     fast = compiled(
         "__attribute__((constructor)) void fast(void) { __builtin_ia32_ldmxcsr(0x9fc0); }"
         "double half(double x) { return x / 2; }"
     )
     tiny = 2.0**-1022
     with Worker(timeout=LONG) as one:
-        found = [number(one, who, "half", tiny) for who in (hostile, fast, hostile, fast)]
-    assert found == [tiny / 2, 0.0] * 2
+        one.inspect(fast, [])
+        asked = [(hostile, "half"), (fast, "half"), (library, "denormal"), (hostile, "half")]
+        found = [number(one, who, symbol, tiny) for who, symbol in asked]
+    assert found == [tiny / 2, 0.0, tiny / 2, tiny / 2]
 
 
 # ── signals ──────────────────────────────────────────────────────────────────────────────────
@@ -314,15 +321,15 @@ def test_a_signal_that_the_code_sends_itself_arrives_in_its_call(worker, ask, be
     assert ending(worker, ask(before, "raises", "right")).reason == "SIGSEGV in raises"
 
 
-def test_a_constructor_may_handle_faults_of_its_own(compiled, worker):
+def test_what_a_constructor_handles_and_installs_is_the_library_s(compiled, worker):
     path = compiled(
         "#include <setjmp.h>\n#include <signal.h>\nstatic sigjmp_buf out;"
         "static void no(int n) { siglongjmp(out, 1); }"
-        "__attribute__((constructor)) void probe(void) { signal(SIGSEGV, no);"
+        "__attribute__((constructor)) void probe(void) { signal(SIGSEGV, no); signal(SIGFPE, no);"
         "  if (!sigsetjmp(out, 1)) *(volatile int*)0 = 1; }"
-        "double two(void) { return 2; }"
+        "double over(double x) { volatile int n = x; return sigsetjmp(out, 1) ? -1 : 6 / n; }"
     )
-    assert number(worker, path, "two") == 2.0
+    assert [number(worker, path, "over", x) for x in (2.0, 0.0, 0.0)] == [3.0, -1.0, -1.0]
 
 
 # ── a runtime with faults of its own ─────────────────────────────────────────────────────────
@@ -341,6 +348,13 @@ def test_faults_in_memory_of_its_own_are_the_code_s_affair(worker, ask):
     end = ending(worker, script)
     assert end.returncode == -signal.SIGSEGV
     assert numbers(handled(script, end, strict, let)) == DX
+
+
+@LINUX
+def test_faults_of_its_own_hide_no_others(worker, ask):
+    script = ask("collects_open")
+    found = handled(script, ending(worker, script), strict, let)
+    assert found.breaches == ("collects_open touched memory beside dx",)
 
 
 @pytest.mark.parametrize(
