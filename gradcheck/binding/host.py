@@ -26,6 +26,7 @@ from gradcheck.binding.wire import EARLIER, KEPT, Cargo, Oversized, Packer, Unpa
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
+from gradcheck.foreign.floats import FLUSHING, Floats
 from gradcheck.foreign.worker import PR_SET_PDEATHSIG, Line
 from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
@@ -59,6 +60,7 @@ class Host:
         self.given: dict[int, deque[_Given]] = {}
         self._next = 0
         self._stamp = b""
+        self._floats = Floats()
 
     def serve(self) -> None:
         """Answer one request, whatever the code called raises."""
@@ -79,6 +81,7 @@ class Host:
             said = _raised(error)
             if asked["kind"] != "begin" and said["builtin"] == "KeyboardInterrupt":
                 said["builtin"] = "Exception"  # Ctrl-C is heard by the parent: this is the code's
+        self._floats.set()
         _flush()
         self.line.check()
         self.line.restore()
@@ -106,6 +109,7 @@ class Host:
             sys.argv[:] = asked["argv"]
             self.suite = load_suite(asked["suites"])
             self.implementation = load(asked["word"], self.suite, build=False)
+            self._floats = Floats()  # of its users, who import it as well
             return {"kind": "done"}
         if kind == "bind":
             attrs = here.unpack(asked["attrs"], blocks)
@@ -116,9 +120,12 @@ class Host:
         words = here.unpack(asked["args"], blocks)
         options = here.unpack(asked["options"], blocks)
         here.watched = [(d, [*d.items()]) for d in here.cargo.dicts]
-        found = function(*words, **options)
+        value = function(*words, **options)
+        for what in self._floats.changed():
+            if what != FLUSHING:  # a library that it has imported may be linked with -Ofast
+                raise broken(asked["role"], f"{asked['role']} leaves another {what}; restore it")
         try:
-            return {"kind": "returned", "value": packer.pack(found)}
+            return {"kind": "returned", "value": packer.pack(value)}
         except Oversized as error:
             raise _refused(asked, error) from None
 

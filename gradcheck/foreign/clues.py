@@ -47,6 +47,25 @@ def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
     return f"{ending.reason}: {what}" if what else ending.reason
 
 
+def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Outcome | Ending:
+    """What a script gives where handlers that its code installs get the faults of its calls.
+
+    It has ended by one of `MEMORY`. A runtime may raise faults in memory of its own on purpose:
+    where that is all, the outcome; else how the script ended, with what a handler printed. `let()`
+    gives a worker with `handled`.
+    """
+    try:
+        with let() as worker:
+            outcome = worker.run(script)
+    except Ended as end:
+        printed = max(ending.printed, end.ending.printed, key=len)
+        return replace(ending, printed=printed)
+    except Refused:
+        return ending
+    loose = _ended(_loosened(script), fresh)  # it dies there as well: not of the script's memory
+    return outcome if loose is not None and loose.returncode in MEMORY else ending
+
+
 def _touched(script: Script, fresh: Factory) -> str:
     """Which memory a script must not touch it touches, in words."""
     try:

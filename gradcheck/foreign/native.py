@@ -14,7 +14,7 @@ from gradcheck.foreign import frames
 from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending, placed
 from gradcheck.foreign.script import Access, Argument, Call, Kept, Outcome, Pointer, Scalar, Script
-from gradcheck.foreign.worker import ANSWERING, CALLING, LOADING, READY, Refused
+from gradcheck.foreign.worker import ANSWERING, CALLING, HANDLED, LOADING, READY, Refused
 
 STARTUP: Final = 30.0
 """Seconds that starting, loading a library and moving data may each take."""
@@ -31,7 +31,8 @@ class Worker:
     """One process that runs scripts; it is started when it is needed, and again after an end.
 
     `timeout` is in seconds per call, `startup` per start, library and transfer. What libraries
-    keep from call to call they keep until the process ends.
+    keep from call to call they keep until the process ends. A fault (SIGSEGV, SIGBUS) in a call
+    ends the process, except with `handled`: then handlers that the code installs get it first.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class Worker:
         timeout: float = 10.0,
         *,
         startup: float = STARTUP,
+        handled: bool = False,
     ) -> None:
         """`environment` is added to the process's own."""
         self._environment = dict(environment or {})
         self._timeout, self._startup = timeout, startup
+        self.handled = handled
         self._child: Child | None = None
 
     def run(self, script: Script) -> Outcome:
@@ -64,10 +67,13 @@ class Worker:
         back = [b for b in script.buffers if b.access is Access.WRITE]
         sizes = [_flat(b.content).nbytes for b in back]
         frame, printed = self._asked(request, contents, _Place(script.calls), sizes)
+        if frame.header["breaches"]:  # it may have done more than is seen and undone
+            self.close()
         return Outcome(
             buffers=dict(zip((b.name for b in back), frame.blocks, strict=True)),
             returned=tuple(frame.header["returned"]),
             strayed=dict(frame.header["strayed"]),
+            breaches=tuple(frame.header["breaches"]),
             printed=printed,
         )
 
@@ -129,7 +135,8 @@ class Worker:
         return frame, printed
 
     def _started(self) -> Child:
-        child = Child(COMMAND, env=self._environment, channel="pipes")
+        command = (*COMMAND, HANDLED) if self.handled else COMMAND
+        child = Child(command, env=self._environment, channel="pipes")
         child.deadline(self._startup)
         try:
             if child.exactly(1) != READY:

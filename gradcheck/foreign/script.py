@@ -105,11 +105,13 @@ class Script:
 class Outcome:
     """What a script left: every writable buffer's bytes, what each call returned.
 
-    `strayed` says, per buffer, what was written outside of it (into its alignment gap); `printed`
-    is the tail of what the code printed meanwhile.
+    `strayed` says, per buffer, what was written outside of it (into its alignment gap); `breaches`
+    are sentences on what else a call must not leave behind: another rounding mode, memory that it
+    was given to read; `printed` is the tail of what the code printed meanwhile.
     """
 
     buffers: dict[str, memoryview]
     returned: tuple[int | float | None, ...]
     strayed: dict[str, str]
+    breaches: tuple[str, ...]
     printed: str

@@ -20,12 +20,15 @@ from typing import Any, Final
 
 from gradcheck.foreign import frames
 from gradcheck.foreign.ending import LOST
+from gradcheck.foreign.floats import Floats
 from gradcheck.foreign.memory import Guarded
+from gradcheck.foreign.signals import Signals
 
 READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 """Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
 HIGH: Final = 100
 """The worker's own descriptors get numbers from here on: careless code closes small ones."""
+HANDLED: Final = "--handled"
 PR_SET_PDEATHSIG: Final = 1
 IOLBF: Final = 1
 """Of the C library: standard output is written line by line."""
@@ -44,12 +47,23 @@ class Refused(Exception):  # noqa: N818  a request is
 
 
 class Machine:
-    """Loads libraries, once each, and runs scripts."""
+    """Loads libraries, once each, and runs scripts.
 
-    def __init__(self, mark: Callable[[bytes], None], check: Callable[[], None]) -> None:
-        """`mark` is told how far it is; `check` is called after each call of foreign code."""
+    Each library computes in the floating-point environment that loading it leaves, as it does for
+    its users, whatever else is loaded; between calls there is the usual one.
+    """
+
+    def __init__(
+        self, mark: Callable[[bytes], None], check: Callable[[], None], *, handled: bool = False
+    ) -> None:
+        """`mark` is told how far it is; `check` is called after each call of foreign code.
+
+        `handled`: handlers that libraries install may handle the faults of their calls.
+        """
         self._mark, self._check = mark, check
         self._libraries: dict[str, ctypes.CDLL] = {}
+        self._usual, self._signals = Floats(), Signals(handled=handled)
+        self._floats: dict[str, Floats] = {}
 
     def inspect(self, library: str, symbols: Iterable[str]) -> list[str]:
         """Those of `symbols` that the library has.
@@ -64,14 +78,15 @@ class Machine:
         self,
         buffers: Mapping[str, Guarded],
         calls: Sequence[Mapping[str, Any]],
-    ) -> list[int | float | None]:
-        """Make the calls, and say what each returned.
+    ) -> tuple[list[int | float | None], list[str]]:
+        """Make the calls; what each returned, and a sentence per thing that one must not do.
 
         Raises:
             Refused: a call cannot be made, or returned a null pointer where it is to be kept.
         """
         kept: dict[str, int] = {}
         returned: list[int | float | None] = []
+        breaches: list[str] = []
         for call in calls:
             label = call["label"] or call["symbol"]
             self._library(call["library"])
@@ -82,15 +97,35 @@ class Machine:
             pointer = call["returns"] == "pointer"
             function.restype = ctypes.c_void_p if pointer else CTYPES.get(call["returns"])
             self._mark(CALLING)
-            found = function(*arguments)
-            _libc.fflush(None)
-            self._check()
+            found, breach = self._called(function, arguments, call["library"], buffers)
+            breaches += (f"{label} {what}" for what in breach)
             if pointer and call["keep"]:
                 if found is None:
                     raise Refused(f"{label} returned a null pointer")
                 kept[call["keep"]] = found
             returned.append(None if pointer else found)
-        return returned
+        return returned, breaches
+
+    def _called(
+        self, function: Any, arguments: Sequence[Any], library: str, buffers: Mapping[str, Guarded]
+    ) -> tuple[Any, list[str]]:
+        """What a call returns, and what it did that it must not; that is undone."""
+        floats = self._floats[library]
+        self._signals.hold()
+        floats.set()
+        try:
+            found = function(*arguments)
+            changed = floats.changed()
+        finally:
+            self._usual.set()
+            breach = self._signals.restore()
+        _libc.fflush(None)
+        self._check()
+        breach += (f"leaves another {what}; restore what it was before" for what in changed)
+        for name, block in buffers.items():
+            if what := block.trespassed():
+                breach.append(what.format(name))
+        return found, breach
 
     def _library(self, path: str) -> None:
         if path in self._libraries:
@@ -101,6 +136,9 @@ class Machine:
         except OSError as error:
             raise Refused(str(error)) from None
         finally:
+            self._floats[path] = Floats()
+            self._usual.set()
+            self._signals.settled()
             _libc.fflush(None)
             self._check()
 
@@ -231,13 +269,14 @@ def answer(
             found = machine.inspect(asked["library"], asked["symbols"])
             return {"kind": "symbols", "present": found}, []
         _lay_out(asked["blocks"], contents, mapped)
-        returned = machine.run(mapped, asked["calls"])
+        returned, breaches = machine.run(mapped, asked["calls"])
     except (Refused, MemoryError, ValueError, OverflowError) as error:
         return {"kind": "refused", "message": str(error)}, []
     back = [said["name"] for said in asked["blocks"] if said["access"] == "write"]
     said = {
         "kind": "outcome",
         "returned": returned,
+        "breaches": breaches,
         "strayed": {n: text for n, block in mapped.items() if (text := block.strayed())},
         "blocks": [{"name": name} for name in back],
     }
@@ -273,7 +312,10 @@ def _copied(descriptor: int) -> int:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve the parent at the descriptors that `words` end with, until it is gone."""
+    """Serve the parent at the descriptors that `words` end with, until it is gone.
+
+    `HANDLED` among them: handlers of libraries get the faults of their calls.
+    """
     with contextlib.suppress(AttributeError):  # Linux alone; elsewhere the closed pipe ends it
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(ImportError, OSError, ValueError):
@@ -283,7 +325,7 @@ def main(words: Sequence[str]) -> None:
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
         _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     line = Line(int(words[-2]), int(words[-1]))
-    machine = Machine(line.mark, line.check)
+    machine = Machine(line.mark, line.check, handled=HANDLED in words)
     line.write(READY)
     while True:
         serve(machine, line)

@@ -1,5 +1,6 @@
 """Python in a process of its own: the same verdicts as here, and ends that are verdicts, too."""
 
+import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -198,7 +199,22 @@ def acquits(ct, x, w):
     from gradcheck.contract.returned import broken
     from gradcheck.verdict import Verdict
     raise broken("x", "all is well", Verdict.PASS)
+def rounds(ct, x, w):
+    ctypes.CDLL(None).fesetround(0x800)
+    return right(ct, x, w)
+def flushes(ct, x, w):
+    saved, libc = ctypes.create_string_buffer(256), ctypes.CDLL(None)
+    libc.fegetenv(saved)
+    saved[28:32] = (0x9fc0).to_bytes(4, "little")
+    libc.fesetenv(saved)
+    assert TINY / 2 == 0
+    return right(ct, x, w)
+TINY, THREE = 2.0**-1022, 3.0
+def usual(ct, x, w):
+    assert (TINY / 2, 1 / THREE) == (2.0**-1023, 0.3333333333333333)
+    return right(ct, x, w)
 DEADLY = {name: {"vjp": value} for name, value in {
+    "rounds": rounds, "flushes": flushes, "usual": usual,
     "interrupts": interrupts, "unreadable": unreadable, "unflushable": unflushable,
     "acquits": acquits,
     "right": right, "segfault": segfault, "exits": exits, "aborts": aborts, "killed": killed,
@@ -604,6 +620,16 @@ def test_whatever_is_raised_is_an_error_of_the_code(suite, deadly, op, words):
     (finding,) = judged(suite, op, deadly)
     assert finding.verdict is Verdict.ERROR
     assert words in finding.reason
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="sets x86's control registers")
+def test_another_way_to_compute_does_not_reach_the_next_operator(suite, deadly):
+    (finding,) = judged(suite, "rounds", deadly)
+    assert finding.verdict is Verdict.ERROR
+    assert finding.reason.endswith("vjp leaves another rounding mode; restore it")
+    assert [f.verdict for f in judged(suite, "usual", deadly)] == [Verdict.PASS] * 2
+    judged(suite, "flushes", deadly)
+    assert [f.verdict for f in judged(suite, "usual", deadly)] == [Verdict.PASS] * 2
 
 
 def test_a_stream_that_cannot_be_flushed_is_no_end(suite, deadly):

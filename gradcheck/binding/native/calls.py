@@ -201,6 +201,8 @@ class Calls:
         symbol = self.symbol(role)
         lines = script(plan, contents, library.guard, library.align, where)
         outcome = self.run(lines, role)
+        for breach in outcome.breaches:
+            raise broken(role, breach)
         for call, returned in plan.returned:
             status = outcome.returned[call]
             if returned.kind is RoleKind.STATUS and status:

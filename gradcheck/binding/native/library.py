@@ -15,7 +15,7 @@ from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
-from gradcheck.foreign.clues import diagnose
+from gradcheck.foreign.clues import MEMORY, diagnose, handled
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Outcome, Script
@@ -46,6 +46,7 @@ class Native:
         self._printed: list[str] = []
         self._crashes: Counter[str] = Counter()
         self._worker: Worker | None = None
+        self._handles: dict[str, bool] = {}
 
     @property
     def version(self) -> str:
@@ -156,13 +157,29 @@ class Native:
     def _start(self) -> Worker:
         return Worker(self.library.environment, self.library.timeout)
 
+    def _let(self) -> Worker:
+        return Worker(self.library.environment, self.library.timeout, handled=True)
+
+    def _fresh(self, op: str) -> Worker:
+        """A new worker, as the code of an operator needs it."""
+        return self._let() if self._handles.get(op, False) else self._start()
+
     def _running(self, case: Case) -> Run:
+        op = case.spec.name
+
         def run(script: Script, role: str) -> Outcome:
-            self._worker = self._worker or self._start()
+            if self._worker is not None and self._worker.handled is not self._handles.get(
+                op, False
+            ):
+                self.close()
+            self._worker = self._worker or self._fresh(op)
             try:
                 outcome = self._worker.run(script)
             except Ended as ended:
-                raise self._broken(case, script, role, ended.ending) from None
+                found = self._again(op, script, ended.ending)
+                if isinstance(found, Ending):
+                    raise self._broken(case, script, role, found) from None
+                outcome = found
             except Refused as error:
                 raise broken(role, str(error)) from None
             self._hear(outcome.printed)
@@ -170,13 +187,24 @@ class Native:
 
         return run
 
+    def _again(self, op: str, script: Script, ending: Ending) -> Outcome | Ending:
+        """How a script ended; its outcome, if the operator's code handles faults of its own.
+
+        That is found out once, at the first fault of an operator.
+        """
+        if op in self._handles or ending.returncode not in MEMORY:
+            return ending
+        found = handled(script, ending, self._start, self._let)
+        self._handles[op] = not isinstance(found, Ending)
+        return found
+
     def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
         reason = ending.reason
         self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
         if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
-            reason = diagnose(script, ending, self._start)
+            reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
         heard = ending.printed
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
 

@@ -1,9 +1,13 @@
 /* mul, z = x * y: dx = dz * y, dy = dz * x. Right and wrong, in every convention of a manifest. */
+#define _GNU_SOURCE
+#include <fenv.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* ── roles ── */
@@ -379,4 +383,37 @@ void softmax_wrong(double *dx, const double *dy, const double *y, int rows, int 
 void softmax_hangs(double *dx, const double *dy, const double *y, int rows, int cols) {
     volatile int forever = 1;
     while (forever) softmax_rows(dx, dy, y, rows, cols);
+}
+
+/* ── what gets around pages, and what is left behind ── */
+static void opens(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    mprotect((void *)((uintptr_t)info->si_addr & -4096UL), 4096, PROT_READ | PROT_WRITE);
+}
+static void handle(void) {
+    struct sigaction own = {.sa_sigaction = opens, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &own, 0);
+}
+void mul_handles_past(double *dx, double *dy, const double *dz, const double *x, const double *y,
+                      int n) {
+    handle();
+    mul(dx, dy, dz, x, y, n);
+    ((volatile double *)dx)[n] = 1;
+}
+void mul_opens(double *dx, double *dy, const double *dz, double *x, const double *y, int n) {
+    mul(dx, dy, dz, x, y, n);
+    mprotect((void *)((uintptr_t)x & -4096UL), 4096, PROT_READ | PROT_WRITE);
+    x[0] = 1;
+}
+void mul_handles_its_own(double *dx, double *dy, const double *dz, const double *x, const double *y,
+                         int n) {
+    volatile double *heap = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    handle();
+    *heap = 0;
+    mul(dx, dy, dz, x, y, n);
+    munmap((void *)heap, 4096);
+}
+void mul_rounds(double *dx, double *dy, const double *dz, const double *x, const double *y, int n) {
+    mul(dx, dy, dz, x, y, n);
+    fesetround(FE_TOWARDZERO);
 }

@@ -33,6 +33,29 @@ def test_an_input_is_written_to(native, mul, entry):
     assert "it wrote into its input x" in reason
 
 
+@pytest.mark.parametrize(
+    ("symbol", "verdict", "words"),
+    [
+        ("mul_handles_past", "crash", "SIGSEGV in mul_handles_past: it wrote up to 8 bytes past "
+         "the end of dx"),
+        ("mul_opens", "error", "mul_opens wrote into x, which it was given to read"),
+        ("mul_rounds", "error", "mul_rounds leaves another rounding mode; restore what it was "
+         "before"),
+    ],
+)  # fmt: skip
+def test_what_gets_around_the_pages_or_is_left_behind(native, mul, entry, symbol, verdict, words):
+    parameters = PARAMETERS.replace("const double *x", "double *x")
+    one = native(entry(symbol, parameters if symbol == "mul_opens" else PARAMETERS))
+    for _ in range(2):  # in the next process, too
+        assert mul(one)["vjp"] == (verdict, words)
+
+
+def test_a_library_may_handle_faults_of_its_own(native, mul, entry):
+    one = native(entry("mul_handles_its_own"))
+    for sample in ("typical", "single"):
+        assert mul(one, sample=sample) == RIGHT
+
+
 def test_after_a_crash_the_next_case_is_judged(native, judged, entry):
     parameters = "double *dx, const double *dy, const double *y, int n"
     tanh = entry("from_output", parameters, op="tanh", dy="cotangent", y="out")
