@@ -26,6 +26,7 @@ LAYERS = (
     "difference.drawn difference.pages difference.screen difference.truth difference.direction",
     "difference.bundle difference.abreast difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.group",
+    "foreign.witness",
     "foreign.child foreign.memory foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation manifest.mistake manifest.schema manifest.syntax",
     "manifest.prototype",

@@ -14,9 +14,10 @@ from gradcheck.binding import BoundModel, ModelBinding
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
-from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage
+from gradcheck.judge.ask_model import ask_gradients, ask_loss, ask_stage, stage_of
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.model_truth import Known, ModelTruth
+from gradcheck.judge.probe import bound_by
 from gradcheck.judge.stage import judge_stage
 from gradcheck.program import Stage, Values
 from gradcheck.spec import Array
@@ -64,9 +65,11 @@ def judge_model(
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
     truth = truth.at(dtype)
     try:
-        bound = binding.bind_model(truth.case, dtype)
+        bound = bound_by(lambda: binding.bind_model(truth.case, dtype))
     except Unsupported as reason:
         return _alone(Verdict.UNSUPPORTED, str(reason))
+    except Broken as error:
+        return ModelJudgement(findings=(replace(error.finding, name="gradients"),))
     if bound is None:
         silent = f"{binding.name} says nothing about {truth.case.spec.name}"
         return _alone(Verdict.UNBOUND, silent)
@@ -83,12 +86,20 @@ def judge_model(
         of_tensors = judge_gradients(truth, bound, gradients, dtype)
     findings += [_curved(truth, f, gradients) if taylor else f for f in of_tensors]
     if truth.exact:
-        findings += [
-            judge_stage(truth, stage, vjp, dtype)
-            for stage in truth.program.stages
-            if (vjp := bound.stage(stage)) is not None
-        ]
+        findings += _judge_stages(truth, bound, dtype)
     return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
+
+
+def _judge_stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Finding]:
+    """A finding per stage that is bound."""
+    for stage in truth.program.stages:
+        try:
+            vjp = stage_of(bound, stage)
+        except Broken as error:
+            yield error.finding
+            continue
+        if vjp is not None:
+            yield judge_stage(truth, stage, vjp, dtype)
 
 
 def judge_gradients(
@@ -187,10 +198,10 @@ def _fold(
 
     def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
         reference = stage.vjp(xp, cts, values)
-        own = None if stage.name in replaced else bound.stage(stage)
-        if own is None:
-            return reference
         try:
+            own = None if stage.name in replaced else stage_of(bound, stage)
+            if own is None:
+                return reference
             found = ask_stage(own, stage, cts, values)
         except Broken:  # the stage's own row says so; what lies behind it is judged all the same
             return reference

@@ -25,7 +25,7 @@ from gradcheck.judge.declared import DISTANCE, Declared
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
 from gradcheck.judge.narrowing import Narrowed
-from gradcheck.judge.probe import Answer, ask_forward, ask_vjp
+from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.narrow import Narrow
 from gradcheck.rounding import ROUNDING, allowance, sums_kept_wide
@@ -385,7 +385,7 @@ def judge_case(
     cts = truth.cotangents.typed(dtype)
     findings: list[Finding] = []
     try:
-        bound = binding.bind(case, dtype)
+        bound = bound_by(lambda: binding.bind(case, dtype))
     except (Unsupported, Broken) as error:
         return [_ended(error)]
     if bound is None:

@@ -7,7 +7,7 @@ slopes, is held against the loss itself. It is refined before anything is blamed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,10 +18,10 @@ from gradcheck.contract.returned import Broken
 from gradcheck.draw import key_of
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
-from gradcheck.judge.ask_model import read_gradients
+from gradcheck.judge.ask_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.leg import SHARP, Float, Leg, Tensors, Way, wide
-from gradcheck.judge.probe import attempt
+from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.model import ModelCase
 from gradcheck.program import Stage, Values
 from gradcheck.rule import RuleSpec, State
@@ -208,10 +208,12 @@ def judge_training(
     try:
         if dtype not in RULES:
             raise Unsupported("models are trained in float64 and float32")
-        bound = binding.bind_model(case, dtype)
+        bound = bound_by(lambda: binding.bind_model(case, dtype))
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_finding(Verdict.UNBOUND, reason)]
+        if bound.gradients is not None:
+            bound = replace(bound, gradients=steady(GRADIENTS, bound.gradients))
         trained = Trainer(case, bound, dtype, rule, steps).run()
     except Unsupported as reason:
         return [_finding(Verdict.UNSUPPORTED, str(reason))]

@@ -22,6 +22,7 @@ from gradcheck.commands.planned import convention_of
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.expectation import Problem
+from gradcheck.judge.probe import bound_by
 from gradcheck.judging import judge, why_of
 from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
@@ -200,10 +201,12 @@ def _bound(check: Check) -> bool:
     case, binding = check.case, check.binding
     try:
         if isinstance(case, ModelCase):
-            return binding.bind_model(case, check.dtype) is not None
-        if isinstance(case, RuleCase):
-            return binding.bind_rule(case, check.dtype) is not None
-        return binding.bind(case, check.dtype) is not None
+            found: object = bound_by(lambda: binding.bind_model(case, check.dtype))
+        elif isinstance(case, RuleCase):
+            found = bound_by(lambda: binding.bind_rule(case, check.dtype))
+        else:
+            found = bound_by(lambda: binding.bind(case, check.dtype))
+        return found is not None
     except Unsupported:
         return False
     except Broken:  # it dies of it, which is to be told
