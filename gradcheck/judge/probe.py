@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken, is_ours, overwrites
 from gradcheck.dtypes import is_float
-from gradcheck.errors import Unsupported
+from gradcheck.errors import Unsupported, text_of
 from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
 
@@ -251,15 +251,11 @@ def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
         if isinstance(error, Broken) and is_ours(error):
             raise
         if purity.is_write(error):
-            why = f"{role} writes into its arguments ({error}); copy first"
+            why = f"{role} writes into its arguments ({text_of(error)}); copy first"
             raise overwrites(role, why) from error
         raise broken(name or role, f"{role} raised {_told(error)}") from error
 
 
 def _told(error: BaseException) -> str:
-    """What was raised, in one line; its text may be code that raises, too."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001  a foreign __str__
-        text = "its text cannot be read"
-    return f"{type(error).__name__}: {text or 'no message'}"
+    """What was raised, in one line."""
+    return f"{type(error).__name__}: {text_of(error) or 'no message'}"
