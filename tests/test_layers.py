@@ -23,6 +23,7 @@ LAYERS = (
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
     "verdict expectation finding",
+    "required",
     "difference.drawn difference.pages difference.screen difference.truth difference.direction",
     "difference.bundle difference.abreast difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.group",

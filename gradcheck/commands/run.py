@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
 from gradcheck.commands.flags import add_executor, executor_of
-from gradcheck.commands.gate import add_gate, baseline_of, held
+from gradcheck.commands.gate import add_gate, baseline_of, held, requiring
 from gradcheck.commands.outcome import check_folder, targets_of
 from gradcheck.commands.planned import add_plan, plan_of
 from gradcheck.commands.progress import Progress
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = replace(plan_of(arguments), **executor_of(arguments))
         if arguments.failed:
             plan = _failed(plan)
-        plan = replace(plan, shard=arguments.shard or "")
+        plan = replace(requiring(plan, arguments), shard=arguments.shard or "")
         return carry_out(plan, arguments, targets, baseline, remember=True)
 
 

@@ -164,7 +164,7 @@ def test_a_gradient_that_is_bad_under_one_cotangent_only_is_bad():
 # ── a VJP that breaks it ─────────────────────────────────────────────────────────────────────
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     def __str__(self):
         raise ValueError
 
@@ -192,7 +192,7 @@ def raising(error):
         (Vacuous("so"), "vjp raised Vacuous: so"),
         (Unsuitable("low"), "vjp raised Unsuitable: low"),
         (RecursionError("deep"), "vjp raised RecursionError: deep"),
-        (Unreadable(), "vjp raised Unreadable: its text cannot be read"),
+        (UnreadableError(), "vjp raised UnreadableError: its text cannot be read"),
         *((Broken(Finding(name="x", verdict=verdict, reason="so it says")),
            "vjp raised Broken: so it says") for verdict in Verdict),
     ],
