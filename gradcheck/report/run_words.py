@@ -74,7 +74,7 @@ def tally(run: Run) -> list[tuple[str, str]]:
         marks = [(known, run.gate.count(known)) for known in Known]
         pairs += [(tone(known), f"{count:,} {known.value}") for known, count in marks if count]
     if unmet := len(run.unmet):
-        pairs.append(("bad", f"{unmet:,} required"))
+        pairs.append(("bad", f"{plural(unmet, 'requirement')} not met"))
     if run.troubles:
         pairs.append(("bad", plural(len(run.troubles), "problem")))
     if not run.complete:
