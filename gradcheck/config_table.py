@@ -26,7 +26,7 @@ TEXT: Final = Kind(str, "write a text")
 SWITCH: Final = Kind(bool, "write true or false")
 KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(("op", "model", "rule", "dialect", "sample", "suite"), WORDS),
-    **dict.fromkeys(("impl", "dtype", "output"), WORDS),
+    **dict.fromkeys(("impl", "dtype", "output", "require"), WORDS),
     **dict.fromkeys(("baseline", "convention", "format", "keep-artifacts", "scheduler"), TEXT),
     **dict.fromkeys(("contract", "train", "project", "taylor"), SWITCH),
     **dict.fromkeys(("no-build", "no-isolate", "quiet", "verbose", "progress"), SWITCH),

@@ -59,13 +59,23 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return near[0] if near else ""
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an exception in one line; of a foreign one, code that may raise itself."""
+    try:
+        return " ".join(str(error).split())
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  whatever it is, it is no text
+        return "its text cannot be read"
+
+
 def raised(error: BaseException) -> str:
     r"""What was raised, in one line: its type, and its text.
 
     >>> raised(ValueError("no\n  number"))
     'ValueError: no number'
     """
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {text_of(error)}"
 
 
 def told(error: BaseException) -> str:
@@ -74,7 +84,7 @@ def told(error: BaseException) -> str:
     >>> told(UsageError("no\n  number")), told(KeyError("x"))
     ('no number', "KeyError: 'x'")
     """
-    return " ".join(str(error).split()) if isinstance(error, GradcheckError) else raised(error)
+    return text_of(error) if isinstance(error, GradcheckError) else raised(error)
 
 
 class SpecError(UsageError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -39,6 +39,7 @@ class Plan:
     Python that is not the suite's own in a process of its own, in which each call may take
     `timeout` seconds; it needs what several jobs need. `only` names the cases that are left of
     the selection (None: all), and `shard`, "I/N", every N-th of those, from the I-th on.
+    `require` are globs of what has to be answered, which makes no difference to what is judged.
     `config` says that a project's defaults were in effect: repro lines are complete without them.
     `executor` says on what the jobs run, and `scheduler` at which address the cluster is that does
     (empty: on one that is started for this); neither makes a difference to a report. `max_time`
@@ -67,6 +68,7 @@ class Plan:
     only: Container[str] | None = None
     shard: str = ""
     config: bool = False
+    require: Sequence[str] = ()
     executor: Executor = "local"
     scheduler: str = ""
     max_time: float | None = None
@@ -81,6 +83,11 @@ class Plan:
     def owes_contract(self, implementation: str) -> bool:
         """Whether an implementation is asked what it owes beyond its numbers."""
         return implementation != "reference" if self.contract is None else self.contract
+
+
+def names_of(cases: Iterable[AnyCase]) -> set[tuple[str, str]]:
+    """Of which operators, models and rules, and of which dialects, cases are."""
+    return {(case.spec.name, case.dialect.name) for case in cases}
 
 
 def point_of(case: AnyCase) -> Sample | Size | Steps:

@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         ("sample", "only samples, or sizes of models, that match (repeat)"),
         ("dtype", "float64, float32, float16, bfloat16, all (repeat); default: the first two"),
         ("suite", "a suite of your own, MODULE:NAME (repeat)"),
+        ("require", "operators, models or rules that may not be UNSUPPORTED or UNBOUND (repeat)"),
     ):  # fmt: skip
         group.addoption(f"--gradcheck-{flag}", action="append", help=what)
     group.addoption(

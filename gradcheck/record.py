@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from gradcheck import required
 from gradcheck.expectation import Breach, Expected, Gate, Known
 from gradcheck.finding import Blame, Certificate, Diagnosis, Heat, Miss, Part, Taylor, VCurve
 from gradcheck.verdict import Verdict
@@ -63,7 +64,8 @@ class Header:
     `version` is the engine's, `suite_version` the cases' (a calendar version), and `cases` a hash
     that changes when a case that was selected changes its meaning. `versions` is what code behind
     a manifest says that it is ("mykernels 1.2"), by its name in `implementations`. `shard` is
-    "I/N" where only every N-th case was selected, from the I-th on; else empty.
+    "I/N" where only every N-th case was selected, from the I-th on; else empty. `require` are globs
+    of what had to be answered (`gradcheck.required`).
     """
 
     version: str
@@ -79,6 +81,7 @@ class Header:
     schema: int = SCHEMA
     versions: Mapping[str, str] = field(default_factory=dict)
     shard: str = ""
+    require: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +196,14 @@ class Run:
             and self.footer.checked > 0
             and all(self.accepts(result) for result in self.results)
             and not (self.gate and self.gate.problems)
+            and not self.unmet
         )
+
+    @property
+    def unmet(self) -> list[str]:
+        """A line for each thing that was required and is not there."""
+        whole = self.complete and not self.header.shard
+        return required.unmet(self.header.require, self.results, whole=whole)
 
     @property
     def halted(self) -> bool:
@@ -212,7 +222,9 @@ class Run:
     def accepts(self, result: Record) -> bool:
         """Whether the gate accepts a result."""
         found = self.expected(result)
-        return result.verdict.expected if found is None else found.accepted
+        if found is not None:
+            return found.accepted
+        return result.verdict.expected and not required.lacks(self.header.require, result)
 
     def stands(self, result: Record) -> Standing:
         """How a result stands: its verdict, or what the baseline makes of that."""

@@ -148,6 +148,7 @@ def header_of(plan: Plan, bindings: Sequence[Implementation]) -> Header:
         numpy=np.__version__,
         versions={b.name: said for b in bindings if (said := getattr(b, "version", ""))},
         shard=plan.shard,
+        require=tuple(plan.require),
     )
 
 

@@ -7,7 +7,9 @@ import pytest
 
 import gradcheck.library
 from gradcheck import Result, Verdict, assert_vjp, check
+from gradcheck.contract.returned import Broken
 from gradcheck.errors import UsageError
+from gradcheck.finding import Finding
 
 X = np.array([0.75, -1.5, 2.25])
 Y = np.array([-0.5, 1.25, 3.0])
@@ -366,3 +368,14 @@ def test_a_forward_with_noise_of_its_own_does_not_pass():
     )
     assert found.verdict is Verdict.ERROR
     assert "not deterministic" in str(found)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("raises", ["forward", "vjp"])
+def test_a_verdict_that_the_code_gives_itself_is_an_error(verdict, raises):
+    def says(*_):
+        raise Broken(Finding(name="x", verdict=verdict))
+
+    functions = {"forward": lambda x: x**2, "vjp": lambda ct, x: 2 * x * ct, raises: says}
+    found = check(functions["forward"], functions["vjp"], np.array([0.3, 1.7]))
+    assert [(f.name, f.verdict) for f in found.findings] == [(raises, Verdict.ERROR)]

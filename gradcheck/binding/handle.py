@@ -10,12 +10,15 @@ from typing import Any, Final, Protocol
 from gradcheck import errors
 from gradcheck.binding.wire import Cargo, Packer, Unpacker
 from gradcheck.contract.returned import Broken, broken
+from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Part
 from gradcheck.foreign import frames
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.program import Stage, StageVjp
 from gradcheck.verdict import Verdict
 
+FOUND: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
+"""What a binding there may find of an answer; of all else this process is the judge."""
 MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
 """What reading an answer raises that is none."""
 FORGED: Final = "the code wrote into the channel of its own process"
@@ -51,6 +54,15 @@ class Owner(Protocol):
 
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
         """What the judge hears of an end."""
+
+    def runs(self, op: str) -> None:
+        """The code of an operator is about to run in the process."""
+
+    def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
+        """Refuse that something is not supported, where it is in a process of nobody else's.
+
+        `there` tells of the same handle in that process, and `calls` whether it calls the code.
+        """
 
     def repeats(self, op: str, ending: Ending) -> bool:
         """Whether an end is worth a second look."""
@@ -93,6 +105,28 @@ class Handle:
         except Ended as end:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
+    def offered(self) -> bool:
+        """Bind it; False: the implementation says nothing about it, and does so by itself.
+
+        Raises:
+            Broken: the process died of it, or says only now that it lacks this.
+            Whatever binding raises there.
+        """
+        try:
+            if self.bound():
+                return True
+        except Unsupported:
+            self.owner.confirm(self, Handle._binds, calls=False)
+            raise
+        self.owner.confirm(self, Handle._binds, calls=False)
+        return False
+
+    def _binds(self) -> bool:
+        try:
+            return self.bound()
+        except Unsupported:
+            return False
+
     def role(self, name: str) -> Callable[..., Any]:
         """One of its functions."""
         return lambda *args, **options: self.call(name, args, options)
@@ -105,17 +139,20 @@ class Handle:
         """A model's implementation of one stage's VJP."""
         asked = {"kind": "stage", "number": self._live(), "name": stage.name}
         handle = StageHandle(self, asked)
-        return handle.vjp if handle.bound() else None
+        return handle.vjp if handle.offered() else None
 
     def call(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Call it there.
 
         Raises:
-            Broken: the process died or hung.
+            Broken: the process died or hung, or says only now that it lacks this.
             Whatever the function raises there.
         """
         try:
             return self._once(role, args, options)
+        except Unsupported:
+            self.owner.confirm(self, lambda other: other._supports(role, args, options), calls=True)
+            raise
         except Ended as end:
             ending = end.ending
         why = self.owner.crashed(self.op, role, ending)
@@ -133,6 +170,22 @@ class Handle:
         except Exception:  # noqa: BLE001  whatever it raises, it lives
             return False
         return False
+
+    def elsewhere(self, owner: Owner) -> Handle:
+        """The same, to be bound in another process."""
+        return Handle(owner, self.op, self._asked, self._point_attrs)
+
+    def _supports(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        """Whether it answers here, or fails in another way than saying that it lacks this."""
+        try:
+            if not self.bound():
+                return False
+            self._once(role, args, options)
+        except Unsupported:
+            return False
+        except (Ended, Exception):  # noqa: BLE001  whatever it raises, it is supported
+            return True
+        return True
 
     def _once(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
         cargo = Cargo()
@@ -155,6 +208,7 @@ class Handle:
             more = Packer(cargo, adds=True)
             return {"kind": "value", "value": more.pack(value)}, more.blocks
 
+        self.owner.runs(self.op)
         frame = self.owner.exchange(asked, packer.blocks, give, cargo=cargo)
         try:
             found = self.owner.answered(frame, cargo)
@@ -201,6 +255,9 @@ class StageHandle(Handle):
         except Ended as end:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
+    def elsewhere(self, owner: Owner) -> Handle:
+        return StageHandle(self.model.elsewhere(owner), self._asked)
+
     def vjp(self, stage: Stage, cts: Any, values: Mapping[str, Any]) -> Any:
         """The stage's VJP; values travel when it looks at them."""
         return self.call("stage", (cts, values), {})
@@ -213,11 +270,14 @@ class Raised:
     error: BaseException
 
 
-def exception_of(said: Mapping[str, Any]) -> BaseException:
-    """The exception of the other process, with its name and text, to be caught as what it was."""
+def exception_of(said: Mapping[str, Any], *, interrupts: bool = False) -> BaseException:
+    """The exception of the other process, with its name and text, to be caught as what it was.
+
+    A KeyboardInterrupt is one only where it `interrupts`: of a call it is the code's own.
+    """
     text = str(said["text"])
-    if "finding" in said and Verdict(said["finding"]["verdict"]) is not Verdict.PASS:
-        told = said["finding"]
+    told = said.get("finding")
+    if told is not None and Verdict(told["verdict"]) in FOUND:
         return Broken(
             Finding(
                 name=told["name"],
@@ -233,6 +293,8 @@ def exception_of(said: Mapping[str, Any]) -> BaseException:
         return found
     base = getattr(builtins, said["builtin"])
     if issubclass(base, BaseExceptionGroup):  # it cannot be made without its parts
+        base = Exception
+    if issubclass(base, KeyboardInterrupt) and not interrupts:
         base = Exception
     kind = type(str(said["name"]), (base,), {"__str__": lambda _: text})
     made: BaseException = base.__new__(kind)

@@ -23,7 +23,7 @@ import numpy as np
 from gradcheck.binding import Bound, BoundModel, BoundRule, Implementation
 from gradcheck.binding.load import load
 from gradcheck.binding.wire import EARLIER, KEPT, Cargo, Oversized, Packer, Unpacker, span
-from gradcheck.contract.returned import Broken, broken
+from gradcheck.contract.returned import Broken, broken, is_ours
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
 from gradcheck.foreign.floats import FLUSHING, Floats
@@ -192,8 +192,6 @@ class Host:
                 "zeroed": sorted(bound.into.zeroed),
                 "aliases": [[*pair] for pair in bound.into.aliases],
             }
-        if bound.slack is not None:
-            facts["slack"] = {"ulp": float(bound.slack.ulp), "because": bound.slack.because}
         if bound.recipe is not None:
             recipe = asdict(bound.recipe)
             facts["recipe"] = packer.pack(recipe)
@@ -282,7 +280,7 @@ def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
 def _raised(error: BaseException) -> dict[str, Any]:
     """An exception as data: what a reader sees of it, and what it is to be caught as."""
     said: dict[str, Any] = {"kind": "raised", "name": type(error).__name__, "text": _text(error)}
-    if isinstance(error, Broken):
+    if isinstance(error, Broken) and is_ours(error):
         finding = error.finding
         said["finding"] = {
             "name": finding.name, "verdict": finding.verdict.value, "reason": finding.reason,

@@ -27,9 +27,9 @@ from gradcheck.foreign import TIMEOUT, frames
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.child import SINGLE, TAIL, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
+from gradcheck.foreign.witness import Witness, changed
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
-from gradcheck.spec import Slack
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
@@ -76,6 +76,7 @@ class Isolated:
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
         self._child: Child | None = None
         self._dropped: list[int] = []
+        self._witness = Witness(lambda: Isolated(word, isolation))
         self._running()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -90,7 +91,7 @@ class Isolated:
         if handle is None:
             return None
         facts = handle.facts
-        slack, into = facts.get("slack"), facts.get("into")
+        into = facts.get("into")
         return Bound(
             vjp=handle.role("vjp"),
             forward=handle.role_if_any("forward"),
@@ -98,9 +99,6 @@ class Isolated:
             into=None if into is None else _into(handle, into),
             asked=handle.role_if_any("asked"),
             strided=bool(facts["strided"]),
-            slack=None
-            if slack is None
-            else Slack(ulp=float(slack["ulp"]), because=str(slack["because"])),
             source=str(facts["source"]),
             printed=self.printed,
             missing={str(name): str(why) for name, why in facts["missing"].items()},
@@ -108,16 +106,14 @@ class Isolated:
         )
 
     def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """The entry for the model there; one whose process died of it says so when it is asked.
+        """The entry for the model there.
 
         Raises:
             Unsupported: it declares that it lacks the model, or a dimension's value.
+            Broken: the process died of it, or has died of this model too often.
         """
-        try:
-            self._refuse_exhausted(case.spec.name)
-            handle = self._bound(case, dtype)
-        except Broken as error:
-            return BoundModel(gradients=_failing(error))
+        self._refuse_exhausted(case.spec.name)
+        handle = self._bound(case, dtype)
         if handle is None:
             return None
         return BoundModel(
@@ -148,9 +144,8 @@ class Isolated:
 
     def close(self) -> None:
         """End the process."""
-        if self._child is not None:
-            self._child.end()
-            self._gone()
+        self._witness.close()
+        self._end()
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
 
@@ -243,6 +238,31 @@ class Isolated:
         self.calls += 1
         return found
 
+    def runs(self, op: str) -> None:
+        """The code of an operator is about to run in the process."""
+        self._witness.runs(op)
+
+    def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
+        """Refuse that something is not supported, where that may be another operator's doing.
+
+        Raises:
+            Broken: it is supported in a process in which no other operator's code has run; or
+                there is none to ask.
+        """
+        op = handle.op
+        others = self._witness.others(op)
+        if not others:
+            return
+        try:
+            other = self._witness.calls(op) if calls else self._witness.binds()
+            if not there(handle.elsewhere(other)):
+                return
+        except LoadError as error:
+            why = f"{op} is said not to be supported, and a second process cannot tell: {error}"
+            raise broken("vjp", why) from None
+        self._end()  # who is asked next gets a process as it should be
+        raise broken("vjp", changed(op, others))
+
     def repeats(self, op: str, ending: Ending) -> bool:
         """Whether an end is worth a second look: alone, in a new process."""
         return ending.verdict is Verdict.CRASH and self._crashes[op] <= REPEATED
@@ -276,13 +296,20 @@ class Isolated:
         if frame.header["kind"] == "raised":
             child.end()
             self._gone()
-            raise exception_of(frame.header)
+            raise exception_of(frame.header, interrupts=True)
         return child
+
+    def _end(self) -> None:
+        """End the process; the next one that is asked is a new one."""
+        if self._child is not None:
+            self._child.end()
+            self._gone()
 
     def _gone(self) -> None:
         self._child = None
         self._dropped = []
         self._given.clear()
+        self._witness.renewed()
         self.generation += 1
 
     def _hear(self, text: str) -> None:
@@ -302,7 +329,7 @@ class Isolated:
         handle = Handle(
             self, case.spec.name, asked, dict(point.attrs) if isinstance(case, Case) else {}
         )
-        return handle if handle.bound() else None
+        return handle if handle.offered() else None
 
     def _refuse_exhausted(self, op: str) -> None:
         why = self._budget.exhausted(op)
@@ -332,10 +359,3 @@ def _into(handle: Handle, said: Mapping[str, Any]) -> Into:
         zeroed=frozenset(said["zeroed"]),
         aliases=tuple((a, b) for a, b in said["aliases"]),
     )
-
-
-def _failing(error: Broken) -> Callable[..., Any]:
-    def fails(*_: Any) -> Any:
-        raise error
-
-    return fails

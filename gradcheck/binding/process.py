@@ -16,6 +16,7 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
 from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.witness import Witness, changed
 from gradcheck.manifest.operation import Program
 from gradcheck.model import ModelCase
 from gradcheck.protocol.message import (
@@ -58,6 +59,7 @@ class Process:
         else:
             self.session = Session(program)
             self.ops = self.session.hello.ops
+        self._witness = Witness(lambda: Session(program))
 
     @property
     def version(self) -> str:
@@ -115,6 +117,7 @@ class Process:
 
     def close(self) -> None:
         """End the program."""
+        self._witness.close()
         self.session.close()
 
     def _offer(self, op: str) -> Offer | None:
@@ -165,8 +168,12 @@ class Process:
             Broken: it failed, broke the protocol, ended or is late.
         """
         ask = request.ask
+        self._witness.runs(request.op)
         try:
             found = self.session.run(request)
+        except Unsupported:
+            self._confirm(request)
+            raise
         except Failed as error:
             printed = f"{error.trace}\n{self.session.printed()}" if error.trace else ""
             reason = f"the program answered with an error: {error}"
@@ -178,6 +185,25 @@ class Process:
             self._budget.spend(request.op, ending.verdict)
             raise _broken(ask, ending.verdict, ending.reason, ending.printed) from None
         return {name: array_of(block) for name, block in found.items()}
+
+    def _confirm(self, request: Request) -> None:
+        """Refuse that a request is not supported, where that may be another operator's doing.
+
+        Raises:
+            Broken: a program that has answered for no other operator supports it.
+        """
+        others = self._witness.others(request.op)
+        if not others or isinstance(self.session, Oneshot):  # whose every answer is a new process's
+            return
+        try:
+            self._witness.calls(request.op).run(request)
+        except Unsupported:
+            return
+        except (Failed, Violation, LoadError, Ended):
+            pass  # it fails, and does not lack it
+        self.session.close()  # the next request starts it anew
+        self._witness.renewed()
+        raise broken(request.ask, changed(request.op, others))
 
 
 def vjp_request(

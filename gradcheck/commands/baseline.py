@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
-from gradcheck.commands.gate import code_of, held
+from gradcheck.commands.gate import add_require, code_of, held, required_of, requiring
 from gradcheck.commands.outcome import check_writable
 from gradcheck.commands.planned import add_plan, plan_of
 from gradcheck.commands.progress import add_progress
@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             "report", metavar="RUN.json", type=Path, nargs="?", help="a run made before"
         )
         add_plan(one)
+        add_require(one)
         add_progress(one)
         one.set_defaults(command=baseline, action=action)
         open_to_defaults(one)
@@ -82,7 +83,7 @@ def baseline(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
     """The run that is meant, and the suite that it is of."""
     if arguments.report is None:
-        plan = plan_of(arguments)
+        plan = requiring(plan_of(arguments), arguments)
         return executed(plan, arguments), plan.suite
     from gradcheck.stored.read import read
 
@@ -91,7 +92,8 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
         if getattr(arguments, flag):
             raise UsageError(f"--{flag}: the run is read from {arguments.report}; leave it out")
     found = read(arguments.report)
-    return found, suite_for(found, arguments.suite, str(arguments.report))
+    suite = suite_for(found, arguments.suite, str(arguments.report))
+    return required_of(found, arguments, lambda: suite), suite
 
 
 def _refuse_partial(found: Run, path: Path) -> None:
@@ -140,6 +142,7 @@ def _save(path: Path, change: Change) -> bool:
 def _told(change: Change, judged: Run) -> str:
     """What was changed, what was refused, what the gate says now."""
     from gradcheck.report.run_words import baseline as said
+    from gradcheck.report.run_words import unmet
 
     refused = [f"refused: {text}" for text in change.refused]
-    return "\n".join([*change.done, *refused, *said(judged), judged.summary, ""])
+    return "\n".join([*change.done, *refused, *said(judged), *unmet(judged), judged.summary, ""])

@@ -81,6 +81,7 @@ def _names(references: list[str]) -> dict[str, list[str]]:
         "dialect": sorted({dialect.name for spec in specs for dialect in spec.dialects}),
         "sample": sorted({*points}),
         "name": [*suite.home],
+        "require": [*suite.home],
         "dtype": [*DTYPES, *LOW, CERTIFIED, ALL],
         "format": [*FORMATS],
         "convention": sorted(systems),

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradcheck import console
 from gradcheck.commands.outcome import exit_code
 from gradcheck.errors import UsageError
+from gradcheck.required import asked, check_known, refuse_left_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gradcheck.baseline.entry import Baseline
     from gradcheck.commands.outcome import Target
+    from gradcheck.plan import Plan
     from gradcheck.record import Run
     from gradcheck.suite import Suite
 
@@ -25,11 +31,62 @@ def add_gate(parser: argparse.ArgumentParser) -> None:
         help="failures that are known (`gradcheck baseline write FILE`): the gate fails on "
         "anything else, and on a listed one that passes",
     )  # fmt: skip
+    add_require(group)
     group.add_argument(
         "--exit-zero", action="store_true",
         help="exit with 0 where the gate fails; reports say `fail` all the same, and what cannot "
         "be judged keeps its code",
     )  # fmt: skip
+
+
+def add_require(parser: argparse._ActionsContainer) -> None:
+    """What has to be answered."""
+    parser.add_argument(
+        "--require", action="append", default=[], metavar="GLOB",
+        help="operators, models or rules that have to pass, or to fail as the baseline says: there "
+        "the gate fails on UNSUPPORTED, UNBOUND and SKIP, too; OP or OP/DIALECT (repeat)",
+    )  # fmt: skip
+
+
+def requiring(plan: Plan, arguments: argparse.Namespace) -> Plan:
+    """A plan with what --require names of it.
+
+    What a project requires, and the command line leaves out, is not required of this run.
+
+    Raises:
+        UnknownNameError: nothing of the suite matches.
+        UsageError: nothing that is selected does.
+    """
+    globs = list(dict.fromkeys(arguments.require))
+    if not globs:
+        return plan
+    from gradcheck.plan import names_of
+
+    selected = names_of([*plan.cases, *plan.models, *plan.rules])
+    kept = asked(globs, plan.suite, selected)
+    if arguments.narrowed and arguments.require_of_project:
+        for glob in globs:
+            if glob not in kept:
+                console.say(
+                    f"require {glob}: it is not selected here, and not required of this run"
+                )
+    else:
+        refuse_left_out(globs, kept)
+    return replace(plan, require=asked(kept, plan.suite, names_of(plan.everything)))
+
+
+def required_of(found: Run, arguments: argparse.Namespace, suite: Callable[[], Suite]) -> Run:
+    """A run that was stored, with what --require names, if anything, in place of what was required.
+
+    Raises:
+        UnknownNameError: nothing of the suite matches.
+    """
+    globs = tuple(dict.fromkeys(arguments.require))
+    if not globs:
+        return found
+    for glob in globs:
+        check_known(glob, suite())
+    return replace(found, header=replace(found.header, require=globs))
 
 
 def baseline_of(arguments: argparse.Namespace, targets: Sequence[Target]) -> Baseline | None:
@@ -67,6 +124,6 @@ def code_of(found: Run, *, written: bool, exit_zero: bool = False) -> int:
         invalid=bool(found.footer.counts[Verdict.INVALID]),
         unloaded=bool(found.troubles),
         written=written,
-        checked=bool(found.footer.checked),
+        checked=bool(found.footer.checked or found.unmet),
         passed=found.passed or exit_zero,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import cache
 from pathlib import Path
 
 from gradcheck import console
 from gradcheck.commands.flags import add_suite
-from gradcheck.commands.gate import add_gate, baseline_of, held
+from gradcheck.commands.gate import add_gate, baseline_of, held, required_of
 from gradcheck.commands.outcome import targets_of
 from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.commands.report import suite_for
@@ -39,8 +40,10 @@ def merge(arguments: argparse.Namespace) -> int:
 
     named = [Named(str(path), read(path)) for path in arguments.runs]
     found = merged(named)
+    suite = cache(lambda: suite_for(found, arguments.suite, named[0].name))
+    found = required_of(found, arguments, suite)
     if baseline is not None:
-        found = held(found, baseline, suite_for(found, arguments.suite, named[0].name))
+        found = held(found, baseline, suite())
     elif any(one.run.gate for one in named):
         console.say("what a baseline said of the parts is left out: name it with --baseline FILE")
     return publish_run(found, arguments, targets)

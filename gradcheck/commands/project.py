@@ -12,7 +12,7 @@ KEYS: Final = (
     "op", "model", "rule", "dialect", "sample", "suite", "impl", "dtype", "output", "baseline",
     "convention", "format", "color", "seed", "jobs", "timeout", "contract", "train", "project",
     "taylor", "no-build", "no-isolate", "quiet", "verbose", "progress",
-    "executor", "scheduler", "max-fail", "max-time", "keep-artifacts",
+    "executor", "scheduler", "max-fail", "max-time", "keep-artifacts", "require",
 )  # fmt: skip
 """The flags that a project can give, as `gradcheck.config_table` has them."""
 DESTINATIONS: Final[Mapping[str, str]] = {
@@ -21,6 +21,8 @@ DESTINATIONS: Final[Mapping[str, str]] = {
     "no-isolate": "isolate",
 }
 """Where the parser puts a flag, if not under its own name; what begins with "no-" is inverted."""
+NARROWING: Final = ("op", "model", "rule", "dialect", "sample")
+"""What leaves something out, where the command line gives it."""
 SELECTION: Final = ("op", "model", "rule")
 """What is judged: one of these flags replaces the defaults of all three."""
 
@@ -39,7 +41,8 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     """Give every flag that is not given its default: the project's, else the usual one.
 
     `only` names the keys that the project is heard about; None: all. `arguments.config` says
-    afterwards whether there is such a project.
+    afterwards whether there is such a project, `arguments.narrowed` whether the command line says
+    what is judged, and `arguments.require_of_project` that it does not say what is required.
 
     Raises:
         UsageError: its table cannot be right.
@@ -52,6 +55,9 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     if only is not None:
         defaults = {key: defaults[key] for key in defaults if key in only}
     given = {key: getattr(arguments, destination(key)) for key in usual}
+    words = [given.get(key) for key in NARROWING] + [getattr(arguments, "keyword", None)]
+    arguments.narrowed = any(word is not None for word in words)
+    arguments.require_of_project = given.get("require") is None
     for key, value in filled(given, usual, defaults).items():
         setattr(arguments, destination(key), value)
     arguments.config = project is not None

@@ -66,7 +66,7 @@ def publish_run(
         text = report.render(found, arguments.format, **how, verbosity=_verbosity(arguments))
     if arguments.format != "terminal":  # the terminal report shows them itself
         wrong = found.gate.problems if found.gate is not None else ()
-        for line in (*found.troubles, *(problem.text for problem in wrong)):
+        for line in (*found.troubles, *(problem.text for problem in wrong), *found.unmet):
             console.say(line)
     saved.append(console.show(text))
     exit_zero = getattr(arguments, "exit_zero", False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradcheck.commands.flags import add_suite, suite_of
-from gradcheck.commands.gate import add_gate, baseline_of, held
+from gradcheck.commands.gate import add_gate, baseline_of, held, required_of
 from gradcheck.commands.outcome import targets_of
 from gradcheck.commands.published import add_output, check_format, publish_run
 from gradcheck.errors import UsageError
@@ -47,9 +48,11 @@ def report(arguments: argparse.Namespace) -> int:
     from gradcheck.stored.read import read
 
     found = read(arguments.log)
+    suite = cache(lambda: suite_for(found, arguments.suite, str(arguments.log)))
+    found = required_of(found, arguments, suite)
     if baseline is not None:
         found = replace(found, gate=None)
-        found = held(found, baseline, suite_for(found, arguments.suite, str(arguments.log)))
+        found = held(found, baseline, suite())
     return publish_run(found, arguments, targets)
 
 

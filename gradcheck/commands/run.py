@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck import console
 from gradcheck.commands.flags import add_executor, executor_of, seconds
-from gradcheck.commands.gate import add_gate, baseline_of, held
+from gradcheck.commands.gate import add_gate, baseline_of, held, requiring
 from gradcheck.commands.outcome import check_folder, targets_of
 from gradcheck.commands.planned import add_plan, plan_of
 from gradcheck.commands.progress import Progress
@@ -106,6 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan = replace(plan_of(arguments), **executor_of(arguments))
         if arguments.failed:
             plan = _failed(plan)
+        plan = requiring(plan, arguments)
         plan = replace(plan, shard=arguments.shard or "", max_time=arguments.max_time)
         return carry_out(plan, arguments, targets, baseline, remember=True)
 

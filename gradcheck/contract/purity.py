@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.errors import text_of
+
 Array = NDArray[Any]
 
 
@@ -29,5 +31,4 @@ def mutated(before: Sequence[Array], after: Sequence[Array], names: Sequence[str
 
 def is_write(error: BaseException) -> bool:
     """Whether an exception is NumPy's refusal to write into a read-only array."""
-    text = str(error)
-    return isinstance(error, ValueError) and "read-only" in text
+    return isinstance(error, ValueError) and "read-only" in text_of(error)

@@ -18,7 +18,7 @@ from gradcheck.contract.returned import Broken, broken
 from gradcheck.dtypes import is_float
 from gradcheck.errors import UnknownNameError, Unsupported
 from gradcheck.finding import Finding, Part
-from gradcheck.judge.probe import attempt, bound_by, guarded_call
+from gradcheck.judge.probe import attempt, guarded_call, steady
 from gradcheck.model import ModelCase
 from gradcheck.program import Program, Stage, StageVjp, Values
 from gradcheck.spec import Array
@@ -49,8 +49,9 @@ def ask_gradients(
         Broken: the call as a whole broke its contract: it raised, returned no mapping, wrote into
             its arguments, or gave other bits the second time; or it says that it lacks this.
     """
+    asked = steady(GRADIENTS, gradients)
     with _labelled(GRADIENTS, Part.GRADIENT):
-        first, again = (_returned(gradients, params, inputs) for _ in range(2))
+        first, again = (_returned(asked, params, inputs) for _ in range(2))
         if _differ(first, again):
             raise broken(GRADIENTS, _unsteady(GRADIENTS))
     found = _of_params(first, params)
@@ -89,8 +90,9 @@ def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Valu
         Broken: it raised, returned no finite number, wrote into its arguments, or is not
             deterministic; or it says that it lacks this.
     """
+    asked = steady("loss", loss)
     with _labelled("loss", Part.VALUE):
-        first, again = (_called("loss", loss, params, inputs) for _ in range(2))
+        first, again = (_called("loss", asked, params, inputs) for _ in range(2))
         found, repeated = returned.as_array(first), returned.as_array(again)
         if found is None or found.size != 1:
             what = type(first).__name__ if found is None else f"array of shape {found.shape}"
@@ -102,17 +104,6 @@ def ask_loss(loss: Callable[[Values, Values], Any], params: Values, inputs: Valu
             reason = f"the loss is {value}, and the model's is finite here; look at the forward"
             raise broken("loss", reason, Verdict.FAIL)
     return value
-
-
-def stage_of(bound: BoundModel, stage: Stage) -> StageVjp | None:
-    """What a model's implementation has for one stage; None: nothing.
-
-    Raises:
-        Broken: binding it failed, or it says that it lacks this; the finding bears the stage's
-            name.
-    """
-    with _labelled(stage.name, Part.STAGE):
-        return bound_by(lambda: bound.stage(stage))
 
 
 def ask_stage(
@@ -127,7 +118,7 @@ def ask_stage(
         Broken: the call as a whole broke its contract, or it says that it lacks this; the finding
             bears the stage's name.
     """
-    role = f"the VJP of {stage.name}"
+    role = role_of(stage)
     with _labelled(stage.name, Part.STAGE):
         first, again = (_answered(role, vjp, stage, cts, values) for _ in range(2))
         bits = ([returned.as_array(g) for g in row] for row in (first, again))
@@ -139,6 +130,24 @@ def ask_stage(
         fault = returned.fault(gradient, values[name], name, role=role) if floats else None
         shares.append((gradient if fault is None else fault) if floats else None)
     return tuple(shares)
+
+
+def stage_of(bound: BoundModel, stage: Stage) -> StageVjp | None:
+    """The implementation of one stage's VJP, if there is one.
+
+    Raises:
+        Broken: finding it raised, or it says that it lacks this; the finding bears the stage's
+            name.
+    """
+    role = role_of(stage)
+    with _labelled(stage.name, Part.STAGE):
+        vjp = attempt(role, lambda: bound.stage(stage))
+    return None if vjp is None else steady(role, vjp)
+
+
+def role_of(stage: Stage) -> str:
+    """What messages call a stage's VJP."""
+    return f"the VJP of {stage.name}"
 
 
 @contextmanager
@@ -163,7 +172,8 @@ def _answered(
     changed = saved.mutated()
     if changed is not None:
         raise broken(role, f"{role} writes into the saved value {changed}; copy first")
-    return tuple(_copied(g) for g in returned.gradients(out, stage.reads, role=role))
+    parts = attempt(role, lambda: returned.gradients(out, stage.reads, role=role))
+    return tuple(_copied(g) for g in parts)
 
 
 class _Saved(Mapping[str, Array]):
@@ -218,7 +228,10 @@ def _returned(
         raise broken(
             GRADIENTS, f"gradients returned {what}; return a dict from parameter names to arrays"
         )
-    return {name: _buffers(entry) for name, entry in out.items()}
+    found: dict[Any, dict[str, Any]] = attempt(  # what holds buffers may be of its own making
+        GRADIENTS, lambda: {name: _buffers(entry) for name, entry in out.items()}
+    )
+    return found
 
 
 def _of_params(made: Mapping[Any, Mapping[str, Any]], params: Values) -> dict[str, Asked]:

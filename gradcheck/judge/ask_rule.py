@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import BoundRule
 from gradcheck.contract import determinism, returned
-from gradcheck.contract.returned import Broken, broken
-from gradcheck.errors import Unsupported
+from gradcheck.contract.returned import broken
+from gradcheck.judge.probe import attempt
 from gradcheck.judge.steps import Flat, RuleTruth, Snapshot
 from gradcheck.rule import Tensors
 
@@ -34,7 +34,7 @@ def ways(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, 
     here, _ = truth.before(0, dtype)
     init = bound.init
     if truth.case.state is None and init is not None:
-        made = _called("init", lambda: init(_copied(here.params)))
+        made = attempt("init", lambda: init(_copied(here.params)))
         here = Snapshot(here.params, _mapping("init", made))
     first = truth.case.times[0]
     for k, t in enumerate(truth.case.times):
@@ -48,7 +48,7 @@ def _ask(truth: RuleTruth, bound: BoundRule, here: Snapshot, grads: Tensors, k: 
     t = truth.case.times[k]
     params, given = _copied(here.params), _copied(grads)
     state = {slot: _copied(old) for slot, old in here.state.items()}
-    made = _called("update", lambda: bound.update(params, given, state, t, **bound.attrs))
+    made = attempt("update", lambda: bound.update(params, given, state, t, **bound.attrs))
     if truth.moves and any(given[n].tobytes() != g.tobytes() for n, g in grads.items()):
         raise broken("update", "update writes into its gradients; copy first")
     if made is None:
@@ -65,21 +65,11 @@ def _ask(truth: RuleTruth, bound: BoundRule, here: Snapshot, grads: Tensors, k: 
     return Snapshot(_plain(tensors), {slot: _plain(old) for slot, old in new.items()})
 
 
-def _called(role: str, call: Callable[[], Any]) -> Any:
-    try:
-        with np.errstate(all="ignore"):
-            return call()
-    except (Unsupported, KeyboardInterrupt, Broken):
-        raise
-    except BaseException as error:  # SystemExit too: foreign code must not end the run
-        text = " ".join(str(error).split()) or "no message"
-        raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
-
-
 def _mapping(role: str, made: Any) -> dict[str, Any]:
     if not isinstance(made, Mapping):
         raise broken(role, f"{role} returned a {type(made).__name__}, not a dict by name")
-    return dict(made)
+    found: dict[str, Any] = attempt(role, lambda: dict(made))  # a mapping of its own making
+    return found
 
 
 def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:

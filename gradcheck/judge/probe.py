@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract import determinism, purity, returned
-from gradcheck.contract.returned import Broken, broken, overwrites
+from gradcheck.contract.returned import Broken, broken, is_ours, overwrites
 from gradcheck.dtypes import is_float
-from gradcheck.errors import Unsupported
+from gradcheck.errors import Unsupported, text_of
 from gradcheck.finding import Finding
 from gradcheck.spec import Attrs
 
@@ -49,7 +50,7 @@ def ask_vjp(
             gradients, wrote into its arguments, or gave other bits the second time.
         Unsupported: the code says that it lacks this.
     """
-    called = _Called(vjp, role, primals, names, attrs)
+    called = _Called(steady(role, vjp), role, primals, names, attrs)
     return called.answer(cts, dict(zip(names, primals, strict=True)), "gradient", "primal")
 
 
@@ -77,7 +78,7 @@ def ask_jvp(
         entries = tuple(next(rest) if moves else None for moves in floating)
         return jvp(entries if len(entries) > 1 else entries[0], *values, **options)
 
-    called = _Called(shaped, "jvp", primals, names, attrs)
+    called = _Called(steady("jvp", shaped), "jvp", primals, names, attrs)
     return called.answer(tangents, outputs, "tangent", "output")
 
 
@@ -125,7 +126,8 @@ class _Called:
         self, lead: tuple[Array, ...], like: Mapping[str, Array], gives: str, of: str
     ) -> tuple[Any, ...]:
         out = guarded_call(self.role, self.function, lead, self.primals, self.names, self.attrs)
-        parts = returned.gradients(out, list(like), role=self.role, gives=gives, of=of)
+        named = partial(returned.gradients, role=self.role, gives=gives, of=of)
+        parts = attempt(self.role, lambda: named(out, list(like)))  # a tuple of its own making
         for name, gradient in zip(like, parts, strict=True):
             self._refuse_vast(gradient, like[name], name, gives)
         # Copies: a gradient may be a view of an argument, or of a buffer that the next call reuses.
@@ -150,7 +152,8 @@ def ask_forward(
             deterministic (a dropout that draws its own mask, say).
         Unsupported: the code says that it lacks this.
     """
-    first, second = (_outputs(forward, primals, names, attrs) for _ in range(2))
+    asked = steady("forward", forward)
+    first, second = (_outputs(asked, primals, names, attrs) for _ in range(2))
     if determinism.differs(first, second):
         raise broken(
             "forward",
@@ -196,36 +199,65 @@ def guarded_call(
     return out
 
 
-def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
-    """What an implementation binds; `name` is that of the finding where it fails.
+def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, for the calls of one case: once it has answered, it lacks nothing.
 
-    Raises:
-        Broken: it raised, whatever that was.
-        Unsupported: it declares that it lacks this.
+    What code lacks may hang on shapes, dtypes and attributes. If it hung on numbers, a gradient
+    that is wrong somewhere could say there that it is not supported.
     """
-    try:
-        return attempt("bind", bind)  # type: ignore[no-any-return]
-    except Broken as error:
-        if error.finding.name != "bind":
-            raise
-        raise Broken(replace(error.finding, name=name)) from error.__cause__
+    answered = False
+
+    def steadily(*args: Any, **options: Any) -> Any:
+        nonlocal answered
+        try:
+            found = function(*args, **options)
+        except Unsupported as error:
+            if not answered:
+                raise
+            raise broken(
+                role,
+                f"{role} raised {_told(error)}; it had answered another call of this case: decide "
+                "by shapes, dtype and attributes, at the first call",
+            ) from error
+        answered = True
+        return found
+
+    return steadily
 
 
-def attempt(role: str, call: Callable[[], Any]) -> Any:
-    """What one call of foreign code returns; messages call it `role`.
+def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
+    """What an implementation binds: code of its own may run for that, and raise anything.
+
+    `name` is that of the finding where it fails.
 
     Raises:
-        Broken: it raised, whatever that was.
+        Broken, Unsupported: as `attempt` does.
+    """
+    found: T = attempt("binding it", bind, name)
+    return found
+
+
+def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
+    """What one call of foreign code returns; messages call it `role`, the finding `name` or so.
+
+    Raises:
+        Broken: it raised, whatever that was; a `Broken` of its own says nothing about the verdict.
         Unsupported: the code says that it lacks this.
     """
     try:
         with np.errstate(all="ignore"):
             return call()
-    except (Unsupported, KeyboardInterrupt, Broken):
+    except (Unsupported, KeyboardInterrupt):
         raise
     except BaseException as error:  # SystemExit too: foreign code must not end the run
+        if isinstance(error, Broken) and is_ours(error):
+            raise
         if purity.is_write(error):
-            why = f"{role} writes into its arguments ({error}); copy first"
+            why = f"{role} writes into its arguments ({text_of(error)}); copy first"
             raise overwrites(role, why) from error
-        text = " ".join(str(error).split()) or "no message"
-        raise broken(role, f"{role} raised {type(error).__name__}: {text}") from error
+        raise broken(name or role, f"{role} raised {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """What was raised, in one line."""
+    return f"{type(error).__name__}: {text_of(error) or 'no message'}"

@@ -18,7 +18,7 @@ from gradcheck.finding import Certificate, Finding, Part
 from gradcheck.judge.ask_rule import singles, ways
 from gradcheck.judge.compare import Comparison, Rules, compare
 from gradcheck.judge.narrowing import told_bits
-from gradcheck.judge.probe import bound_by
+from gradcheck.judge.probe import bound_by, steady
 from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
 from gradcheck.narrow import TYPES
 from gradcheck.verdict import Verdict
@@ -56,6 +56,7 @@ def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Findi
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_whole(Verdict.UNBOUND, reason)]
+        bound = replace(bound, update=steady("update", bound.update))
         wanted, got = truth.rows(dtype), dict(singles(truth, bound, dtype))
         faults = {name: _faults(name, rows, got, dtype) for name, rows in wanted.items()}
         if truth.moves and not any(faults.values()):

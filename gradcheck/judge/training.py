@@ -7,7 +7,7 @@ slopes, is held against the loss itself. It is refined before anything is blamed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,10 +18,10 @@ from gradcheck.contract.returned import Broken
 from gradcheck.draw import key_of
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Miss, Part
-from gradcheck.judge.ask_model import read_gradients
+from gradcheck.judge.ask_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.leg import SHARP, Float, Leg, Tensors, Way, wide
-from gradcheck.judge.probe import attempt, bound_by
+from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.model import ModelCase
 from gradcheck.program import Stage, Values
 from gradcheck.rule import RuleSpec, State
@@ -212,6 +212,8 @@ def judge_training(
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_finding(Verdict.UNBOUND, reason)]
+        if bound.gradients is not None:
+            bound = replace(bound, gradients=steady(GRADIENTS, bound.gradients))
         trained = Trainer(case, bound, dtype, rule, steps).run()
     except Unsupported as reason:
         return [_finding(Verdict.UNSUPPORTED, str(reason))]

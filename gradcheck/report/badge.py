@@ -43,6 +43,8 @@ def _said(run: Run) -> tuple[str, str]:
         parts.append(f"{known:,} known")
     if lacking:
         parts.append(f"{lacking:,} unsupported")
+    if run.unmet:
+        parts.append("requirements not met")
     if run.gate is not None and run.gate.problems:
         parts.append("baseline to correct")
     if not run.complete:

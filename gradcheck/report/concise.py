@@ -35,6 +35,7 @@ def _lines(run: Run, verbosity: int) -> Iterator[str]:
             else:
                 yield _line(group.results[0], named) + _others(group)
     yield from run_words.baseline(run)
+    yield from run_words.unmet(run)
     yield from (f"problem: {words.clean(trouble)}" for trouble in run.troubles)
     if not run.complete:
         yield f"incomplete: {run_words.incomplete(run)}"

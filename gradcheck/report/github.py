@@ -94,9 +94,11 @@ def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
 
 
 def _troubles(run: Run) -> Iterator[str]:
-    """What could not be judged at all."""
+    """What could not be judged at all, and what is required and not there."""
     for text in run.troubles:
         yield command("error", words.clean(text), title="gradcheck: problem")
+    for text in run_words.unmet(run):
+        yield command("error", text, title="gradcheck: required")
     if not run.complete:
         yield command("error", run_words.incomplete(run), title="gradcheck: incomplete")
     if not run.footer.checked:

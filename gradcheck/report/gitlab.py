@@ -116,9 +116,11 @@ def _failure(group: failures.Group) -> _Finding:
 
 
 def _troubles(run: Run) -> Iterator[_Finding]:
-    """What could not be judged at all."""
+    """What could not be judged at all, and what is required and not there."""
     for text in run.troubles:
         yield _of_run(run, "problem", "blocker", words.clean(text))
+    for text in run_words.unmet(run):
+        yield _of_run(run, "required", "blocker", text)
     if not run.complete:
         yield _of_run(run, "incomplete", "major", run_words.incomplete(run))
     if not run.footer.checked:

@@ -113,6 +113,7 @@ def _troubles(run: Run) -> list[tuple[str, str]]:
     found = [(f"problem {i}", words.clean(text)) for i, text in enumerate(run.troubles, 1)]
     lines = [p.text for p in run.gate.problems if p.breach in BARE] if run.gate else []
     found += [(f"baseline {i}", words.clean(text)) for i, text in enumerate(lines, 1)]
+    found += [(f"required {i}", text) for i, text in enumerate(run_words.unmet(run), 1)]
     if not run.complete:
         found.append(("complete", run_words.incomplete(run)))
     if not run.footer.checked:

@@ -44,6 +44,8 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
         page.add(f"\n> problem: {escape(words.clean(trouble))}\n")
     if not run.complete:
         page.add(f"\n> incomplete: {escape(run_words.incomplete(run))}\n")
+    for text in run_words.unmet(run):
+        page.add(f"\n> {escape(text)}\n", "requirement")
     for text in run_words.baseline(run):
         page.add(f"\n> baseline: {escape(text)}\n", "line of the baseline")
     found = outline.tables(run)

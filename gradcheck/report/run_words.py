@@ -42,6 +42,8 @@ def headline(run: Run) -> str:
         return "nothing was checked"
     if bad:
         return f"{bad:,} of {plural(footer.checked, 'check')} did not pass{beside}"
+    if unmet := len(run.unmet):
+        return f"{plural(unmet, 'requirement')} {'is' if unmet == 1 else 'are'} not met{beside}"
     if gate is not None and gate.problems:
         return f"{plural(len(gate.problems), 'line')} of {clean(gate.baseline)} to correct{beside}"
     if run.troubles:
@@ -71,6 +73,8 @@ def tally(run: Run) -> list[tuple[str, str]]:
     if run.gate is not None:
         marks = [(known, run.gate.count(known)) for known in Known]
         pairs += [(tone(known), f"{count:,} {known.value}") for known, count in marks if count]
+    if unmet := len(run.unmet):
+        pairs.append(("bad", f"{plural(unmet, 'requirement')} not met"))
     if run.troubles:
         pairs.append(("bad", plural(len(run.troubles), "problem")))
     if not run.complete:
@@ -89,6 +93,11 @@ def baseline(run: Run) -> list[str]:
     lines = [problem.text for problem in gate.problems]
     warnings = [f"warning: {text}" for text in gate.warnings]
     return [clean(text) for text in (f"{gate.baseline}: {', '.join(counts)}", *lines, *warnings)]
+
+
+def unmet(run: Run) -> list[str]:
+    """What was required and is not there, a line each."""
+    return [clean(text) for text in run.unmet]
 
 
 def versions(run: Run) -> list[tuple[str, str]]:

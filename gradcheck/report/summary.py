@@ -48,6 +48,8 @@ def render(run: Run, *, limit: int = LIMIT) -> str:
     page.until(0.2)
     for trouble in run.troubles:
         page.add(f"\n> problem: {_brief(words.clean(trouble))}\n", "problem")
+    for text in run_words.unmet(run):
+        page.add(f"\n> {_brief(text)}\n", "requirement")
     for text in run_words.baseline(run):
         page.add(f"\n> baseline: {_brief(text)}\n", "line of the baseline")
     page.until(0.4)

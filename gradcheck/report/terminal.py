@@ -227,8 +227,8 @@ class _Page(Page):
         return [line for text in run_words.baseline(run) for line in self.wrap(text, "", "  ")]
 
     def troubles(self, run: Run) -> list[str]:
-        """What could not be judged at all, and whether the run stopped early."""
-        lines = []
+        """What is required and is not there, or could not be judged; whether the run stopped."""
+        lines = [line for text in run_words.unmet(run) for line in self.wrap(text, "", "  ")]
         for trouble in run.troubles:
             lines += self.wrap(words.clean(trouble), "problem: ", "  ")
         if not run.complete:

@@ -18,6 +18,7 @@ _HEADER: Final = {
     "schema": "Version of this schema.",
     "versions": "What an implementation says that it is, by its name.",
     "shard": "I/N where only every N-th case was selected, from the I-th on; else empty.",
+    "require": "Globs of operators, models and rules that had to be answered; absent: none.",
 }
 _RESULT: Final = {
     "name": "operator/dialect/sample/dtype; of a model its size stands for the sample.",

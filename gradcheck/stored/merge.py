@@ -102,7 +102,9 @@ def _whole(group: Sequence[Named]) -> Named:
     return Named(
         name=first.name,
         run=Run(
-            header=replace(first.header, shard="", cases=digest_of(results)),
+            header=replace(
+                first.header, shard="", cases=digest_of(results), require=_required(group)
+            ),
             results=tuple(results),
             complete=not stopped,
             stopped=stopped,
@@ -197,6 +199,11 @@ def _interleaved(parts: Sequence[Sequence[Record]]) -> list[Record]:
     return [result for results in together for result in cutoff.after(results)]
 
 
+def _required(runs: Iterable[Named]) -> tuple[str, ...]:
+    """What had to be answered in any of them."""
+    return tuple(dict.fromkeys(glob for one in runs for glob in one.header.require))
+
+
 def _all_troubles(group: Iterable[Named]) -> tuple[str, ...]:
     """What could not be judged; the same is said once."""
     return tuple(dict.fromkeys(trouble for one in group for trouble in one.run.troubles))
@@ -226,6 +233,7 @@ def _beside(runs: Sequence[Named]) -> Run:
         implementations=tuple(seen),
         versions={k: v for one in runs for k, v in one.header.versions.items()},
         cases=digest_of(results),
+        require=_required(runs),
     )
     return Run(
         header=header,

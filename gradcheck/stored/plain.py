@@ -103,8 +103,11 @@ def _certificate(found: Certificate | None) -> dict[str, Any] | None:
 
 
 def header_dict(header: Header) -> dict[str, Any]:
-    """What was run, as plain data."""
-    return _plain(header)
+    """What was run, as plain data; that nothing was required is not said."""
+    plain = _plain(header)
+    if not header.require:
+        del plain["require"]
+    return plain
 
 
 def footer_dict(run: Run) -> dict[str, Any]:

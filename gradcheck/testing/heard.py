@@ -81,6 +81,9 @@ class Heard:
         yield clean(first + hint * (not self._targets))
         if ours is not None and run is not None and run.gate is not None:
             yield from map(clean, self._to_correct(run.gate, ours.outdated()))
+        if run is not None and run.unmet:
+            self._green = False
+            yield from map(clean, run.unmet)
         if self._targets:
             yield from self._written(with_own(run, self._own, stopped))
 

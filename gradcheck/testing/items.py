@@ -60,6 +60,10 @@ class GradcheckItem(Item):
         wrong = [r for r in failed if not r.verdict.expected]
         problems = run.gate.problems if run.gate is not None else ()
         about = [problem for problem in problems if problem.breach not in WHOLE]
+        lacking = [r for r in failed if not r.verdict.checked]
+        if lacking and not wrong:
+            lines = [words.clean(text) for text in run.unmet]
+            raise CheckFailed("\n".join(lines), lines[0])
         if wrong:
             raise failure_of(wrong, about)
         if about:

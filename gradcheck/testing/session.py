@@ -22,12 +22,14 @@ from gradcheck.commands.planned import convention_of
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.expectation import Problem
+from gradcheck.judge.probe import bound_by
 from gradcheck.judging import judge, why_of
 from gradcheck.loading import load_suite
 from gradcheck.model import ModelCase
-from gradcheck.plan import AnyCase, Plan
+from gradcheck.plan import AnyCase, Plan, names_of
 from gradcheck.ready import loaded
 from gradcheck.record import Header, Record, Run
+from gradcheck.required import asked, matching, refuse_left_out
 from gradcheck.rule import RuleCase
 from gradcheck.run import header_of
 from gradcheck.selection import all_dtypes_of
@@ -105,7 +107,10 @@ class Session:
 
         `alone`: they are those of one case, and nothing is said of other entries.
         """
-        run = Run(header=self.header, results=tuple(results))
+        judged = {(result.op, result.dialect) for result in results}
+        require = matching(self.header.require, judged)  # of what pytest has selected
+        header = replace(self.header, require=tuple(require))
+        run = Run(header=header, results=tuple(results))
         baseline = self.baseline
         if baseline is None:
             return run
@@ -158,8 +163,13 @@ class Session:
             models=bool(choice.models),
             certify="reference" in implementations,
         )
+        names = names_of([*chosen.operators, *chosen.models, *chosen.rules])
+        kept = asked(option("require"), suite, names)
+        if not option("config"):  # a project requires things of a whole run
+            refuse_left_out(option("require"), kept)
         return Plan(
             suite=suite,
+            require=kept,
             cases=chosen.operators,
             models=chosen.models,
             rules=chosen.rules,
@@ -200,10 +210,12 @@ def _bound(check: Check) -> bool:
     case, binding = check.case, check.binding
     try:
         if isinstance(case, ModelCase):
-            return binding.bind_model(case, check.dtype) is not None
-        if isinstance(case, RuleCase):
-            return binding.bind_rule(case, check.dtype) is not None
-        return binding.bind(case, check.dtype) is not None
+            found: object = bound_by(lambda: binding.bind_model(case, check.dtype))
+        elif isinstance(case, RuleCase):
+            found = bound_by(lambda: binding.bind_rule(case, check.dtype))
+        else:
+            found = bound_by(lambda: binding.bind(case, check.dtype))
+        return found is not None
     except Unsupported:
         return False
     except Broken:  # it dies of it, which is to be told

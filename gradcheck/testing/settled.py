@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 USUAL: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("impl", "op", "model", "rule", "dialect", "sample", "dtype", "suite"), ()),
+    "require": (),
     "seed": 0,
     "baseline": "",
     "timeout": TIMEOUT,

@@ -10,6 +10,7 @@ import pytest
 from gradcheck_cases import SUITE as BUILTIN
 from gradcheck_cases.mutants.contract import MUTANTS
 
+from gradcheck.binding.handle import FOUND, exception_of
 from gradcheck.binding.isolated import Isolated, Isolation
 from gradcheck.binding.load import load
 from gradcheck.contract import battery
@@ -33,6 +34,9 @@ MODULE = r"""
 import ctypes, os, sys, time
 import numpy as np
 from gradcheck import OpSpec, Sample, Suite, Unsupported
+from gradcheck.contract.returned import Broken
+from gradcheck.finding import Finding
+from gradcheck.verdict import Verdict
 
 def product(xp, x, w, *, scale=1.0): return scale * x * w
 def product_vjp(xp, ct, x, w, *, scale=1.0): return scale * ct * w, scale * ct * x
@@ -142,7 +146,9 @@ HARMLESS = {
     "writes": writes, "pokes_ct": pokes(0), "pokes_w": pokes(2),
     "pokes_and_raises": pokes_and_raises,
     "counts": counts, "prints": prints,
+    **{f"says_{word}": raising(lambda word=word: judging_itself(word)) for word in Verdict},
 }
+def judging_itself(verdict): return Broken(Finding(name="x", verdict=verdict, reason="so"))
 def entry(value): return {"vjp": value} if not isinstance(value, type) else value
 HARMLESS = {name: entry(value) for name, value in HARMLESS.items()}
 
@@ -396,6 +402,7 @@ def test_every_verdict_is_the_same_as_here(suite, there, dtype):
         ("writes", Verdict.ERROR),
         ("pokes_ct", Verdict.ERROR),
         ("counts", Verdict.ERROR),
+        *((f"says_{word}", Verdict.ERROR) for word in Verdict),
     ],
 )
 def test_the_verdicts_are_of_every_kind(suite, there, op, verdict):
@@ -630,6 +637,20 @@ def test_another_way_to_compute_does_not_reach_the_next_operator(suite, deadly):
     assert [f.verdict for f in judged(suite, "usual", deadly)] == [Verdict.PASS] * 2
     judged(suite, "flushes", deadly)
     assert [f.verdict for f in judged(suite, "usual", deadly)] == [Verdict.PASS] * 2
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v not in FOUND])
+def test_a_verdict_that_no_binding_there_can_find_is_not_believed(verdict):
+    told = {"name": "vjp", "verdict": verdict, "reason": "", "part": "gradient", "printed": ""}
+    said = {"text": "so", "name": "Broken", "ours": "", "builtin": "Exception", "finding": told}
+    assert not isinstance(exception_of(said), Broken)
+    assert isinstance(exception_of({**said, "finding": {**told, "verdict": "error"}}), Broken)
+
+
+def test_an_interruption_that_a_call_makes_up_does_not_end_the_run():
+    said = {"text": "", "name": "KeyboardInterrupt", "ours": "", "builtin": "KeyboardInterrupt"}
+    assert not isinstance(exception_of(said), KeyboardInterrupt)
+    assert isinstance(exception_of(said, interrupts=True), KeyboardInterrupt)
 
 
 def test_a_stream_that_cannot_be_flushed_is_no_end(suite, deadly):

@@ -5,10 +5,11 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.arithmetic import F32, F64
+from gradcheck.binding import BoundModel
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding, Part
-from gradcheck.judge.ask_model import STRANGERS, ask_gradients, ask_loss, ask_stage
+from gradcheck.judge.ask_model import STRANGERS, ask_gradients, ask_loss, ask_stage, stage_of
 from gradcheck.verdict import Verdict
 
 (CASE,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])
@@ -48,6 +49,50 @@ def broken(call, *args):
     with pytest.raises(Broken) as caught:
         call(*args)
     return caught.value.finding
+
+
+class Hostile(dict):
+    def items(self):
+        raise GeneratorExit("no items")
+
+
+@pytest.mark.parametrize("part", ["gradients", "loss", "stage"])
+def test_what_has_answered_does_not_lack_it_the_second_time(part):
+    answers = iter([True])
+
+    def lacks(found):
+        if next(answers, False):
+            return found
+        raise Unsupported("not these numbers")
+
+    stage = PROGRAM.stages[0]
+    values = PROGRAM.forward(F64, typed(CASE.given))
+    cts = tuple(np.ones_like(values[name]) for name in stage.outputs)
+    bound = BoundModel(stage=lambda _: lambda s, cts, values: lacks(s.vjp(F64, cts, values)))
+    ask = {
+        "gradients": lambda: asked(lambda *given: lacks(right(*given))),
+        "loss": lambda: ask_loss(lambda *_: lacks(1.0), {}, {}),
+        "stage": lambda: ask_stage(stage_of(bound, stage), stage, cts, values),
+    }[part]
+    found = broken(ask)
+    assert found.verdict is Verdict.ERROR
+    assert "it had answered another call of this case" in found.reason
+
+
+def test_a_stage_whose_binding_raises_is_an_error_of_that_stage():
+    def stage(stage):
+        raise KeyError(stage.name)
+
+    found = broken(stage_of, BoundModel(stage=stage), PROGRAM.stages[0])
+    assert (found.name, found.part) == (PROGRAM.stages[0].name, Part.STAGE)
+    assert (found.verdict, "raised KeyError" in found.reason) == (Verdict.ERROR, True)
+
+
+def test_a_mapping_of_buffers_that_raises_is_an_error():
+    found = broken(asked, with_(wte=lambda _: Hostile()))
+    assert (found.verdict, found.reason) == (
+        Verdict.ERROR, "gradients raised GeneratorExit: no items",
+    )  # fmt: skip
 
 
 # ── gradients ────────────────────────────────────────────────────────────────────────────────

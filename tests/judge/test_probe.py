@@ -3,10 +3,12 @@ import ctypes
 import numpy as np
 import pytest
 
-from gradcheck.contract.returned import Broken
-from gradcheck.errors import Unsupported
+from gradcheck.contract.asking import Unasked, Unfit, Vacuous
+from gradcheck.contract.returned import Broken, gradients
+from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Finding
-from gradcheck.judge.probe import ask_forward, ask_vjp
+from gradcheck.judge.operator import Unsuitable
+from gradcheck.judge.probe import ask_forward, ask_vjp, bound_by
 from gradcheck.verdict import Verdict
 
 # y = (x · w)[index], a row per index; `scale` is an attribute.
@@ -162,6 +164,11 @@ def test_a_gradient_that_is_bad_under_one_cotangent_only_is_bad():
 # ── a VJP that breaks it ─────────────────────────────────────────────────────────────────────
 
 
+class UnreadableError(Exception):
+    def __str__(self):
+        raise ValueError
+
+
 def raising(error):
     def vjp(*args, **attrs):
         raise error
@@ -179,10 +186,81 @@ def raising(error):
         (MemoryError("big"), "vjp raised MemoryError: big"),
         (StopIteration(), "vjp raised StopIteration: no message"),
         (DeprecationWarning("old"), "vjp raised DeprecationWarning: old"),
+        (LoadError("gone"), "vjp raised LoadError: gone"),
+        (Unfit("elsewhere"), "vjp raised Unfit: elsewhere"),
+        (Unasked("that"), "vjp raised Unasked: that"),
+        (Vacuous("so"), "vjp raised Vacuous: so"),
+        (Unsuitable("low"), "vjp raised Unsuitable: low"),
+        (RecursionError("deep"), "vjp raised RecursionError: deep"),
+        (UnreadableError(), "vjp raised UnreadableError: its text cannot be read"),
+        *((Broken(Finding(name="x", verdict=verdict, reason="so it says")),
+           "vjp raised Broken: so it says") for verdict in Verdict),
     ],
-)
+)  # fmt: skip
 def test_whatever_it_raises_is_an_error_of_the_code_judged(error, reason):
     assert broken_by(asked, raising(error)) == ("vjp", reason)
+
+
+def test_a_verdict_that_code_gives_itself_by_way_of_ours_is_none():
+    mine = Broken(Finding(name="x", verdict=Verdict.PASS))
+
+    def vjp(*args):
+        try:
+            gradients((), ("x", "w"))
+        except Broken as error:
+            raise mine.with_traceback(error.__traceback__) from None
+
+    assert broken_by(asked, vjp) == ("vjp", "vjp raised Broken: no message")
+
+
+def test_a_contract_that_ours_finds_broken_within_a_call_keeps_its_finding():
+    def vjp(*args):
+        return gradients((), ("x", "w"), role="inner")
+
+    name, reason = broken_by(asked, vjp)
+    assert name == "inner"
+    assert reason.startswith("inner returned 0 gradients for 2 primals")
+
+
+@pytest.mark.parametrize("ask", [asked, forward_of := lambda f: ask_forward(f, (X,), ("x",), {})])
+def test_what_has_answered_a_case_does_not_lack_it(ask):
+    answers = iter([right_forward(X, W, INDEX)])
+
+    def lacks(*args):
+        for found in answers:
+            return found if ask is forward_of else right(*args)
+        raise Unsupported("these numbers")
+
+    _, reason = broken_by(ask, lacks)
+    assert "raised Unsupported: these numbers; it had answered another call" in reason
+
+
+@pytest.mark.parametrize("hostile", [len, iter, np.asarray])
+def test_a_result_that_raises_when_it_is_looked_at_is_an_error(hostile):
+    class Result(tuple):
+        def refuse(self, *_, **__):
+            raise GeneratorExit("not for you")
+
+    setattr(Result, {len: "__len__", iter: "__iter__"}.get(hostile, "__array__"), Result.refuse)
+    found = Result((X, W, None))
+    if hostile is np.asarray:
+        found = (Result((1, 2)), W, None)
+        reason = asked(lambda *_: found)["x"].reason
+        assert reason == "the gradient of x is a Result, not an array of numbers"
+    else:
+        assert broken_by(asked, lambda *_: found) == (
+            "vjp",
+            "vjp raised GeneratorExit: not for you",
+        )
+
+
+def test_binding_may_raise_anything_too():
+    def bind():
+        raise SystemExit("no")
+
+    assert broken_by(bound_by, bind) == ("vjp", "binding it raised SystemExit: no")
+    with pytest.raises(Unsupported):
+        bound_by(raising(Unsupported("it says so")))
 
 
 def test_arguments_that_it_does_not_take_are_an_error():

@@ -5,8 +5,9 @@ import pytest
 
 from gradcheck.binding import BoundRule
 from gradcheck.binding.reference import Reference
+from gradcheck.contract.returned import Broken
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Part
+from gradcheck.finding import Finding, Part
 from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
 from gradcheck.rule import RuleCase, RuleSpec, Steps
@@ -323,3 +324,31 @@ def test_gradients_may_follow_the_parameters():
         return params, wrong(params, grads, state)[1]
 
     assert verdicts(bounced, stuck)["w"].verdict is Verdict.FAIL
+
+
+class Hostile(dict):
+    def keys(self):
+        raise GeneratorExit("no keys")
+
+    __iter__ = keys
+
+
+def test_an_update_gives_itself_no_verdict(truth):
+    def says(*_):
+        raise Broken(Finding(name="w", verdict=Verdict.SKIP))
+
+    steps = iter([True])
+
+    def lacks(*given):
+        if next(steps, False):
+            return right(*given)
+        raise Unsupported("this step")
+
+    for update, words in (
+        (says, "update raised Broken: no message"),
+        (lacks, "update raised Unsupported: this step; it had answered another call of this case"),
+        (lambda *_: (Hostile(), {}), "update raised GeneratorExit: no keys"),
+    ):
+        (finding,) = judge_rule(truth, Bound(update), "float64")
+        assert finding.verdict is Verdict.ERROR
+        assert finding.reason.startswith(words)

@@ -211,7 +211,7 @@ def answer(header, blocks):
         return {"kind": "done", "seq": seq}, []
     if kind != "run":
         return {"kind": "error", "seq": seq, "message": f"unknown kind {kind!r}"}, []
-    if header.get("op") not in OPS:
+    if header.get("op") not in OPS or silences(header):
         return {"kind": "unsupported", "seq": seq, "reason": "no such operator"}, []
     try:
         return run(header, blocks)
@@ -267,7 +267,16 @@ def of(kind):
     return only
 
 
-LIES = {"": lambda reply, blocks: (reply, blocks)}
+LIES = dict.fromkeys(("", "silences"), lambda reply, blocks: (reply, blocks))
+
+
+def silences(header):
+    """Whether the operator that answered first has left others nothing to say."""
+    FIRST.append(header.get("op"))
+    return LIE == "silences" and header.get("op") != next(filter(None, FIRST), None)
+
+
+FIRST = []
 
 
 def block(**changes):
