@@ -20,7 +20,7 @@ from typing import Final, Literal, NoReturn
 
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.foreign.frames import Block
-from gradcheck.foreign.group import MARK, bury, dead
+from gradcheck.foreign.group import Mark, bury, dead
 from gradcheck.verdict import Verdict
 
 TAIL: Final = 1 << 16
@@ -71,19 +71,19 @@ class Child:
         into, answers = _pipe()
         capture, prints = _pipe()
         theirs = (requests, answers, prints)
-        mark = os.urandom(16).hex()
+        mark, pipes = Mark(), channel == "pipes"
         try:
-            pipes = channel == "pipes"
-            self.process = subprocess.Popen(
-                [*argv, str(requests), str(answers)] if pipes else [*argv],
-                stdin=subprocess.DEVNULL if pipes else requests,
-                stdout=prints if pipes else answers,
-                stderr=prints,
-                pass_fds=(requests, answers) if pipes else (),
-                env={**environment(env or {}), MARK: mark},
-                cwd=cwd,
-                start_new_session=True,
-            )
+            with mark.put():
+                self.process = subprocess.Popen(
+                    [*argv, str(requests), str(answers)] if pipes else [*argv],
+                    stdin=subprocess.DEVNULL if pipes else requests,
+                    stdout=prints if pipes else answers,
+                    stderr=prints,
+                    pass_fds=(requests, answers) if pipes else (),
+                    env={**environment(env or {}), **mark.environment},
+                    cwd=cwd,
+                    start_new_session=True,
+                )
         except BaseException:
             for descriptor in (out, into, capture):
                 os.close(descriptor)

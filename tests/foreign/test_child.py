@@ -1,6 +1,8 @@
 import gc
 import os
+import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from gradcheck.foreign.child import TAIL, Child
 from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.group import RLIMIT_LOCKS
 from gradcheck.verdict import Verdict
 
 LONG = 300.0
@@ -266,19 +269,64 @@ def test_without_word_of_its_death_it_is_looked_at(child, monkeypatch):
     assert "status 0" in ended(lambda: one.exactly(1)).reason
 
 
-def test_what_leaves_the_group_goes_with_its_parent(child):
-    one = child(
-        "if not os.fork():\n"
-        "    os.setsid()\n"
-        "    if os.fork(): os._exit(0)\n"
-        "    os.write(2, b'%d\\n' % os.getpid())\n"
-        "    for fd in range(3): os.close(fd)\n"
-        "    time.sleep(1000)\n"
-        "time.sleep(1000)"
-    )
-    printed = ""
-    while not printed.endswith("\n"):
+DAEMON = """
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    {begins}
+if {stays}: time.sleep(1000)
+"""
+SLEEPS = "'/bin/sh', ['sh', '-c', 'echo $$ >&2; exec sleep 1000 <&- >&- 2>&-']"
+BEGINS = {
+    "keeps its environment": f"os.execv({SLEEPS})",
+    "has an empty environment": f"os.execve({SLEEPS}, {{}})",
+    "has a name and nothing else": f"os.execve({SLEEPS}, {{'GRADCHECK_CHILD': ''}})",
+}
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("channel", ["stdio", "pipes"])
+@pytest.mark.parametrize("begins", BEGINS)
+def test_what_leaves_the_group_goes_with_its_parent(child, begins, channel, stays):
+    one = child(DAEMON.format(begins=BEGINS[begins], stays=stays), channel)
+    daemon = int(heard(one))
+    one.kill() if stays else ended(lambda: one.exactly(1))
+    assert gone(daemon)
+
+
+def test_where_there_is_no_such_limit_the_environment_tells(child, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("gradcheck.foreign.group.sys.platform", "other")
+        one = child(DAEMON.format(begins=BEGINS["keeps its environment"], stays=True))
+    daemon = int(heard(one))
+    one.kill()
+    assert gone(daemon)
+
+
+def test_a_process_that_somebody_else_starts_meanwhile_is_spared(child, monkeypatch):
+    """Another thread's, between the mark and the child: it has the mark, and lives."""
+    start = subprocess.Popen.__init__
+    others = []
+
+    def also(self, *words, **options):
+        monkeypatch.setattr(subprocess.Popen, "__init__", start)
+        others.append(subprocess.Popen(["sleep", "1000"]))
+        start(self, *words, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", also)
+    limit = resource.getrlimit(RLIMIT_LOCKS)
+    child("time.sleep(1000)").kill()
+    assert resource.getrlimit(RLIMIT_LOCKS) == limit
+    (other,) = others
+    assert other.poll() is None
+    other.kill()
+    assert other.wait(LONG) == -signal.SIGKILL
+
+
+def heard(one):
+    """The first line that a child prints, by a deadline."""
+    printed, late = "", time.monotonic() + LONG
+    while not printed.endswith("\n") and time.monotonic() < late:
         time.sleep(0.01)
         printed += one.printed()
-    one.kill()
-    assert gone(int(printed))
+    return printed
