@@ -22,10 +22,11 @@ from gradcheck.binding.handle import MALFORMED, Given, Handle, Raised, exception
 from gradcheck.binding.wire import Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
+from gradcheck.excerpt import shortened
 from gradcheck.finding import Finding
 from gradcheck.foreign import TIMEOUT, frames
 from gradcheck.foreign.budget import Budget
-from gradcheck.foreign.child import SINGLE, TAIL, Child
+from gradcheck.foreign.child import SINGLE, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
@@ -142,7 +143,7 @@ class Isolated:
         )
 
     def printed(self) -> str:
-        """The tail of what the code printed since this was last asked."""
+        """An excerpt of what the code printed since this was last asked."""
         heard, self._heard = self._heard, ""
         return heard
 
@@ -276,7 +277,7 @@ class Isolated:
 
     def _hear(self, text: str) -> None:
         """Keep what was printed, and show it at once: a user's own prints help him."""
-        self._heard = (self._heard + text)[-TAIL:]
+        self._heard = shortened(self._heard + text)
         if text and sys.stderr is not None:
             shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
             sys.stderr.write("".join(shown))

@@ -106,7 +106,7 @@ class Outcome:
     """What a script left: every writable buffer's bytes, what each call returned.
 
     `strayed` says, per buffer, what was written outside of it (into its alignment gap); `printed`
-    is the tail of what the code printed meanwhile.
+    is an excerpt of what the code printed meanwhile.
     """
 
     buffers: dict[str, memoryview]

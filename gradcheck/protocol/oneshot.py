@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import Heard
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol import folder
@@ -104,5 +105,7 @@ class Oneshot:
 
 def _strays(child: Child) -> str:
     """What came on standard output, where nothing is expected."""
-    text = child.unread[-TAIL:].decode(errors="replace").rstrip()
+    heard = Heard()
+    heard.add(child.unread)
+    text = heard.take().rstrip()
     return f"{STRAYED}{text}\n" if text else ""

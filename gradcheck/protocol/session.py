@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import shortened
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.frames import MAGIC
 from gradcheck.manifest.operation import Program
@@ -291,7 +292,7 @@ class Session:
             self._keep(child.printed())
 
     def _keep(self, printed: str) -> None:
-        self._said = (self._said + printed)[-TAIL:]
+        self._said = shortened(self._said + printed)
 
     @property
     def _other_level(self) -> str:

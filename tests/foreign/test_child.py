@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import FIRST, LAST, Excerpt
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.group import RLIMIT_LOCKS
 from gradcheck.verdict import Verdict
@@ -167,16 +168,21 @@ def test_a_flood_is_a_timeout_and_takes_no_memory(child, stream):
     one.deadline(0.5)
     ending = ended(lambda: one.exactly(1))
     assert ending.verdict is Verdict.TIMEOUT
-    assert len(ending.printed) <= TAIL + 10
+    assert len(ending.printed) <= FIRST + LAST + 50
 
 
-def test_what_is_printed_is_cut_at_its_beginning_and_may_be_any_bytes(child):
-    one = child("os.write(2, b'a' * 100_000 + b'\\xff\\x00end'); os.write(1, b'k')")
+def test_what_is_printed_is_cut_in_its_middle_and_may_be_any_bytes(child):
+    one = child(
+        "os.write(2, b'\\x00\\xffwhy\\n' + b'a' * 200_000 + b'\\nwhere\\xff\\x00end')\n"
+        "os.write(1, b'k')"
+    )
     assert one.exactly(1) == b"k"
-    printed = one.printed()
-    assert printed.startswith("[…] aaa")
-    assert printed.endswith("\ufffd\x00end")
-    assert len(printed) <= TAIL + 10
+    first, left_out, last = Excerpt.of(one.printed())
+    assert first.startswith("\x00\ufffdwhy\naaa")
+    assert last.endswith("aaa\nwhere\ufffd\x00end")
+    assert left_out == 6 + 200_000 + 11 - FIRST - LAST
+    assert len(first) + len(last) <= FIRST + LAST + 1
+    assert one.printed() == ""
 
 
 def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_us(child):
