@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from gradcheck.excerpt import shortened
 from gradcheck.finding import Finding
 from gradcheck.foreign import TIMEOUT, frames
 from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.cause import because
 from gradcheck.foreign.child import SINGLE, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
 from gradcheck.model import ModelCase
@@ -205,7 +206,7 @@ class Isolated:
             Finding(
                 name=role,
                 verdict=ending.verdict,
-                reason=placed(ending, role, self.timeout),
+                reason=because(replace(ending, reason=placed(ending, role, self.timeout))),
                 printed=ending.printed,
             )
         )
@@ -259,7 +260,7 @@ class Isolated:
         except Ended as end:
             self._gone()
             self._hear(end.ending.printed)
-            reason = placed(end.ending, "loading it", LOADING)
+            reason = because(replace(end.ending, reason=placed(end.ending, "loading it", LOADING)))
             raise LoadError(f"--impl {self.name}: {reason}") from None
         self._hear(child.printed())
         self._heard = ""  # what importing printed is no case's

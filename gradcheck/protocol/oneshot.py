@@ -9,6 +9,7 @@ from typing import Final
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.excerpt import Heard
+from gradcheck.foreign.cause import said_in
 from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.manifest.operation import Program
@@ -99,6 +100,7 @@ class Oneshot:
         if code == LACKS:
             raise Unsupported(last or f"{self.program.name} says that it lacks this")
         if code:
+            last = tame(said_in(self._said)) or last
             said = f"it exited with status {code}" + (f": {last}" if last else "")
             raise Failed(Failure(seq=None, message=said))
 

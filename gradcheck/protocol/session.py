@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.excerpt import shortened
+from gradcheck.foreign.cause import said_in
 from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.frames import MAGIC
@@ -307,6 +308,6 @@ class Session:
 
 
 def tail(printed: str) -> str:
-    """The last line of what a program printed, to be appended to a message."""
-    last = tame(printed.strip()[-SHOWN:].rpartition("\n")[2])
+    """What a program said of its end, or its last line, to be appended to a message."""
+    last = tame(said_in(printed) or printed.strip()[-SHOWN:].rpartition("\n")[2])
     return f"; it printed: {last}" if last else ""

@@ -55,9 +55,9 @@ def _ends(text: str) -> tuple[list[str], int, list[str]]:
         return all_of_it, 0, []
     begin, end = _begin(first), _end(last if count else first)
     if count:
-        hidden = (first[len(begin) :], last[: len(last) - len(end)])
+        hidden = [first[len(begin) :], last[: len(last) - len(end)]]
     else:
-        hidden = (first[len(begin) : len(first) - len(end)],)
+        hidden = [first[len(begin) : len(first) - len(end)]]
     count += sum(size(part) for part in hidden if part.strip())
     shown = _from_text(_printable(begin)), _from_text(_printable(end))
     return (shown[0], count, shown[1]) if count else (shown[0] + shown[1], 0, [])

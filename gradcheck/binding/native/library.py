@@ -16,6 +16,7 @@ from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.excerpt import shortened
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.cause import because
 from gradcheck.foreign.clues import diagnose
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
@@ -171,7 +172,7 @@ class Native:
     def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
-        reason = ending.reason
+        reason = because(ending)
         self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
         if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
             reason = diagnose(script, ending, self._start)
