@@ -35,6 +35,13 @@ void abs_backward(float *dx, const float *dy, const float *x, int n) {
     abort();
 }
 
+void tanh_backward(float *dx, const float *dy, const float *x, int n) {
+    puts("ops.c:31: OPS_ASSERT(n == 3) failed");
+    for (int i = 0; i < 100 * 1000; i++) printf("#%d 0x7f00 in frame_%d\\n", i, i);
+    puts("the last frame");
+    abort();
+}
+
 void neg_backward(float *dx, const float *dy, const float *x, int n) {
     for (int i = 0; i < 10 * 1024 * 1024 / 64; i++)
         puts("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde");
@@ -57,7 +64,7 @@ def library(tmp_path_factory):
     (folder / "noise.c").write_text(NOISE, encoding="utf-8")
     subprocess.run(["cc", "-w", "-fPIC", "-shared", "-o", "libnoise.so", "noise.c"],
                    cwd=folder, check=True)  # fmt: skip
-    ops = "".join(ENTRY.format(op=op) for op in ("relu", "abs", "neg"))
+    ops = "".join(ENTRY.format(op=op) for op in ("relu", "abs", "neg", "tanh"))
     (folder / "gradcheck.toml").write_text(f"schema = 1\n{HEAD}{ops}", encoding="utf-8")
     return folder / "gradcheck.toml"
 
@@ -67,6 +74,9 @@ def gradients(report):
     results = json.loads(report)["results"]
     assert {r["verdict"] for r in results if r["part"] == "contract"} <= {"pass", "skip", "notrun"}
     return [r for r in results if r["part"] == "gradient"]
+
+
+WHERE = ("--no-contract",)
 
 
 def judged(process, manifest, op, *words):
@@ -123,6 +133,24 @@ def test_ten_megabytes_in_every_call_are_cut_and_change_no_verdict(process, libr
         assert "bytes left out" in result["printed"]
         assert len(result["printed"]) < 3000
     assert len(done.stdout) < 6000
+
+
+def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(process, library):
+    names = ["r.json", "r.html", "r.md", "r.xml"]
+    words = (*WHERE, *(word for name in names for word in ("-o", name)))
+    whole = judged(process, library, "tanh", "-v", *words).stdout
+    case = json.loads(Path("r.json").read_text(encoding="utf-8"))["results"][0]
+    (result,) = gradients(Path("r.json").read_text(encoding="utf-8"))
+    assert result["reason"] == "SIGABRT in tanh_backward: ops.c:31: OPS_ASSERT(n == 3) failed"
+    again = process("repro", case["name"], "--impl", str(library))
+    short = judged(process, library, "tanh", *WHERE).stdout
+    files = [Path(name).read_text(encoding="utf-8") for name in names if name != "r.html"]
+    for text in (short, whole, again.stdout, *files):
+        evidence = text[text.index("printed") if "printed" in text else 0 :]
+        assert evidence.count("OPS_ASSERT(n == 3) failed") >= 1
+        assert "bytes left out …" in text or "bytes left out \\u2026" in text
+        assert "the last frame" in text
+        assert len(text) < 40_000
 
 
 @pytest.mark.parametrize("key", ["build", "version"])
