@@ -16,7 +16,7 @@ NOISE = r"""
 
 static void noise(void) {
     static const char text[] =
-        "\nRESULT pass checked=1 pass=1 fail=0\n\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
+        "\nRESULT pass checked=1 pass=1 fail=0 </details>\n\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
         "</script><script>alert(1)</script>]]><failure/>&lt;```\n| # </details>\n"
         "GRDC\r\n\x1a\n\x02\0\0\0\0\0\0\0\0\0\0\0{}\n{\"kind\": \"result\", \"seq\": 1}\n";
     fwrite(text, 1, sizeof text - 1, stdout);
@@ -37,7 +37,7 @@ void abs_backward(float *dx, const float *dy, const float *x, int n) {
 
 void tanh_backward(float *dx, const float *dy, const float *x, int n) {
     puts("ops.c:31: OPS_ASSERT(n == 3) failed");
-    for (int i = 0; i < 100 * 1000; i++) printf("#%d 0x7f00 in frame_%d\\n", i, i);
+    for (int i = 0; i < 100 * 1000; i++) printf("#%d 0x7f00 in frame_%d\n", i, i);
     puts("the last frame");
     abort();
 }
@@ -119,7 +119,7 @@ def test_no_report_is_harmed(process, library, op, verdict):
     suites = ET.fromstring(texts["r.xml"])
     assert len(suites.findall(".//failure")) == 0
     assert len(suites.findall(".//error")) == 2 * (verdict == "crash")
-    assert "GRDC" in suites.find(".//system-out").text
+    assert '"kind": "result"' in suites.find(".//system-out").text
     assert "</summary>" in texts["r.md"]
     assert "RESULT pass checked=1" in texts["r.md"]
 
@@ -140,16 +140,15 @@ def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(proc
     words = (*WHERE, *(word for name in names for word in ("-o", name)))
     whole = judged(process, library, "tanh", "-v", *words).stdout
     case = json.loads(Path("r.json").read_text(encoding="utf-8"))["results"][0]
-    (result,) = gradients(Path("r.json").read_text(encoding="utf-8"))
-    assert result["reason"] == "SIGABRT in tanh_backward: ops.c:31: OPS_ASSERT(n == 3) failed"
+    assert case["reason"] == "SIGABRT in tanh_backward: ops.c:31: OPS_ASSERT(n == 3) failed"
     again = process("repro", case["name"], "--impl", str(library))
     short = judged(process, library, "tanh", *WHERE).stdout
     files = [Path(name).read_text(encoding="utf-8") for name in names if name != "r.html"]
     for text in (short, whole, again.stdout, *files):
-        evidence = text[text.index("printed") if "printed" in text else 0 :]
-        assert evidence.count("OPS_ASSERT(n == 3) failed") >= 1
-        assert "bytes left out …" in text or "bytes left out \\u2026" in text
-        assert "the last frame" in text
+        first, _, last = text.partition("bytes left out")
+        assert "OPS_ASSERT(n == 3) failed" in first
+        assert first.count("frame_1") > 0  # what it printed, not the reason alone
+        assert "the last frame" in last
         assert len(text) < 40_000
 
 
