@@ -250,7 +250,7 @@ class Finding:
     50-digit arithmetic settled an element. `conventions` says, per declared kink with elements on
     it, whose convention the gradient follows there; `certificate` what the same comparison would
     have rejected. `evaluations` counts forward's, where there was a choice; `taylor` and `blames`
-    are there for those that ask for them, and for models that fail. `printed` is the tail of what
+    are there for those that ask for them, and for models that fail. `printed` is an excerpt of what
     the code printed while it was judged, hostile as it may be. `slack` says why a wider bound than
     anybody else's was needed; `diagnosis` why a gradient is wrong; `source` is the file and line of
     the code judged ("src/rms.c:120"), where it is known. `curve` and `heat` are the evidence for

@@ -14,6 +14,8 @@ from gradcheck.suite import Case
 
 THREAD: Final = re.compile(r"\b(Current thread|Thread) 0x[0-9a-f]+(?= \()")
 """An address that is another one in each process."""
+SANITIZED: Final = re.compile(r"(?<===)[0-9]+(?===)|(?<=\b0x)[0-9a-f]{6,}")
+"""A process and addresses that a sanitizer's report names."""
 FLAGS: Final = {Kind.OPERATOR: "--op", Kind.MODEL: "--model", Kind.RULE: "--rule"}
 
 
@@ -65,12 +67,13 @@ def record_of(
 
 
 def steady(printed: str) -> str:
-    """What was printed, without the addresses of threads in a stack that Python prints as it dies.
+    """What was printed, without what a stack or a sanitizer's report has anew in each process.
 
     >>> steady("Current thread 0x00007f66c1b0 (most recent call first):")
     'Current thread (most recent call first):'
     """
-    return THREAD.sub(r"\1", printed) if printed else printed
+    printed = THREAD.sub(r"\1", printed) if printed else printed
+    return SANITIZED.sub("…", printed) if "Sanitizer" in printed else printed
 
 
 def _again(plan: Plan, case: AnyCase, implementation: str, dtype: str, finding: Finding) -> str:

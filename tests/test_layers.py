@@ -15,7 +15,7 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert installed disk errors families label selection draw spec_checks spec rule",
+    "inert excerpt installed disk errors families label selection draw spec_checks spec rule",
     "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
@@ -27,13 +27,14 @@ LAYERS = (
     "difference.drawn difference.pages difference.screen difference.truth difference.direction",
     "difference.bundle difference.abreast difference.taylor",
     "foreign foreign.ending foreign.frames foreign.script foreign.budget foreign.group",
-    "foreign.witness",
+    "foreign.witness foreign.cause",
     "foreign.child foreign.memory foreign.floats foreign.signals",
     "foreign.worker foreign.native foreign.clues",
     "manifest manifest.operation manifest.mistake manifest.schema manifest.syntax",
     "manifest.prototype",
     "manifest.expression manifest.meaning manifest.agree manifest.function manifest.declared",
     "manifest.entry manifest.read manifest.build manifest.symbols manifest.debug",
+    "manifest.sanitizer",
     "manifest.vocabulary manifest.guess manifest.parameters manifest.written",
     "manifest.suggest",
     "protocol protocol.message protocol.folder protocol.levels protocol.session",

@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +22,12 @@ from gradcheck.binding.handle import FORGED, MALFORMED, Given, Handle, Raised, e
 from gradcheck.binding.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import LoadError
+from gradcheck.excerpt import shortened
 from gradcheck.finding import Finding
 from gradcheck.foreign import TIMEOUT, frames
 from gradcheck.foreign.budget import Budget
-from gradcheck.foreign.child import SINGLE, TAIL, Child
+from gradcheck.foreign.cause import because
+from gradcheck.foreign.child import SINGLE, Child
 from gradcheck.foreign.ending import Ended, Ending, placed
 from gradcheck.foreign.witness import Witness, changed
 from gradcheck.model import ModelCase
@@ -138,7 +140,7 @@ class Isolated:
         )
 
     def printed(self) -> str:
-        """The tail of what the code printed since this was last asked."""
+        """An excerpt of what the code printed since this was last asked."""
         heard, self._heard = self._heard, ""
         return heard
 
@@ -208,7 +210,7 @@ class Isolated:
             Finding(
                 name=role,
                 verdict=ending.verdict,
-                reason=placed(ending, role, self.timeout),
+                reason=because(replace(ending, reason=placed(ending, role, self.timeout))),
                 printed=ending.printed,
             )
         )
@@ -289,7 +291,7 @@ class Isolated:
         except Ended as end:
             self._gone()
             self._hear(end.ending.printed)
-            reason = placed(end.ending, "loading it", LOADING)
+            reason = because(replace(end.ending, reason=placed(end.ending, "loading it", LOADING)))
             raise LoadError(f"--impl {self.name}: {reason}") from None
         self._hear(child.printed())
         self._heard = ""  # what importing printed is no case's
@@ -314,7 +316,7 @@ class Isolated:
 
     def _hear(self, text: str) -> None:
         """Keep what was printed, and show it at once: a user's own prints help him."""
-        self._heard = (self._heard + text)[-TAIL:]
+        self._heard = shortened(self._heard + text)
         if text and sys.stderr is not None:
             shown = (c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
             sys.stderr.write("".join(shown))

@@ -90,9 +90,11 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
     version = prepare(file) if build else ""
     if isinstance(manifest, NativeLibrary):
         from gradcheck.binding.native.library import Native
+        from gradcheck.manifest.sanitizer import with_runtime
         from gradcheck.manifest.symbols import check_symbols
 
         read.check_libraries(manifest)
+        manifest = with_runtime(manifest)
         check_symbols(manifest)
         return Native(replace(manifest, version=version or manifest.version), name=word)
     if isinstance(manifest, Program):

@@ -15,6 +15,7 @@ from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.cause import because
 from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.witness import Witness, changed
 from gradcheck.manifest.operation import Program
@@ -183,7 +184,7 @@ class Process:
         except Ended as error:
             ending = error.ending
             self._budget.spend(request.op, ending.verdict)
-            raise _broken(ask, ending.verdict, ending.reason, ending.printed) from None
+            raise _broken(ask, ending.verdict, because(ending), ending.printed) from None
         return {name: array_of(block) for name, block in found.items()}
 
     def _confirm(self, request: Request) -> None:

@@ -18,13 +18,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
+from gradcheck.excerpt import Heard
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.foreign.frames import Block
-from gradcheck.foreign.group import MARK, bury, dead
+from gradcheck.foreign.group import Mark, bury, dead
 from gradcheck.verdict import Verdict
 
-TAIL: Final = 1 << 16
-"""Bytes kept of what a child prints."""
+CHUNK: Final = 1 << 16
+"""Bytes that are read at once."""
 AHEAD: Final = 1 << 26
 """Bytes taken from a child that answers before it has read its request."""
 PIPE: Final = 1 << 20
@@ -47,7 +48,7 @@ Channel = Literal["stdio", "pipes"]
 
 
 class Child:
-    """A process of its own session; what it prints is kept, up to its last 64 KiB.
+    """A process of its own session; of what it prints the first and the last 32 KiB are kept.
 
     `channel` "stdio": messages go to its standard input and come from its standard output; what it
     prints is its standard error. "pipes": messages travel through two descriptors of their own,
@@ -71,19 +72,19 @@ class Child:
         into, answers = _pipe()
         capture, prints = _pipe()
         theirs = (requests, answers, prints)
-        mark = os.urandom(16).hex()
+        mark, pipes = Mark(), channel == "pipes"
         try:
-            pipes = channel == "pipes"
-            self.process = subprocess.Popen(
-                [*argv, str(requests), str(answers)] if pipes else [*argv],
-                stdin=subprocess.DEVNULL if pipes else requests,
-                stdout=prints if pipes else answers,
-                stderr=prints,
-                pass_fds=(requests, answers) if pipes else (),
-                env={**environment(env or {}), MARK: mark},
-                cwd=cwd,
-                start_new_session=True,
-            )
+            with mark.put():
+                self.process = subprocess.Popen(
+                    [*argv, str(requests), str(answers)] if pipes else [*argv],
+                    stdin=subprocess.DEVNULL if pipes else requests,
+                    stdout=prints if pipes else answers,
+                    stderr=prints,
+                    pass_fds=(requests, answers) if pipes else (),
+                    env={**environment(env or {}), **mark.environment},
+                    cwd=cwd,
+                    start_new_session=True,
+                )
         except BaseException:
             for descriptor in (out, into, capture):
                 os.close(descriptor)
@@ -100,7 +101,7 @@ class Child:
         for name in ("into", "capture", "death"):
             if name in self._descriptors:
                 self._poll.register(self._descriptors[name], select.POLLIN)
-        self._unread, self._tail, self._cut = bytearray(), bytearray(), False
+        self._unread, self._heard = bytearray(), Heard()
         self._silent = False
         self._deadline, self._seconds = float("inf"), float("inf")
         self._ending: Ending | None = None
@@ -180,7 +181,7 @@ class Child:
             Ended: the child ended before its line did, or the deadline passed; what it had sent
                 is still in `unread`.
         """
-        looked, room = 0, bytearray(TAIL)
+        looked, room = 0, bytearray(CHUNK)
         while (end := self._unread.find(b"\n", looked, limit)) < 0 and len(self._unread) < limit:
             looked = len(self._unread)
             got = self._receive(memoryview(room))
@@ -195,12 +196,9 @@ class Child:
         return bytes(self._unread)
 
     def printed(self) -> str:
-        """The tail of what the child printed since this was last asked."""
+        """The first and the last of what the child printed since this was last asked."""
         self._drain()
-        text = ("[…] " if self._cut else "") + self._tail.decode(errors="replace")
-        self._tail.clear()
-        self._cut = False
-        return text
+        return self._heard.take()
 
     # ── end ──────────────────────────────────────────────────────────────────────────────────
 
@@ -309,20 +307,18 @@ class Child:
 
     def _drain(self) -> None:
         """Take in what was printed: at most what a pipe holds, so that no flood holds us."""
-        for _ in range(PIPE // TAIL):
+        for _ in range(PIPE // CHUNK):
             descriptor = self._descriptors.get("capture")
             if descriptor is None:
                 return
             try:
-                got = os.read(descriptor, TAIL)
+                got = os.read(descriptor, CHUNK)
             except BlockingIOError:
                 return
             if not got:
                 self._poll.unregister(descriptor)
                 self._close("capture")
-            self._tail += got
-            self._cut |= len(self._tail) > TAIL
-            del self._tail[:-TAIL]
+            self._heard.add(got)
 
     def _gone_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
+from gradcheck.foreign.cause import because, explained
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.script import Access, Buffer, Guard, Outcome, Script
@@ -30,9 +31,11 @@ def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
     """The reason of a crash, and what is found out by running `script` again.
 
     `fresh()` gives a new worker as a context manager. What ended otherwise than by a signal is
-    told as it is.
+    told as it is. What the code said itself, as it aborted, is part of the reason.
     """
-    code = ending.returncode
+    code, silent = ending.returncode, because(ending) == ending.reason
+    if code not in MEMORY:
+        ending = explained(ending)
     if code is None or code >= 0:
         return ending.reason
     again = _ended(script, fresh)
@@ -42,8 +45,8 @@ def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
             "look for memory that is kept, freed twice, or overwritten"
         )
     if again.returncode != code:
-        return f"{ending.reason}; in a process of its own: {again.reason}"
-    what = _touched(script, fresh) if code in MEMORY else MEANS.get(code, "")
+        return f"{ending.reason}; in a process of its own: {because(again)}"
+    what = _touched(script, fresh) if code in MEMORY else MEANS.get(code, "") if silent else ""
     return f"{ending.reason}: {what}" if what else ending.reason
 
 

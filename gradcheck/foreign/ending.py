@@ -14,7 +14,7 @@ LOST: Final = 113
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A process that is gone: CRASH or TIMEOUT, why, and the tail of what it printed.
+    """A process that is gone: CRASH or TIMEOUT, why, and an excerpt of what it printed.
 
     `returncode` is as `subprocess` gives it; None where we had to end it.
     """

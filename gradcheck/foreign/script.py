@@ -107,7 +107,7 @@ class Outcome:
 
     `strayed` says, per buffer, what was written outside of it (into its alignment gap); `breaches`
     are sentences on what else a call must not leave behind: another rounding mode, memory that it
-    was given to read; `printed` is the tail of what the code printed meanwhile.
+    was given to read; `printed` is an excerpt of what the code printed meanwhile.
     """
 
     buffers: dict[str, memoryview]

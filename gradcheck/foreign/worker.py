@@ -324,6 +324,7 @@ def main(words: Sequence[str]) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its core is not
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
         _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
+    os.environ.pop("LD_PRELOAD", None)  # a sanitizer is for us; its own symbolizer would hang
     line = Line(int(words[-2]), int(words[-1]))
     machine = Machine(line.mark, line.check, handled=HANDLED in words)
     line.write(READY)

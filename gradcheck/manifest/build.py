@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,8 @@ LONGEST_VERSION: Final = 100
 def prepare(file: File) -> str:
     """Run the manifest's build, if it has one; returns the version that it tells.
 
-    Both commands run in the manifest's folder: a string through the shell, a list without.
+    Both commands run in the manifest's folder: a string through the shell, a list without. A build
+    for a sanitizer finds its flags in CFLAGS, CXXFLAGS and LDFLAGS.
 
     Raises:
         LoadError: the build fails, takes too long, or cannot be started; the tail of what it
@@ -40,7 +42,10 @@ def prepare(file: File) -> str:
                                 "write seconds, more than 0")  # fmt: skip
         with file.path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # processes of one test run build one after another
-            _run(top.build.cmd, file.folder, top.build.timeout, f"{file.path}: [build]")
+            sanitize = top.c.sanitize if top.c is not None else None
+            env = sanitizing(sanitize) if sanitize else {}
+            what = f"{file.path}: [build]"
+            _run(top.build.cmd, file.folder, top.build.timeout, what, env)
     if not isinstance(top.impl.version, Command):
         return top.impl.version
     try:
@@ -51,7 +56,20 @@ def prepare(file: File) -> str:
     return lines[0][:LONGEST_VERSION] if lines else ""
 
 
-def _run(cmd: str | list[str], folder: Path, timeout: float, what: str) -> str:
+def sanitizing(kind: str) -> dict[str, str]:
+    """The variables by which make, CMake and others learn what to compile and link with."""
+    flags = f"-g -fno-omit-frame-pointer -fsanitize={kind}"
+    names = ("CFLAGS", "CXXFLAGS", "LDFLAGS")
+    return {name: f"{os.environ.get(name, '')} {flags}".strip() for name in names}
+
+
+def _run(
+    cmd: str | list[str],
+    folder: Path,
+    timeout: float,
+    what: str,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """The tail of what a command prints."""
     shown = cmd if isinstance(cmd, str) else " ".join(cmd)
     with tempfile.TemporaryFile() as output:  # a pipe would wait for what the command leaves behind
@@ -60,6 +78,7 @@ def _run(cmd: str | list[str], folder: Path, timeout: float, what: str) -> str:
                 cmd,
                 shell=isinstance(cmd, str),
                 cwd=folder,
+                env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -187,7 +187,7 @@ class NativeLibrary:
     """A manifest with a [c] table, read and checked: its operations, and how to call them.
 
     `operations` are keyed by (operator or operator/dialect, dtype). `timeout` is in seconds per
-    call; `environment` is added to the worker's.
+    call; `environment` is added to the worker's. `sanitize` is a value of -fsanitize.
     """
 
     name: str
@@ -197,6 +197,7 @@ class NativeLibrary:
     align: int = 1
     timeout: float = 10.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    sanitize: str = ""
     max_elements: int | None = None
     version: str = ""
     homepage: str = ""

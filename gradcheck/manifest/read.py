@@ -86,6 +86,7 @@ def _library(file: File, c: schema.Library, suite: Suite) -> NativeLibrary:
         align=c.align,
         timeout=c.timeout,
         environment=c.env,
+        sanitize=c.sanitize or "",
         max_elements=most,
         version=top.impl.version if isinstance(top.impl.version, str) else "",
         homepage=top.impl.homepage,

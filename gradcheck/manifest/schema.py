@@ -60,6 +60,7 @@ class Library(Strict):
     align: int = 1
     timeout: float = 10.0
     env: dict[str, str] = {}
+    sanitize: Literal["address", "undefined"] | None = None
 
 
 class Table(Strict):

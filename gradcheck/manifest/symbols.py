@@ -5,15 +5,19 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gradcheck.errors import LoadError, ManifestError
+from gradcheck.foreign.cause import because
 from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.worker import Refused
 from gradcheck.manifest.operation import Function, NativeLibrary, Operation
+
+SANITIZERS: Final = {"address": "__asan_", "undefined": "__ubsan_"}
+"""What the functions of their runtimes begin with."""
 
 
 def check_symbols(library: NativeLibrary) -> None:
@@ -26,15 +30,16 @@ def check_symbols(library: NativeLibrary) -> None:
         LoadError: a library cannot be loaded, or loading it ends the process.
     """
     with Worker(library.environment, library.timeout) as worker:
-        for path in dict.fromkeys(f.library for _, f in _functions(library)):
+        for path in libraries(library):
             here = [(o, f.prototype.symbol) for o, f in _functions(library) if f.library == path]
             try:
                 present = worker.inspect(str(path), dict.fromkeys(symbol for _, symbol in here))
             except Refused as error:
-                why = f"{error}{_foreign(path)}"
+                why = f"{error}{_foreign(path)}{_sanitized(library, path)}"
                 raise LoadError(f"{library.path}: {path} cannot be loaded: {why}") from None
             except Ended as end:
-                raise LoadError(f"{library.path}: {end.ending.reason}") from None
+                why = f"{because(end.ending)}{_sanitized(library, path)}"
+                raise LoadError(f"{library.path}: {why}") from None
             for operation, symbol in here:
                 if symbol not in present:
                     raise ManifestError(
@@ -53,6 +58,29 @@ def _foreign(path: Path) -> str:
     if machines[0] == machines[1]:
         return ""
     return f" (it is built for {machines[0]}, this Python for {machines[1]}; build it for that)"
+
+
+def _sanitized(library: NativeLibrary, path: Path) -> str:
+    """What the loader does not say: the library needs a runtime that is there first."""
+    if library.sanitize:
+        return ""
+    with suppress(LoadError):
+        for kind in SANITIZERS:
+            if calls_sanitizer(path, kind):
+                return f'; it is built with -fsanitize={kind}: write `sanitize = "{kind}"` in [c]'
+    return ""
+
+
+def calls_sanitizer(path: Path, kind: str) -> bool:
+    """Whether a library was compiled with `-fsanitize=kind`.
+
+    Raises:
+        LoadError: it cannot be read.
+    """
+    with elf(path) as file:
+        table = file.get_section_by_name(".dynsym")
+        names = [] if table is None else [s.name for s in table.iter_symbols()]
+    return any(name.startswith(SANITIZERS[kind]) for name in names)
 
 
 def exported(path: Path) -> list[str]:
@@ -94,6 +122,11 @@ def _is_export(symbol: Any) -> bool:
         and entry.st_info.bind in ("STB_GLOBAL", "STB_WEAK")
         and entry.st_other.visibility in ("STV_DEFAULT", "STV_PROTECTED")
     )
+
+
+def libraries(library: NativeLibrary) -> list[Path]:
+    """The shared libraries that a manifest's functions lie in."""
+    return [*dict.fromkeys(function.library for _, function in _functions(library))]
 
 
 def _functions(library: NativeLibrary) -> Iterator[tuple[Operation, Function]]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from gradcheck.excerpt import shortened
 from gradcheck.foreign import frames
 from gradcheck.protocol.message import SHOWN, Raw, Violation, shown, tame
 
@@ -74,7 +75,7 @@ class Strays:
         """What was set aside, as text; it is forgotten."""
         text = self.peek()
         self._found.clear()
-        return text
+        return shortened(text)
 
 
 class Level(Protocol):

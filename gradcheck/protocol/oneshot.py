@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import Heard
+from gradcheck.foreign.cause import said_in
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending, in_words
 from gradcheck.manifest.operation import Program
 from gradcheck.protocol import folder
@@ -98,11 +100,14 @@ class Oneshot:
         if code == LACKS:
             raise Unsupported(last or f"{self.program.name} says that it lacks this")
         if code:
+            last = tame(said_in(self._said)) or last
             said = f"it exited with status {code}" + (f": {last}" if last else "")
             raise Failed(Failure(seq=None, message=said))
 
 
 def _strays(child: Child) -> str:
     """What came on standard output, where nothing is expected."""
-    text = child.unread[-TAIL:].decode(errors="replace").rstrip()
+    heard = Heard()
+    heard.add(child.unread)
+    text = heard.take().rstrip()
     return f"{STRAYED}{text}\n" if text else ""

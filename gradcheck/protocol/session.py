@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import shortened
+from gradcheck.foreign.cause import said_in
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.frames import MAGIC
 from gradcheck.manifest.operation import Program
@@ -295,7 +297,7 @@ class Session:
             self._keep(child.printed())
 
     def _keep(self, printed: str) -> None:
-        self._said = (self._said + printed)[-TAIL:]
+        self._said = shortened(self._said + printed)
 
     @property
     def _other_level(self) -> str:
@@ -324,6 +326,6 @@ def _check_drawn(got: Any, sent: int) -> None:
 
 
 def tail(printed: str) -> str:
-    """The last line of what a program printed, to be appended to a message."""
-    last = tame(printed.strip()[-SHOWN:].rpartition("\n")[2])
+    """What a program said of its end, or its last line, to be appended to a message."""
+    last = tame(said_in(printed) or printed.strip()[-SHOWN:].rpartition("\n")[2])
     return f"; it printed: {last}" if last else ""

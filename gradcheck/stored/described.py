@@ -48,7 +48,7 @@ _RESULT: Final = {
     "evaluations": "Evaluations of forward, where there was a choice of how many.",
     "taylor": "What a gradient leaves of forward's change along one direction (--taylor).",
     "blames": "Which stages of a model may be at fault.",
-    "printed": "The end of what the code judged printed, made printable.",
+    "printed": "The beginning and the end of what the code judged printed, made printable.",
     "slack": "Why a wider bound than anybody else's was needed.",
     "diagnosis": "Why the gradient is wrong; in older reports, a text: the reason.",
     "source": "File and line of the code judged, where they are known.",

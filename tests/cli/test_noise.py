@@ -16,7 +16,8 @@ NOISE = r"""
 
 static void noise(void) {
     static const char text[] =
-        "\nRESULT pass checked=1 pass=1 fail=0\n\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
+        "\nRESULT pass checked=1 pass=1 fail=0 </details>\n"
+        "\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
         "</script><script>alert(1)</script>]]><failure/>&lt;```\n| # </details>\n"
         "GRDC\r\n\x1a\n\x02\0\0\0\0\0\0\0\0\0\0\0{}\n{\"kind\": \"result\", \"seq\": 1}\n";
     fwrite(text, 1, sizeof text - 1, stdout);
@@ -32,6 +33,13 @@ void relu_backward(float *dx, const float *dy, const float *x, int n) {
 
 void abs_backward(float *dx, const float *dy, const float *x, int n) {
     noise();
+    abort();
+}
+
+void tanh_backward(float *dx, const float *dy, const float *x, int n) {
+    puts("ops.c:31: OPS_ASSERT(n == 3) failed");
+    for (int i = 0; i < 100 * 1000; i++) printf("#%d 0x7f00 in frame_%d\n", i, i);
+    puts("the last frame");
     abort();
 }
 
@@ -57,7 +65,7 @@ def library(tmp_path_factory):
     (folder / "noise.c").write_text(NOISE, encoding="utf-8")
     subprocess.run(["cc", "-w", "-fPIC", "-shared", "-o", "libnoise.so", "noise.c"],
                    cwd=folder, check=True)  # fmt: skip
-    ops = "".join(ENTRY.format(op=op) for op in ("relu", "abs", "neg"))
+    ops = "".join(ENTRY.format(op=op) for op in ("relu", "abs", "neg", "tanh"))
     (folder / "gradcheck.toml").write_text(f"schema = 1\n{HEAD}{ops}", encoding="utf-8")
     return folder / "gradcheck.toml"
 
@@ -67,6 +75,9 @@ def gradients(report):
     results = json.loads(report)["results"]
     assert {r["verdict"] for r in results if r["part"] == "contract"} <= {"pass", "skip", "notrun"}
     return [r for r in results if r["part"] == "gradient"]
+
+
+WHERE = ("--no-contract",)
 
 
 def judged(process, manifest, op, *words):
@@ -109,7 +120,7 @@ def test_no_report_is_harmed(process, library, op, verdict):
     suites = ET.fromstring(texts["r.xml"])
     assert len(suites.findall(".//failure")) == 0
     assert len(suites.findall(".//error")) == 2 * (verdict == "crash")
-    assert "GRDC" in suites.find(".//system-out").text
+    assert '"kind": "result"' in suites.find(".//system-out").text
     assert "</summary>" in texts["r.md"]
     assert "RESULT pass checked=1" in texts["r.md"]
 
@@ -120,9 +131,26 @@ def test_ten_megabytes_in_every_call_are_cut_and_change_no_verdict(process, libr
     found = gradients(Path("r.json").read_text(encoding="utf-8"))
     assert [r["verdict"] for r in found] == ["pass"] * 2
     for result in found:
-        assert "more bytes before this" in result["printed"]
+        assert "bytes left out" in result["printed"]
         assert len(result["printed"]) < 3000
     assert len(done.stdout) < 6000
+
+
+def test_the_first_line_before_a_flood_and_the_last_after_it_are_everywhere(process, library):
+    names = ["r.json", "r.html", "r.md", "r.xml"]
+    words = (*WHERE, *(word for name in names for word in ("-o", name)))
+    whole = judged(process, library, "tanh", "-v", *words).stdout
+    case = json.loads(Path("r.json").read_text(encoding="utf-8"))["results"][0]
+    assert case["reason"] == "SIGABRT in tanh_backward: ops.c:31: OPS_ASSERT(n == 3) failed"
+    again = process("repro", case["name"], "--impl", str(library))
+    short = judged(process, library, "tanh", *WHERE).stdout
+    files = [Path(name).read_text(encoding="utf-8") for name in names if name != "r.html"]
+    for text in (short, whole, again.stdout, *files):
+        first, _, last = text.partition("bytes left out")
+        assert "OPS_ASSERT(n == 3) failed" in first
+        assert first.count("frame_1") > 0  # what it printed, not the reason alone
+        assert "the last frame" in last
+        assert len(text) < 40_000
 
 
 @pytest.mark.parametrize("key", ["build", "version"])

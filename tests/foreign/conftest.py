@@ -61,6 +61,7 @@ void aborts(double* dx, const double* ct, const double* x, int n) {
     fprintf(stderr, "assertion failed: n");
     abort();
 }
+void aborts_silently(double* dx, const double* ct, const double* x, int n) { abort(); }
 void hangs(double* dx, const double* ct, const double* x, int n) { for (;;) usleep(1000); }
 void exits(double* dx, const double* ct, const double* x, int n) { exit(0); }
 void exits_at_once(double* dx, const double* ct, const double* x, int n) { _exit(3); }
@@ -127,6 +128,21 @@ void forks(double* dx, const double* ct, const double* x, int n) {
 void forks_and_stays(double* dx, const double* ct, const double* x, int n) {
     if (!fork()) for (;;) sleep(1000);
     hangs(dx, ct, x, n);
+}
+void daemonises(double* dx, const double* ct, const double* x, int n) {
+    static char* none[] = {0};
+    char told[16] = {0};
+    int line[2];
+    pipe(line);
+    if (!fork()) {
+        setsid();
+        if (fork()) _exit(0);
+        dup2(line[1], 1);
+        execle("/bin/sh", "sh", "-c", "echo $$; exec sleep 1000 >&- 2>&-", (char*)0, none);
+    }
+    read(line[0], told, 15);
+    printf("%s", told);
+    right(dx, ct, x, n);
 }
 void is_killed(double* dx, const double* ct, const double* x, int n) { raise(SIGKILL); }
 void ignores_signals(double* dx, const double* ct, const double* x, int n) {

@@ -1,14 +1,18 @@
 import gc
 import os
+import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from gradcheck.foreign.child import TAIL, Child
+from gradcheck.excerpt import FIRST, LAST, Excerpt
+from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended
+from gradcheck.foreign.group import RLIMIT_LOCKS
 from gradcheck.verdict import Verdict
 
 LONG = 300.0
@@ -164,16 +168,21 @@ def test_a_flood_is_a_timeout_and_takes_no_memory(child, stream):
     one.deadline(0.5)
     ending = ended(lambda: one.exactly(1))
     assert ending.verdict is Verdict.TIMEOUT
-    assert len(ending.printed) <= TAIL + 10
+    assert len(ending.printed) <= FIRST + LAST + 50
 
 
-def test_what_is_printed_is_cut_at_its_beginning_and_may_be_any_bytes(child):
-    one = child("os.write(2, b'a' * 100_000 + b'\\xff\\x00end'); os.write(1, b'k')")
+def test_what_is_printed_is_cut_in_its_middle_and_may_be_any_bytes(child):
+    one = child(
+        "os.write(2, b'\\x00\\xffwhy\\n' + b'a' * 200_000 + b'\\nwhere\\xff\\x00end')\n"
+        "os.write(1, b'k')"
+    )
     assert one.exactly(1) == b"k"
-    printed = one.printed()
-    assert printed.startswith("[…] aaa")
-    assert printed.endswith("\ufffd\x00end")
-    assert len(printed) <= TAIL + 10
+    first, left_out, last = Excerpt.of(one.printed())
+    assert first.startswith("\x00\ufffdwhy\naaa")
+    assert last.endswith("aaa\nwhere\ufffd\x00end")
+    assert left_out == 6 + 200_000 + 11 - FIRST - LAST
+    assert len(first) + len(last) <= FIRST + LAST + 1
+    assert one.printed() == ""
 
 
 def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_us(child):
@@ -266,19 +275,64 @@ def test_without_word_of_its_death_it_is_looked_at(child, monkeypatch):
     assert "status 0" in ended(lambda: one.exactly(1)).reason
 
 
-def test_what_leaves_the_group_goes_with_its_parent(child):
-    one = child(
-        "if not os.fork():\n"
-        "    os.setsid()\n"
-        "    if os.fork(): os._exit(0)\n"
-        "    os.write(2, b'%d\\n' % os.getpid())\n"
-        "    for fd in range(3): os.close(fd)\n"
-        "    time.sleep(1000)\n"
-        "time.sleep(1000)"
-    )
-    printed = ""
-    while not printed.endswith("\n"):
+DAEMON = """
+if not os.fork():
+    os.setsid()
+    if os.fork(): os._exit(0)
+    {begins}
+if {stays}: time.sleep(1000)
+"""
+SLEEPS = "'/bin/sh', ['sh', '-c', 'echo $$ >&2; exec sleep 1000 <&- >&- 2>&-']"
+BEGINS = {
+    "keeps its environment": f"os.execv({SLEEPS})",
+    "has an empty environment": f"os.execve({SLEEPS}, {{}})",
+    "has a name and nothing else": f"os.execve({SLEEPS}, {{'GRADCHECK_CHILD': ''}})",
+}
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("channel", ["stdio", "pipes"])
+@pytest.mark.parametrize("begins", BEGINS)
+def test_what_leaves_the_group_goes_with_its_parent(child, begins, channel, stays):
+    one = child(DAEMON.format(begins=BEGINS[begins], stays=stays), channel)
+    daemon = int(heard(one))
+    one.kill() if stays else ended(lambda: one.exactly(1))
+    assert gone(daemon)
+
+
+def test_where_there_is_no_such_limit_the_environment_tells(child, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("gradcheck.foreign.group.sys.platform", "other")
+        one = child(DAEMON.format(begins=BEGINS["keeps its environment"], stays=True))
+    daemon = int(heard(one))
+    one.kill()
+    assert gone(daemon)
+
+
+def test_a_process_that_somebody_else_starts_meanwhile_is_spared(child, monkeypatch):
+    """Another thread's, between the mark and the child: it has the mark, and lives."""
+    start = subprocess.Popen.__init__
+    others = []
+
+    def also(self, *words, **options):
+        monkeypatch.setattr(subprocess.Popen, "__init__", start)
+        others.append(subprocess.Popen(["sleep", "1000"]))
+        start(self, *words, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", also)
+    limit = resource.getrlimit(RLIMIT_LOCKS)
+    child("time.sleep(1000)").kill()
+    assert resource.getrlimit(RLIMIT_LOCKS) == limit
+    (other,) = others
+    assert other.poll() is None
+    other.kill()
+    assert other.wait(LONG) == -signal.SIGKILL
+
+
+def heard(one):
+    """The first line that a child prints, by a deadline."""
+    printed, late = "", time.monotonic() + LONG
+    while not printed.endswith("\n") and time.monotonic() < late:
         time.sleep(0.01)
         printed += one.printed()
-    one.kill()
-    assert gone(int(printed))
+    return printed

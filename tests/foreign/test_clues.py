@@ -63,7 +63,12 @@ def crash(library):
         ),
         (
             "aborts",
-            "SIGABRT in aborts: it called abort(), or its runtime did; see what it printed",
+            "SIGABRT in aborts: assertion failed: n",
+        ),
+        (
+            "aborts_silently",
+            "SIGABRT in aborts_silently: it called abort(), or its runtime did; see what it "
+            "printed",
         ),
         (
             "reads_past_and_aborts",

@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import os
 import platform
@@ -427,6 +428,15 @@ def test_nothing_is_left_when_it_is_closed_or_forgotten(ask):
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
+@pytest.mark.parametrize("last", ["right", "null_pointer", "exits"])
+def test_a_daemon_without_an_environment_does_not_outlive_its_worker(ask, last):
+    with Worker(timeout=LONG) as one:
+        daemon = int(one.run(ask("daemonises")).printed)
+        with contextlib.suppress(Ended):
+            one.run(ask(last))
+    assert gone(daemon)
+
+
 def test_a_worker_does_not_outlive_a_parent_that_is_killed(library):
     code = (
         "import os, signal\n"
@@ -439,16 +449,20 @@ def test_a_worker_does_not_outlive_a_parent_that_is_killed(library):
     found = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
     )
-    pid = int(found.stdout)
+    assert gone(int(found.stdout))
+
+
+def gone(pid):
+    """Whether a process is no more, or at most a zombie that init has not reaped."""
     for _ in range(30_000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
-            return
+            return True
         if state in "ZX":
-            return
+            return True
         time.sleep(0.01)
-    pytest.fail("it lives on")
+    return False
 
 
 def test_the_worker_starts_without_numpy_and_what_else_is_slow():
@@ -505,7 +519,7 @@ def use(pid):
 def test_scripts_leak_nothing(ask, count):
     script = ask("right")
     with Worker(timeout=LONG) as one:
-        for _ in range(300):
+        for _ in range(30_000):
             one.run(script)
         pid = one._child.process.pid
         for _ in range(3):  # pages come back that were paged out: what leaks does so each time

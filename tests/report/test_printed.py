@@ -26,24 +26,41 @@ def test_columns_stay_under_each_other():
 
 
 @pytest.mark.parametrize("most", [1, 3, LINES])
-def test_the_last_lines_count(most):
-    text = "".join(f"line {i}\n" for i in range(100))
-    found = lines(text, most)
-    before = sum(len(f"line {i}\n") for i in range(100 - most))
-    assert found[0] == f"… {before:,} more bytes before this"
-    assert found[1:] == [f"line {i}" for i in range(100 - most, 100)]
+def test_the_first_and_the_last_lines_count(most):
+    told = [f"line {i}" for i in range(100)]
+    found = lines("\n".join(told), most)
+    first = most // 2
+    hidden = sum(len(line) + 1 for line in told[first : 100 - (most - first)])
+    assert found == [*told[:first], f"… {hidden:,} bytes left out …", *told[100 - (most - first) :]]
 
 
 def test_bytes_are_counted_and_not_characters():
-    assert lines("ä\nb", 1) == ["… 3 more bytes before this", "b"]
-    assert lines("\ud800\nb", 1)[0].startswith("… 7 more bytes")  # as it is shown: \\ud800
+    assert lines("ä\nb", 1) == ["… 3 bytes left out …", "b"]
+    assert lines("\ud800\nb", 1)[0] == "… 7 bytes left out …"  # as it is shown: \\ud800
 
 
 def test_one_endless_line_is_cut():
-    first, line = lines("x" * 10_000_000 + "end")
-    assert first == f"… {10_000_003 - len(line):,} more bytes before this"
-    assert line.endswith("xend")
-    assert len(line) == 2000
+    first, cut, last = lines("why" + "x" * 10_000_000 + "end")
+    assert cut == f"… {10_000_006 - len(first) - len(last):,} bytes left out …"
+    assert first.startswith("whyx")
+    assert last.endswith("xend")
+    assert len(first) == len(last) == 999
+
+
+@pytest.mark.parametrize("before", [0, 3, 1000])
+@pytest.mark.parametrize("after", [0, 3, 1000, 100_000])
+def test_what_was_cut_already_is_counted_too(before, after):
+    """Evidence that a process kept of a flood, and a report's own cut, are one."""
+    whole = ["why it died", *["noise"] * before, *["more"] * after, "where it died"]
+    text = "\n".join(whole)
+    kept = f"{text[: 12 + 6 * before]}… 4,000 bytes left out …\n{text[12 + 6 * before :]}"
+    found = lines(kept, 8)
+    (cut,) = (line for line in found if line.startswith("… "))
+    found.remove(cut)
+    assert found[0] == "why it died"
+    assert found[-1] == "where it died"
+    shown = sum(len(line) + 1 for line in found)
+    assert cut == f"… {4000 + len(text) + 1 - shown:,} bytes left out …"
 
 
 def test_blank_lines_at_the_beginning_are_not_counted_as_lost():
@@ -58,7 +75,8 @@ def test_marked_lines_stand_under_a_title():
 def test_what_passed_is_told_in_few_lines(make, verdict):
     text = "".join(f"line {i}\n" for i in range(100))
     found = of(make.result(verdict=verdict, printed=text))
-    assert found[1:] == [f"line {i}" for i in range(100 - (len(found) - 1), 100)]
+    assert found[0] == "line 0"
+    assert found[-1] == "line 99"
     assert len(found) - 1 == (FEW if verdict.expected else LINES)
 
 
@@ -72,8 +90,13 @@ TEXTS = {
     "blanks": "\n \n" * 2000 + "end \n",
     "breaks": "a\r\nb\x0bc\x85d\u2028e" * 300,
     "surrogates": "\ud800" * 3000,
-    "forged": "… 7 more bytes before this\n" + "x" * 3000,
-    "forged alone": "… 7 more bytes before this",
+    "cut": "why\n" + "a\n" * 90 + "… 1,234 bytes left out …\n" + "b\n" * 90 + "where",
+    "cut twice": "why\n… 1 byte left out …\nb\n… 9 bytes left out …\nwhere\n",
+    "cut to nothing": "… 5 bytes left out …",
+    "forged": "… 7 bytes left out …\n" + "x" * 3000,
+    "forged nothing": "… 0 bytes left out …\n" + "x" * 3000,
+    "blank between": "why\n" + " \n" * 3000 + "where",
+    "indented": "\n\n    why\n" + "x\n" * 3000 + "    where",
     "short": "a\n\n  b",
 }
 

@@ -13,8 +13,10 @@ from gradcheck.binding.native.exchange import exchanged
 from gradcheck.binding.native.fitting import operation_for
 from gradcheck.contract.returned import Broken, broken
 from gradcheck.errors import ManifestError, Unsupported
+from gradcheck.excerpt import shortened
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
+from gradcheck.foreign.cause import because
 from gradcheck.foreign.clues import MEMORY, diagnose, handled
 from gradcheck.foreign.ending import Ended, Ending
 from gradcheck.foreign.native import Worker
@@ -26,8 +28,6 @@ from gradcheck.rule import RuleCase
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 
-PRINTED: Final = 1 << 16
-"""Characters of what a case's code prints that are kept, its last."""
 DIAGNOSED: Final = 3
 """Crashes of one operator that are looked into; each look takes some processes."""
 
@@ -43,7 +43,7 @@ class Native:
         self.name = name or str(library.path)
         self.library = library
         self._budget = Budget()
-        self._printed: list[str] = []
+        self._printed = ""
         self._crashes: Counter[str] = Counter()
         self._worker: Worker | None = None
         self._handles: dict[str, bool] = {}
@@ -61,7 +61,7 @@ class Native:
             Broken: the operator has crashed or hung too often; or the manifest yields nonsense
                 for this case.
         """
-        self._printed.clear()  # what was printed since is another case's
+        self._printed = ""  # what was printed since is another case's
         calls = self.calls(case, dtype)
         if calls is None:
             return None
@@ -143,10 +143,9 @@ class Native:
         return where, ""
 
     def printed(self) -> str:
-        """What the code has printed since this was last asked."""
-        text = "".join(self._printed)
-        self._printed.clear()
-        return text[-PRINTED:]
+        """An excerpt of what the code has printed since this was last asked."""
+        text, self._printed = self._printed, ""
+        return text
 
     def close(self) -> None:
         """End the worker process."""
@@ -201,7 +200,7 @@ class Native:
     def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
-        reason = ending.reason
+        reason = because(ending)
         self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
         if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
             reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
@@ -209,8 +208,7 @@ class Native:
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
 
     def _hear(self, text: str) -> None:
-        if text:
-            self._printed = [*self._printed, text][-64:]
+        self._printed = shortened(self._printed + text)
 
 
 def _nothing(script: Script, role: str) -> Outcome:
