@@ -7,13 +7,17 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.worker import Refused
 from gradcheck.manifest.operation import Function, NativeLibrary, Operation
+from gradcheck.reading import opened
+
+LARGEST: Final = 1 << 40
+"""Bytes read of a library, some of them several times."""
 
 
 def check_symbols(library: NativeLibrary) -> None:
@@ -78,7 +82,7 @@ def elf(path: Path) -> Iterator[Any]:
     from elftools.elf.elffile import ELFFile
 
     try:
-        with path.open("rb") as stream:
+        with opened(path, LARGEST) as stream:
             yield ELFFile(stream)
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None
