@@ -1,9 +1,8 @@
 """Judge hand-written backward passes against the true derivative.
 
-The public names load on first use, so that `gradcheck --help` does not import NumPy.
+The public names load on first use, so that `gradcheck --help` does not import NumPy. Nothing is
+imported here: `python -m gradcheck` comes here while the working directory is first on the path.
 """
-
-from __future__ import annotations
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:

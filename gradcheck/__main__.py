@@ -1,10 +1,34 @@
-"""`python -m gradcheck`."""
+"""The program: `gradcheck`, and `python -m gradcheck`.
 
-from __future__ import annotations
+Ctrl-C ends it quietly from here on, before anything else is imported; and before that the working
+directory, which `python -m` puts first on the path, goes: a `signal.py` in it is not Python's.
+"""
 
+import os
 import sys
 
-from gradcheck.cli import main
+
+def main() -> int:
+    """Run the command that `sys.argv` names; returns the exit code."""
+    try:
+        from gradcheck.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:  # within an import, or a second time
+        return 130
+
+
+def _leave_out_the_working_directory() -> None:
+    try:
+        here = os.getcwd()  # noqa: PTH109  pathlib would be imported from there
+    except OSError:  # it was removed, and Python has left it out
+        return
+    if not sys.flags.safe_path and sys.path[:1] == [here]:
+        del sys.path[0]
+        if __file__.startswith(os.path.join(here, "")):  # noqa: PTH118  where we are found
+            sys.path.append(here)
+
 
 if __name__ == "__main__":
+    _leave_out_the_working_directory()
     sys.exit(main())

@@ -41,47 +41,42 @@ COMMANDS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    console.open_streams()
     gc.set_threshold(50_000, 20, 20)  # a short-lived process: collecting costs 5% of it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small products: more are slower
-    console.open_streams()
-    words = sys.argv[1:] if argv is None else argv
-    arguments, unknown = _parser(words).parse_known_args(words)
-    if unknown:
-        arguments.parser.refuse(unknown)
     try:
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109  so that --impl finds the user's modules
-        code = _ending_in_order(arguments)
+        return _carried_out(sys.argv[1:] if argv is None else argv)
     except GradcheckError as error:
         console.say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        console.say("interrupted")
+        console.tell("gradcheck: interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # `gradcheck … | head`: the reader has seen enough
-        console.drop_stdout()
+    except console.Unread:  # `gradcheck … | head`
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  1 would say that the gate failed
+        if isinstance(error, FileNotFoundError) and not os.path.exists(os.curdir):  # noqa: PTH110
+            console.say("the working directory was removed; change into another one")
+            return USAGE
         import traceback
 
-        traceback.print_exc()
+        console.tell(traceback.format_exc().rstrip())
         console.say(f"internal error: {type(error).__name__}: {error}; please report it")
         return INTERNAL
-    return code
-
-
-def _ending_in_order(arguments: argparse.Namespace) -> int:
-    """Run the command; SIGTERM (a cancelled job) is Ctrl-C: report what is known, leave nothing."""
-    import signal
-
-    command: Callable[[argparse.Namespace], int] = arguments.command
-    try:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # not the main thread: signals are somebody else's
-        return command(arguments)
-    try:
-        return command(arguments)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        console.tell("", end="")  # a log that nobody reads any more is no other exit code
+
+
+def _carried_out(words: Sequence[str]) -> int:
+    """Run the command; what asks it to end is Ctrl-C: report what is known, leave nothing."""
+    from gradcheck.interrupts import as_ctrl_c
+
+    with as_ctrl_c():
+        arguments, unknown = _parser(words).parse_known_args(words)
+        if unknown:
+            arguments.parser.refuse(unknown)
+        command: Callable[[argparse.Namespace], int] = arguments.command
+        return command(arguments)
 
 
 def _parser(words: Sequence[str] | None = None) -> Parser:

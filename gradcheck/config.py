@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from gradcheck.config_file import LARGEST, NAME, file_of, table_of
 from gradcheck.errors import UsageError
+from gradcheck.reading import contents
 
-FILE: Final = "pyproject.toml"
-NAME: Final = "gradcheck"
 PATHS: Final = ("baseline", "keep-artifacts", "output")
 """Keys whose values are paths; so are those of `impl` that look it."""
-HINT: Final = re.compile(r"""tool["']?\s*(?:\.\s*["']?gradcheck|[]=])|\\[uU]""")
-"""What a file with the table has somewhere: its name, the name of all tools', or a letter escaped.
-
-Reading TOML takes a twentieth of a short run, and a project that uses us names us anyway.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +25,6 @@ class Project:
 
     path: Path
     defaults: Mapping[str, Any]
-
-
-def file_of(folder: Path) -> Path | None:
-    """The nearest pyproject.toml with the table, in `folder` or above it; None: there is none.
-
-    One that cannot be read, or is no TOML, counts as one that has the table, if it names it.
-    """
-    for place in (folder, *folder.parents):
-        path = place / FILE
-        try:
-            content = path.read_bytes()
-        except OSError:
-            continue
-        if NAME.encode() in content and _table(content) is not None:
-            return path
-    return None
 
 
 def project_of(folder: Path) -> Project | None:
@@ -62,7 +40,7 @@ def project_of(folder: Path) -> Project | None:
 
     shown = os.path.relpath(path, folder)
     try:
-        table = _table(path.read_bytes())
+        table = table_of(contents(path, LARGEST))
     except OSError as error:
         raise UsageError(f"{shown}: {error.strerror}") from None
     if isinstance(table, ValueError):
@@ -72,20 +50,6 @@ def project_of(folder: Path) -> Project | None:
         raise UsageError(f"{where} is no table; write its keys below a line [tool.{NAME}]")
     said, base = checked(table, where), os.path.relpath(path.parent, folder)
     return Project(path=path, defaults={key: _given(key, said[key], base) for key in said})
-
-
-def _table(content: bytes) -> Any:
-    """What stands under `tool.gradcheck`; None: nothing; the error, where the file is no TOML."""
-    try:
-        text = content.decode("utf-8")
-        if not HINT.search(text):
-            return None
-        import tomllib  # deferred: few folders have a file with the table
-
-        tool = tomllib.loads(text).get("tool")
-    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
-        return ValueError(str(error))
-    return tool.get(NAME) if isinstance(tool, dict) else None
 
 
 def _given(key: str, value: Any, base: str) -> Any:

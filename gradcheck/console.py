@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from gradcheck import descriptors
+
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
     from typing import Final, TextIO
@@ -17,11 +19,17 @@ WIDEST: Final = 160
 """Columns beyond which a line is hard to read."""
 
 
+class Unread(Exception):  # noqa: N818  nobody reads
+    """Whoever reads stdout has seen enough."""
+
+
 def open_streams() -> None:
-    """A stream that the caller has closed (`>&-`) swallows what it is given."""
-    for name in ("stdout", "stderr"):
+    """A stream that the caller has closed holds nothing (`<&-`), or swallows all (`>&-`)."""
+    descriptors.fill()
+    for number, name in enumerate(descriptors.STANDARD):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def say(text: str) -> None:
@@ -30,29 +38,47 @@ def say(text: str) -> None:
     from gradcheck.report.words import clean
 
     line, quotes, quoted = text.partition(":\n")
-    print(f"gradcheck: {clean(line)}{':' if quotes else ''}", file=sys.stderr)
-    for foreign in lines(quoted):
-        print(f"  {MARK}{foreign}", file=sys.stderr)
+    told = [f"gradcheck: {clean(line)}{':' if quotes else ''}"]
+    tell("\n".join([*told, *(f"  {MARK}{foreign}" for foreign in lines(quoted))]))
+
+
+def tell(text: str, end: str = "\n") -> None:
+    """Lines on stderr, of ours; where it cannot be written, for nobody."""
+    try:
+        print(text, file=sys.stderr, flush=True, end=end)
+    except (OSError, ValueError):
+        drop(sys.stderr)
 
 
 def show(text: str) -> bool:
-    """Write to stdout; what its encoding lacks is escaped. False: it cannot be written."""
+    """Write to stdout; what its encoding lacks is escaped. False: it cannot be written.
+
+    Raises:
+        Unread: nobody reads it.
+    """
     encoding = sys.stdout.encoding or "utf-8"
     try:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        drop(sys.stdout)
+        raise Unread from None
     except OSError as error:
-        drop_stdout()
+        drop(sys.stdout)
         say(f"stdout: {error.strerror}")
         return False
     return True
 
 
-def drop_stdout() -> None:
-    """Let the interpreter flush what is left of stdout into nothing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop(stream: TextIO) -> None:
+    """Let the interpreter flush what is left of a stream into nothing."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # it has no descriptor
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, number)
+    os.close(nothing)
 
 
 def colored(choice: str) -> bool:

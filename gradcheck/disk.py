@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from gradcheck.descriptors import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 
     Text = str | bytes | Iterable[str]
     """What a file is to hold: as a text, as it is, or in pieces."""
-
-OURS: Final = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev|proc/self)/fd/([0-9]{1,9})")
-"""Names of descriptors that this process has."""
-STANDARD: Final = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 def save(path: Path, text: Text) -> None:
@@ -48,7 +45,7 @@ def is_special(path: Path) -> bool:
     Raises:
         OSError: that cannot be told.
     """
-    if OURS.fullmatch(str(path)):
+    if number_of(str(path)) is not None:
         return True
     try:
         return not stat.S_ISREG(path.stat().st_mode)
@@ -64,11 +61,10 @@ def opened(path: Path) -> FileIO:
     Raises:
         OSError: it cannot be opened.
     """
-    own = OURS.fullmatch(str(path))
+    own = number_of(str(path))
     if own is None:
         return path.open("wb", buffering=0)
-    number = STANDARD[own[1]] if own[1] else int(own[2])
-    return os.fdopen(os.dup(number), "wb", buffering=0)
+    return os.fdopen(os.dup(own), "wb", buffering=0)
 
 
 def replace(path: Path, text: Text) -> None:

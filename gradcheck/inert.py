@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
 LINE: Final = re.compile(r"([\r\n])")
@@ -62,8 +62,9 @@ class Inert:
         return "".join(parts)
 
     def write(self, text: str) -> int:
-        """Write `text`, inert; returns its length."""
-        self._stream.write(self.of(text, blank=self._blank))
+        """Write `text`, inert; returns its length. Nobody is to fail for a log that is gone."""
+        with suppress(OSError):
+            self._stream.write(self.of(text, blank=self._blank))
         *before, last = LINE.split(text)
         self._blank = (bool(before) or self._blank) and not last.strip()
         return len(text)

@@ -9,19 +9,26 @@ from typing import Any, Final
 from gradcheck import installed
 from gradcheck.errors import LoadError, UsageError
 from gradcheck.suite import Suite
+from gradcheck.user_modules import look_here, refuse_hidden
 
 ENTRY_POINTS: Final = "gradcheck.suites"
 
 
-def resolve(reference: str) -> Any:
+def resolve(reference: str, *, own: bool = False) -> Any:
     """The object that "package.module:NAME" refers to.
 
+    `own`: it may be a module of the user's, and lie in his folders.
+
     Raises:
-        LoadError: it has another form, the module raises on import, or it lacks the name.
+        LoadError: it has another form, the module raises on import, or it lacks the name; another
+            module hides it.
     """
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
         raise LoadError(f"{reference!r} is not of the form package.module:NAME")
+    if own:
+        look_here()
+        refuse_hidden(module_name)
     try:
         module = import_module(module_name)
     except BaseException as error:
@@ -45,10 +52,9 @@ def load_suite(references: Sequence[str] = ()) -> Suite:
         UsageError: no suite is installed.
         LoadError: a suite cannot be imported.
     """
-    references = references or installed_suites()
     suites = []
-    for reference in references:
-        suite = resolve(reference)
+    for reference in references or installed_suites():
+        suite = resolve(reference, own=bool(references))
         if not isinstance(suite, Suite):
             raise LoadError(f"{reference} is a {type(suite).__name__}, not a gradcheck Suite")
         suites.append(suite)

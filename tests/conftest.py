@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from itertools import pairwise
 
 # As the command does: several threads for small products are slower, many times where processes
@@ -14,13 +15,42 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
+from gradcheck.interrupts import KINDS
+
+LIMIT = 900
+"""Seconds that a test may take: none waits for ever."""
+
 gc.set_threshold(50_000, 20, 20)  # as the command does, too
+
+
+def pytest_configure(config):
+    """Processes that tests start hear Ctrl-C, also where this one does not (nohup, `&`)."""
+    for kind in KINDS:
+        if signal.getsignal(kind) is signal.SIG_IGN:
+            usual = kind is signal.SIGINT
+            signal.signal(kind, signal.default_int_handler if usual else signal.SIG_DFL)
 
 
 def pytest_collection_finish():
     """Thousands of tests stay to the end: look for garbage in what they make alone."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Fail what takes longer than the limit; a soak takes hours."""
+
+    def late(*_):
+        pytest.fail(f"it took more than {LIMIT} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0 if item.get_closest_marker("soak") else LIMIT)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,9 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert excerpt installed disk errors families label selection draw spec_checks spec rule",
+    "inert excerpt interrupts installed descriptors reading disk errors families label selection",
+    "draw spec_checks spec rule",
+    "config_file user_modules",
     "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",

@@ -14,6 +14,7 @@ from gradcheck.baseline import condition
 from gradcheck.baseline.entry import EXCUSABLE, FLAKY, Baseline, Entry
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.label import LABELS
+from gradcheck.reading import contents
 from gradcheck.report.words import clean
 from gradcheck.selection import CERTIFIED, DTYPES, LOW
 
@@ -26,6 +27,8 @@ PARTS: Final = 4
 """Of a case's name."""
 LARGEST: Final = 1e300
 """Above which an error is no number."""
+MOST: Final = 1 << 26
+"""Bytes of a file."""
 
 
 def read(path: Path) -> Baseline:
@@ -44,7 +47,7 @@ def text_of(path: Path) -> str:
         UsageError: it cannot be read.
     """
     try:
-        return path.read_bytes().decode("utf-8")
+        return contents(path, MOST).decode("utf-8")
     except FileNotFoundError:
         raise UsageError(
             f"{path}: there is no such file; `gradcheck baseline write {path}` writes it"

@@ -14,7 +14,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.binding import Bound, BoundModel, BoundRule, Into, Recipe
@@ -33,6 +32,7 @@ from gradcheck.foreign.witness import Witness, changed
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
 from gradcheck.suite import Case
+from gradcheck.user_modules import here, path_without
 from gradcheck.verdict import Verdict
 
 LOADING: Final = 300.0
@@ -71,8 +71,8 @@ class Isolated:
         """Start the process and load the implementation there."""
         self.name, self.timeout = word, isolation.timeout
         self.generation = 0
-        self._suites, self._path = [*isolation.suites], [p for p in sys.path if isinstance(p, str)]
-        self._folder = Path.cwd()
+        self._suites, self._path = [*isolation.suites], path_without()
+        self._folder = here()
         self._budget, self._heard = Budget(), ""
         self._crashes: Counter[str] = Counter()
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
@@ -273,7 +273,7 @@ class Isolated:
         """The process, loaded."""
         if self._child is not None:
             return self._child
-        words = [sys.executable, "-c", BEGIN, json.dumps(self._path)]
+        words = [sys.executable, "-P", "-c", BEGIN, json.dumps(self._path)]
         own = {name: os.environ[name] for name in SINGLE if name in os.environ}
         child = self._child = Child(words, env=own, cwd=self._folder, channel="pipes")
         stamp = frames.new_stamp()

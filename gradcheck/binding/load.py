@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.binding import Implementation
 from gradcheck.errors import GradcheckError, LoadError, UnknownNameError, UsageError
 from gradcheck.suite import Suite
+from gradcheck.user_modules import look_in
 
 if TYPE_CHECKING:
     from gradcheck.binding.isolated import Isolation
@@ -109,9 +109,7 @@ def _manifest(word: str, suite: Suite, build: bool, isolation: Isolation | None)
         return process
     if isolation is not None:
         return _isolated(word, isolation)
-    folder = str(file.folder.absolute())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    look_in(file.folder)
     return _python(word, manifest.entry, suite)
 
 

@@ -48,7 +48,7 @@ class Python:
     ) -> None:
         """Import the table; names of neither `operators` nor `models` may be another suite's."""
         self.name = reference
-        table = resolve(reference)
+        table = resolve(reference, own=True)
         if not isinstance(table, Mapping):
             raise LoadError(
                 f"{reference} is a {type(table).__name__}; make it a dict from operator names to "

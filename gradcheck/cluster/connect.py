@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.errors import UsageError
+from gradcheck.reading import contents
 
+LARGEST: Final = 1 << 20
+"""Bytes of a scheduler's file."""
 REACHED: Final = 10
 """Seconds in which a scheduler must answer."""
 JOINED: Final = 20
@@ -48,7 +51,7 @@ def address_of(scheduler: str) -> str:
     flag = f"--scheduler {scheduler}"
     if scheduler.endswith(".json"):
         try:
-            scheduler = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+            scheduler = str(json.loads(contents(Path(scheduler), LARGEST))["address"])
         except OSError as error:
             raise UsageError(f"{flag}: {error.strerror}; is the scheduler running?") from None
         except (ValueError, KeyError, TypeError):

@@ -23,6 +23,7 @@ from gradcheck.cluster.identity import difference, identity
 from gradcheck.errors import GradcheckError
 from gradcheck.foreign import frames
 from gradcheck.foreign.worker import Line
+from gradcheck.user_modules import look_here
 
 WAIT: Final = 60.0
 """Seconds in which its first task must come: other workers may still be loading."""
@@ -94,6 +95,7 @@ def _settle(asked: Mapping[str, Any]) -> None:
         os.chdir(asked["folder"])
     sys.argv[:] = asked["argv"]
     sys.path[:0] = [p for p in asked["path"] if p not in sys.path and Path(p).is_dir()]
+    look_here()
 
 
 def _stop(*_: object) -> None:

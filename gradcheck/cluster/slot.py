@@ -22,6 +22,7 @@ from gradcheck.foreign import frames
 from gradcheck.foreign.child import Child
 from gradcheck.foreign.ending import Ended
 from gradcheck.inert import inert
+from gradcheck.user_modules import path_without
 
 LOADING: Final = 300.0
 """Seconds that loading a plan may take."""
@@ -222,8 +223,8 @@ class _Crew:
         raise Lost(f"on {socket.gethostname()}: {how}, in {TRIES} tries", _address())
 
     def _begun(self, order: Order) -> Child:
-        path = json.dumps([p for p in sys.path if isinstance(p, str)])
-        words = [sys.executable, "-c", PROGRAM, path]
+        path = json.dumps(path_without())
+        words = [sys.executable, "-P", "-c", PROGRAM, path]
         with self._lock:
             if self._over:
                 raise Left

@@ -20,6 +20,7 @@ from gradcheck.errors import UsageError
 from gradcheck.foreign.child import SINGLE
 from gradcheck.loading import installed_suites
 from gradcheck.plan import AnyCase, Plan
+from gradcheck.user_modules import here, path_without
 from gradcheck.workers import remote
 from gradcheck.workers.assembly import Assembly
 from gradcheck.workers.collect import Workers
@@ -95,8 +96,8 @@ def _order(suites: Sequence[str], load: tuple[Any, ...], words: Sequence[str] = 
     installed = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     own = [
         str(Path(p).absolute())
-        for p in sys.path
-        if isinstance(p, str) and not any(Path(p).is_relative_to(root) for root in installed)
+        for p in path_without()
+        if not any(Path(p).is_relative_to(root) for root in installed)
     ]
     return {
         "run": uuid.uuid4().hex,
@@ -104,7 +105,7 @@ def _order(suites: Sequence[str], load: tuple[Any, ...], words: Sequence[str] = 
             "identity": identity(suites, words),
             "suites": [*suites],
             "words": [*words],
-            "folder": str(Path.cwd()),
+            "folder": str(here()),
             "argv": sys.argv,
             "path": own,
         },

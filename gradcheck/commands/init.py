@@ -123,6 +123,7 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
 def _workflow(arguments: argparse.Namespace) -> int:
     """Write a workflow; returns the exit code."""
     from gradcheck.config import project_of
+    from gradcheck.user_modules import here
 
     if arguments.lib or arguments.header or arguments.kind:
         raise UsageError("--ci writes a workflow; --lib, --header and --kind are for a manifest")
@@ -130,7 +131,7 @@ def _workflow(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output) if arguments.output else usual
     if path.exists():
         raise UsageError(f"{path}: it exists; {_beside(arguments.ci, path)}")
-    project = project_of(Path.cwd())
+    project = project_of(here())
     given = project.defaults if project is not None else {}
     found = [] if "impl" in given or not Path(MANIFEST).exists() else [MANIFEST]
     implementations = arguments.impl or found

@@ -44,11 +44,17 @@ def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
     Raises:
         UsageError: a path cannot be written.
     """
+    from gradcheck.descriptors import is_open, number_of
+
     for path in paths:
-        folder = path.parent
+        number, folder = number_of(str(path)), path.parent
         try:
             if paths.count(path) > 1:
                 raise UsageError(f"{flag} {path}: named twice; give each report its own file")
+            if number is not None:
+                if not is_open(number):
+                    raise UsageError(f"{flag} {path}: it is closed; name a file")
+                continue
             if path.is_dir():
                 raise UsageError(f"{flag} {path}: it is a folder; name a file in it")
             if not folder.is_dir():

@@ -88,6 +88,13 @@ class Parser(argparse.ArgumentParser):
         console.say(f"{where}{message.removeprefix('argument ')}; see `{self.prog} --help`")
         self.exit(USAGE)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help goes to stdout as all else does; leaves with the code of a usage error if not."""
+        if file is not sys.stdout:
+            super()._print_message(message, file)
+        elif not console.show(message):
+            self.exit(USAGE)
+
     def refuse(self, words: Sequence[str]) -> NoReturn:
         """Say of words that this command does not know what may have been meant."""
         flag = next((word for word in words if word.startswith("-") and word != "--"), "")

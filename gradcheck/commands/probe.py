@@ -9,6 +9,7 @@ from gradcheck import console
 from gradcheck.commands.flags import add_suite, suite_of
 from gradcheck.commands.outcome import GATE, OK, USAGE
 from gradcheck.errors import UsageError
+from gradcheck.user_modules import here
 
 LEVELS = ("frames", "jsonl", "oneshot")
 
@@ -53,7 +54,7 @@ def probe(arguments: argparse.Namespace) -> int:
     command = tuple(arguments.program)
     program = Program(
         name=Path(command[0]).name,
-        path=Path.cwd() / "gradcheck.toml",
+        path=here() / "gradcheck.toml",
         command=command,
         level=arguments.level,
         timeout=arguments.timeout,

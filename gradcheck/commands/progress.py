@@ -132,17 +132,24 @@ class Progress:
         rest = "" if left is None else f"  {duration(left)} left"
         text = f"{done}/{total}{failed}{rest}  "
         if not self._rewrites:
-            self._stream.write(f"{text}{name}\n")
-            self._stream.flush()
+            self._put(f"{text}{name}\n")
             return
         room = console.columns(self._stream) - 1 - len(text)  # the last column would wrap
         self._write(text + _clipped(name, room))
 
     def _write(self, text: str) -> None:
         text = text[: max(console.columns(self._stream) - 1, 1)]
-        self._stream.write(f"\r{text.ljust(self._length)}\r{text}")
-        self._stream.flush()
+        self._put(f"\r{text.ljust(self._length)}\r{text}")
         self._length = len(text)
+
+    def _put(self, text: str) -> None:
+        """Write it; a terminal that was closed is no reason to end."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            console.drop(self._stream)
+            self._shown = False
 
 
 def duration(seconds: float) -> str:

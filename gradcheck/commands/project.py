@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -45,12 +44,13 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     what is judged, and `arguments.require_of_project` that it does not say what is required.
 
     Raises:
-        UsageError: its table cannot be right.
+        UsageError: its table cannot be right, or the working directory is gone.
     """
     from gradcheck.config import project_of
+    from gradcheck.user_modules import here
 
-    usual = arguments.usual
-    project = project_of(Path.cwd()) if arguments.config else None
+    folder, usual = here(), arguments.usual
+    project = project_of(folder) if arguments.config else None
     defaults = dict(project.defaults) if project is not None else {}
     if only is not None:
         defaults = {key: defaults[key] for key in defaults if key in only}
@@ -61,8 +61,6 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
     for key, value in filled(given, usual, defaults).items():
         setattr(arguments, destination(key), value)
     arguments.config = project is not None
-    if project is not None:
-        find_modules(project.path)
 
 
 def filled(
@@ -80,12 +78,6 @@ def filled(
         else (_given(key, defaults[key]) if key in defaults else usual[key])
         for key in usual
     }
-
-
-def find_modules(path: Path | None) -> None:
-    """Let modules be imported that lie beside a project's file, as those in this folder can."""
-    if path is not None and str(path.parent) not in sys.path:
-        sys.path.insert(1, str(path.parent))
 
 
 def destination(key: str) -> str:

@@ -12,9 +12,7 @@ from gradcheck import console
 from gradcheck.commands.flags import add_implementation, add_suite, suite_of
 from gradcheck.commands.outcome import check_writable, save, targets_of
 from gradcheck.commands.planned import convention_of
-from gradcheck.commands.project import find_modules
 from gradcheck.commands.published import add_output, check_format, publish_run
-from gradcheck.config import file_of
 from gradcheck.errors import Unsupported, UsageError
 from gradcheck.inert import heard
 
@@ -52,7 +50,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def repro(arguments: argparse.Namespace) -> int:
     """Judge the case, show it, export it; returns the exit code."""
-    find_modules(file_of(Path.cwd()))
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import stat
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from msgspec import Struct, field
 
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.manifest.mistake import convert, suggestion
+from gradcheck.reading import TooLarge, contents
 
 SCHEMA: Final = 1
 LARGEST: Final = 4 << 20
@@ -188,15 +188,11 @@ def parse(path: Path) -> File:
         ManifestError: it is no TOML, has an unknown key, or a value of the wrong type.
     """
     try:
-        found = path.stat()
-        if stat.S_ISFIFO(found.st_mode):  # reading would wait for somebody to write
-            raise LoadError(f"{path}: it is a pipe; a manifest is a file")
-        size = found.st_size
-        raw = path.read_bytes() if size <= LARGEST else b""
+        raw = contents(path, LARGEST)
+    except TooLarge as error:
+        raise ManifestError(f"{path}: {error.strerror}") from None
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None
-    if size > LARGEST:
-        raise ManifestError(f"{path}: {size} bytes are no manifest (at most {LARGEST})")
     return parse_text(raw, path)
 
 

@@ -17,6 +17,7 @@ from gradcheck.manifest.operation import Prototype
 from gradcheck.manifest.prototype import declarations, parse
 from gradcheck.manifest.symbols import exported
 from gradcheck.manifest.written import CONFIRM, Candidate, comment, entry, quoted, unknown_prototype
+from gradcheck.reading import contents
 from gradcheck.spec import OpSpec
 from gradcheck.suite import Suite
 
@@ -24,6 +25,8 @@ SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 """A function that somebody named: others are the linker's, or not C's."""
 MANGLED: Final = re.compile(r"_Z(\d{1,3})")
 """How names of C++ functions outside of namespaces begin: with the length of what follows."""
+LARGEST: Final = 1 << 26
+"""Bytes of a header."""
 LISTED: Final = 40
 """Functions that were not recognised, of which the names are shown."""
 
@@ -132,7 +135,7 @@ def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
 def _declared(header: Path) -> dict[str, str]:
     """The texts of the prototypes in a header, by name."""
     try:
-        content = header.read_text(encoding="utf-8", errors="replace")
+        content = contents(header, LARGEST).decode("utf-8", "replace")
     except OSError as error:
         raise LoadError(f"{header}: {error.strerror}") from None
     named = ((re.search(r"(\w+)\s*\(", text), text) for text in declarations(content))

@@ -15,6 +15,10 @@ from gradcheck.foreign.ending import Ended
 from gradcheck.foreign.native import Worker
 from gradcheck.foreign.worker import Refused
 from gradcheck.manifest.operation import Function, NativeLibrary, Operation
+from gradcheck.reading import opened
+
+LARGEST: Final = 1 << 40
+"""Bytes read of a library, some of them several times."""
 
 SANITIZERS: Final = {"address": "__asan_", "undefined": "__ubsan_"}
 """What the functions of their runtimes begin with."""
@@ -106,7 +110,7 @@ def elf(path: Path) -> Iterator[Any]:
     from elftools.elf.elffile import ELFFile
 
     try:
-        with path.open("rb") as stream:
+        with opened(path, LARGEST) as stream:
             yield ELFFile(stream)
     except OSError as error:
         raise LoadError(f"{path}: {error.strerror}") from None

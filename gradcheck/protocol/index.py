@@ -7,7 +7,6 @@ their digests, so that nothing about them tells what is expected.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,6 +17,7 @@ from gradcheck import disk
 from gradcheck.errors import UsageError
 from gradcheck.protocol.folder import meta
 from gradcheck.protocol.message import Request
+from gradcheck.reading import contents
 
 INDEX: Final = "index.json"
 FORMAT: Final = 1
@@ -79,10 +79,7 @@ def read(folder: Path) -> Index:
     """
     path = folder / INDEX
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size > LARGEST:
-                raise UsageError(f"{path} is too large for an index")
-            text = file.read(LARGEST)
+        text = contents(path, LARGEST)
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}; name a folder that `gradcheck export` wrote"

@@ -34,12 +34,17 @@ def check_form(path: Path, words: Sequence[str]) -> None:
         )
     if len(words) > 1:
         raise UsageError("--export shows one implementation: name one --impl")
-    if path.is_file() and AGAIN.encode() not in path.read_bytes()[:HEAD]:
+    if path.is_file() and AGAIN.encode() not in _head(path):
         raise UsageError(f"--export {path}: it exists, and is no export; give another name")
     for word in words:
         if word in WORDS:
             whose = "the reference is" if word == "reference" else f"{word}'s own operators are"
             raise UsageError(f"--export: {whose} no code of yours; name yours by --impl")
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD)
 
 
 def written(

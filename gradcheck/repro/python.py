@@ -19,6 +19,7 @@ from gradcheck.repro import pieces
 from gradcheck.repro.literal import array, comment, mapping, number, value
 from gradcheck.repro.point import Accepted, cotangent_of, primal_of, primals_of, step_of, worst_of
 from gradcheck.selection import LOW
+from gradcheck.user_modules import look_here
 
 Float = NDArray[np.float64]
 
@@ -50,6 +51,7 @@ class Table:
 
 def _folder_of(module: str) -> str:
     """The folder to be put on the path so that a module is found; it is not imported for that."""
+    look_here()
     inner = Path(*module.split("."))
     for place in sys.path:
         root = Path(place or ".").absolute()

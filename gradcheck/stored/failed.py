@@ -7,11 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gradcheck.reading import contents
+
 if TYPE_CHECKING:
     from gradcheck.record import Run
 
 FOLDER: Final = ".gradcheck_cache"
 FILE: Final = "failed.json"
+LARGEST: Final = 1 << 26
+"""Bytes of it."""
 
 Failed = Mapping[str, Sequence[str]]
 """Names of what failed (operator/dialect/sample/dtype), by the word of `--impl`."""
@@ -23,7 +27,7 @@ def known(folder: Path = Path()) -> Failed:
     What somebody else has made of the file counts as nothing: it is only a memory.
     """
     try:
-        content = (folder / FOLDER / FILE).read_bytes()
+        content = contents(folder / FOLDER / FILE, LARGEST)
     except OSError:
         return {}
     import json  # deferred, as all that a run without a failure does not need

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gradcheck import interrupts
 from gradcheck.disk import opened
 from gradcheck.record import Run
 from gradcheck.stored.plain import (
@@ -217,7 +218,7 @@ def _as_it_is(run: Run) -> Run:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end of the block; the second of them does not."""
+    """Ctrl-C and the like wait for the end of the block; the second of them does not."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -228,7 +229,7 @@ def _undisturbed() -> Iterator[None]:
         if len(asked) > 1:
             signal.default_int_handler(number, frame)
 
-    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {kind: signal.getsignal(kind) for kind in interrupts.KINDS}
     ours = {kind: handler for kind, handler in handlers.items() if callable(handler)}
     for kind in ours:
         signal.signal(kind, later)

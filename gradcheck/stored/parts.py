@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -18,6 +19,10 @@ from gradcheck.record import SCHEMA
 
 BEGIN: Final = b'{"header"'
 """How a log begins."""
+LINE: Final = 1 << 26
+"""Bytes of a line of a log, at the most; a document may be one line, and longer."""
+CLUE: Final = 1 << 10
+"""Bytes that tell whether a text can be an object."""
 T = TypeVar("T")
 Plain = dict[str, Any]
 
@@ -59,7 +64,9 @@ def parts(stream: IO[bytes], made: Callable[[Plain], T]) -> Parts[T]:
         Damaged: it is no report. `made` may raise it, too, of a result.
         Other: it is a report of another schema.
     """
-    first = stream.readline()
+    first = stream.readline(LINE)
+    if not _is_object(first):
+        raise Damaged("it does not begin with {")
     try:
         head = _object(first, "line 1")
     except Damaged:
@@ -112,7 +119,9 @@ def _of_log(head: Plain, first: bytes, stream: IO[bytes], made: Callable[[Plain]
     header, results = _headed(head["header"]), list[T]()
     fault: Damaged | None = None
     before = hashlib.sha256(first)
-    for number, line in enumerate(stream, 2):
+    for number, line in enumerate(iter(partial(stream.readline, LINE), b""), 2):
+        if len(line) == LINE:
+            raise Damaged(f"line {number}: it is longer than any")
         if not line.endswith(b"\n"):
             break
         plain = _object(line, f"line {number}")
@@ -132,6 +141,13 @@ def _of_log(head: Plain, first: bytes, stream: IO[bytes], made: Callable[[Plain]
             fault = error
         before.update(line)
     return Parts(header, results, None, fault)
+
+
+def _is_object(begins: bytes) -> bool:
+    """Whether a text may be an object, in any encoding; not all of it need be there."""
+    some = begins[:CLUE]
+    text = some.decode(json.detect_encoding(some), "ignore").lstrip(" \t\r\n\ufeff")
+    return text[:1] in ("", "{")
 
 
 def _object(text: bytes, where: str) -> Plain:

@@ -11,6 +11,7 @@ import msgspec
 from gradcheck.errors import UsageError
 from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.finding import Certificate, Part
+from gradcheck.reading import opened
 from gradcheck.record import Header, Record, Run, digest_of
 from gradcheck.report.words import clean
 from gradcheck.stored.log import by_implementation
@@ -113,15 +114,15 @@ def read(path: Path) -> Run:
             f"{path}: it is no report of `gradcheck run -o RUN.json` or `-o RUN.jsonl`: "
             f"{clean(str(error))}"
         ) from None
+    except MemoryError:
+        raise UsageError(f"{path}: there is no memory for it") from None
     except (OSError, ValueError) as error:  # a NUL in the name
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        if path.stat().st_size > LARGEST:
-            raise UsageError(f"{path}: it is larger than any report")
-        return path.open("rb")
+        return opened(path, LARGEST)
     except FileNotFoundError:
         raise UsageError(
             f"{path}: there is no such file; `gradcheck run -o {path}` writes it"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.commands.project import destination, filled, find_modules
+from gradcheck.commands.project import destination, filled
 from gradcheck.config import project_of
 from gradcheck.foreign import TIMEOUT
 from gradcheck.testing import MARKER, WORKER
@@ -51,8 +52,9 @@ def settle(config: pytest.Config) -> None:
             setattr(option, attribute(key), str(value) if isinstance(value, Path) else value)
         option.gradcheck_config = project is not None
         option.gradcheck_file = str(project.path) if project is not None else ""
-    if option.gradcheck_file:
-        find_modules(Path(option.gradcheck_file))
+    beside = option.gradcheck_file and str(Path(option.gradcheck_file).parent)
+    if beside and beside not in sys.path:
+        sys.path.insert(1, beside)
 
 
 def told(config: pytest.Config) -> dict[str, Any]:

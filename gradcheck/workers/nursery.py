@@ -22,7 +22,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from gradcheck import interrupts
 from gradcheck.inert import Inert
+from gradcheck.user_modules import path_without
 
 FORKS: Final = sys.platform == "linux"
 """Elsewhere system libraries that NumPy uses forbid it."""
@@ -32,6 +34,10 @@ BEGIN: Final = (
 )
 ENOUGH: Final = 1 << 16
 """Bytes read at once."""
+
+
+class Gone(RuntimeError):  # noqa: N818  a process is
+    """The process that others are born of has ended, and they with it."""
 
 
 Loading = tuple[str, str, Sequence[object]]
@@ -53,10 +59,11 @@ class Nursery:
         """Start it; it goes on loading by itself."""
         self.control, theirs = socket.socketpair()
         self._unread = b""
-        said = {"path": sys.path, "argv": sys.argv, "entry": entry, "first": first, "forks": forks}
+        said: dict[str, Any] = {"path": path_without(), "argv": sys.argv}
+        said |= {"entry": entry, "first": first, "forks": forks}
         flags = ["-P", *(f"-W{option}" for option in sys.warnoptions)]
         words = [sys.executable, *flags, "-c", BEGIN, json.dumps(said, default=str)]
-        with theirs, _deaf():  # a terminal's Ctrl-C is for this process alone
+        with theirs, interrupts.blocked():  # a terminal's Ctrl-C is for this process alone
             self._process = subprocess.Popen(
                 [*words, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
@@ -67,12 +74,15 @@ class Nursery:
         """Ask for a worker; returns our end of its channel.
 
         Raises:
-            OSError: the process is gone.
+            Gone: the process has ended.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self.control, [b"+"], [theirs.fileno()])
-        return Connection(ours.detach())
+        with ours, theirs:
+            try:
+                socket.send_fds(self.control, [b"+"], [theirs.fileno()])
+            except ConnectionError:
+                raise Gone from None
+            return Connection(ours.detach())
 
     def heard(self) -> Iterator[tuple[int, int | None]]:
         """What has happened: a worker was born, in the order of asking, or has ended.
@@ -81,14 +91,14 @@ class Nursery:
         waits for something.
 
         Raises:
-            EOFError: the process is gone.
+            Gone: the process has ended.
         """
         try:
             read = self.control.recv(ENOUGH)
         except ConnectionError:
             read = b""
         if not read:
-            raise EOFError
+            raise Gone
         *lines, self._unread = (self._unread + read).split(b"\n")
         for line in lines:
             pid, *code = map(int, line.split())
@@ -122,24 +132,12 @@ def taken(entry: str, first: Sequence[Loading]) -> Nursery:
     return _FORESEEN.pop() if _FORESEEN else Nursery(entry, first)
 
 
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """What is started in the block does not hear Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 # ── in that process ──────────────────────────────────────────────────────────────────────────────
 
 
 def main(said: Mapping[str, Any]) -> None:
     """Load, and bear workers, until nobody asks any more; a worker does its work."""
-    for kind in (signal.SIGINT, signal.SIGTERM):  # it ends when its channel does
-        signal.signal(kind, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    interrupts.ignore()  # it ends when its channel does
     if sys.stderr is None:  # closed: what is printed is for nobody
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.stderr = os.fdopen(2, "w")

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from gradcheck.foreign.ending import in_words
 from gradcheck.workers.feed import Died, Feed
-from gradcheck.workers.nursery import importing, taken
+from gradcheck.workers.nursery import Gone, Nursery, importing, taken
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -29,6 +29,8 @@ TRIES: Final = 2
 """How often a worker may end before it is ready, until its slot is given up."""
 HOPE: Final = 60
 """Workers that may end one after the other without an answer from any."""
+AGAIN: Final = 4
+"""Times in a run that the process which workers come from may end."""
 POLITE: Final = 5.0
 """Seconds that workers get to leave off."""
 
@@ -66,7 +68,8 @@ class Pool(Generic[Task, Result]):
         """Say what is to be done, by how many; `ahead`: no task hangs, others may wait behind."""
         self._feed, self._jobs = feed, min(jobs, max(feed.left, 1))
         self._begin = (function, setup, arguments)
-        self._nursery = taken(LISTEN, [importing(function.__module__)])
+        self._first = [importing(function.__module__)]
+        self._nursery, self._again = taken(LISTEN, self._first), 0
         self._slots: list[_Slot[Task]] = []
         self._unborn: deque[_Slot[Task]] = deque()
         self._over, self._losses, self._trouble = False, 0, ""
@@ -87,11 +90,14 @@ class Pool(Generic[Task, Result]):
 
     def _carry_on(self) -> None:
         try:
-            for number in range(self._jobs):
-                self._bear(number)
             while self._feed.left and not self._over:
-                self._send()
-                self._hear()
+                try:
+                    for number in range(0 if self._slots else self._jobs):
+                        self._bear(number)
+                    self._send()
+                    self._hear()
+                except Gone:
+                    self._begin_again()
         except BaseException as error:  # noqa: BLE001  whoever waits must hear of it
             self._feed.broken(error)
         finally:
@@ -143,20 +149,39 @@ class Pool(Generic[Task, Result]):
         else:
             raise said
 
+    def _take_rest(self, slot: _Slot[Task]) -> None:
+        """Take in what a worker had said before it ended."""
+        while not slot.silent and slot.channel.poll():
+            self._take(slot)
+
     def _hear_nursery(self) -> None:
-        try:
-            for pid, code in self._nursery.heard():
-                if code is None:
-                    self._unborn.popleft().pid = pid
-                else:
-                    self._ended(next(s for s in self._slots if s.pid == pid), code)
-        except EOFError:
-            raise Died("the process that worker processes come from ended") from None
+        for pid, code in self._nursery.heard():
+            if code is None:
+                self._unborn.popleft().pid = pid
+            else:
+                self._ended(next(s for s in self._slots if s.pid == pid), code)
+
+    def _begin_again(self) -> None:
+        """The process that workers come from is gone, and they with it: another takes its place.
+
+        What they were at is begun once more. It is no task's fault: any process can be killed.
+        """
+        self._nursery.close()
+        for slot in self._slots:
+            self._take_rest(slot)
+            slot.channel.close()
+            for task in reversed(slot.sent):
+                self._feed.back(task)
+        self._slots.clear()
+        self._unborn.clear()
+        self._again += 1
+        if self._again > AGAIN:
+            raise Died(f"the process that worker processes come from ended {self._again} times")
+        self._nursery = Nursery(LISTEN, self._first)
 
     def _ended(self, slot: _Slot[Task], code: int) -> None:
         """A worker is gone: another one takes its place, unless there is no hope in that."""
-        while not slot.silent and slot.channel.poll():  # what it had said before
-            self._take(slot)
+        self._take_rest(slot)
         slot.channel.close()
         self._slots.remove(slot)
         if self._over:

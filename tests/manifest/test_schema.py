@@ -82,7 +82,7 @@ def test_a_file_that_is_far_too_large_is_not_read(tmp_path):
     path = tmp_path / "gradcheck.toml"
     with path.open("wb") as sparse:
         sparse.truncate(LARGEST + 1)
-    with pytest.raises(ManifestError, match="bytes are no manifest"):
+    with pytest.raises(ManifestError, match="it is too large: at most 4 MiB"):
         parse(path)
 
 
@@ -110,5 +110,5 @@ def test_a_library_per_platform(tmp_path):
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "gradcheck.toml")
-    with pytest.raises(LoadError, match="it is a pipe; a manifest is a file"):
+    with pytest.raises(LoadError, match="it is a pipe with a name"):
         parse(tmp_path / "gradcheck.toml")

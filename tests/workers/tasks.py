@@ -47,6 +47,14 @@ def sleeps(task):
     return task
 
 
+def stays_once(task):
+    """Of a file's name: for ever where there is no such file, which is made."""
+    if not Path(task).exists():
+        Path(task).touch()
+        time.sleep(1000)
+    return task
+
+
 def deaf(task):
     """What does not hear that it is to leave off."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -5,13 +5,14 @@ import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from gradcheck.workers import nursery
 from gradcheck.workers.collect import Line
 from gradcheck.workers.feed import Died
-from gradcheck.workers.pool import HOPE, LISTEN, Pool
+from gradcheck.workers.pool import AGAIN, HOPE, LISTEN, Pool
 from tests.workers import tasks
 
 
@@ -227,17 +228,38 @@ def test_what_was_foreseen_and_not_needed_is_ended():
     assert not nursery._FORESEEN
 
 
-def test_the_end_of_where_they_come_from_ends_the_work():
+def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
+    names = [f"{tmp_path}/{letter}" for letter in "abc"]
+    line = Watched(names)
+    with Pool(line, tasks.stays_once, 2, tasks.begin) as pool:
+        eventually(lambda: len(at_work(pool)) == 2 and len([*tmp_path.iterdir()]) == 2)
+        pids = [slot.pid for slot in pool._slots]
+        pool._nursery._process.kill()
+        eventually(Path(names[2]).exists)
+        pool._nursery._process.kill()
+        assert sorted(line.arrivals(3)) == names
+    assert line.lost_ones == {}
+    assert all(map(gone, pids))
+
+
+def test_what_was_foreseen_may_have_been_killed():
+    with nursery.foreseen(LISTEN, []):
+        (waiting,) = nursery._FORESEEN
+        waiting._process.kill()
+        waiting._process.wait(60)
+        assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
+
+
+def test_a_place_they_come_from_that_ends_again_and_again_ends_the_work():
     line = Watched("as")
     with Pool(line, tasks.sleeps, 1, tasks.begin) as pool:
         arrivals = line.arrivals(2)
         assert next(arrivals) == "a"
-        (slot,) = pool._slots
-        eventually(lambda: slot.pid)
-        pool._nursery._process.kill()
-        with pytest.raises(Died, match="come from ended"):
+        for ends in range(AGAIN + 1):
+            eventually(lambda n=ends: pool._again == n and [s for s in pool._slots if s.pid])
+            pool._nursery._process.kill()
+        with pytest.raises(Died, match=f"come from ended {AGAIN + 1} times"):
             next(arrivals)
-    assert gone(slot.pid)
 
 
 def test_the_keyboard_is_not_for_workers():
