@@ -19,7 +19,7 @@ from gradcheck.dtypes import dtype_named
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.judge.probe import attempt, bound_by
+from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -87,6 +87,7 @@ class Asking:
         if bound is None:
             raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
         self.bound: Bound = bound
+        self._vjp = steady("vjp", bound.vjp)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,7 +117,7 @@ class Asking:
         values = self.primals if primals is None else primals
         if not ready:
             ct, values = purity.guarded(ct), purity.guarded(values)
-        out = self._call(lambda: self.bound.vjp(bare(ct), *values, **self.bound.attrs), when)
+        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), when)
         return self._formed(out, when, [True] * len(self.primals))
 
     def raw_if_any(self, ct: Cotangent) -> Gradients:
@@ -146,7 +147,7 @@ class Asking:
             Broken: the call failed.
         """
         ct, values = purity.guarded(self.cts[0]), purity.guarded(self.primals)
-        out = self._call(lambda: self.bound.vjp(bare(ct), *values, **self.bound.attrs), "")
+        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), "")
         parts = returned.gradients(out, self.truth.names)
         pairs = zip(self.truth.names, parts, strict=True)
         return frozenset(name for name, part in pairs if part is None) & {*self.names}

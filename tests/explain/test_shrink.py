@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from gradcheck.binding import Bound
-from gradcheck.contract.returned import broken
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.shrink import as_it_is, shrink
@@ -17,6 +16,7 @@ from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import Wrong
 from gradcheck.verdict import Verdict
+from tests.ending import ends
 from tests.explain.scenes import changed, right
 
 
@@ -89,7 +89,7 @@ def test_code_that_says_nothing_does_not_fail():
 
 def test_code_that_dies_is_not_called_again_and_again():
     def dies(ct, x):
-        raise broken("vjp", "SIGSEGV in silu_backward", Verdict.CRASH)
+        ends("vjp", "SIGSEGV in silu_backward", Verdict.CRASH)
 
     binding = Counting(dies)
     found = shrink(the_case("silu"), binding, "float64", "vjp")
@@ -102,7 +102,7 @@ def test_code_that_dies_is_not_called_again_and_again():
 def test_code_that_dies_of_smaller_shapes_comes_back_as_far_as_it_lived():
     def vjp(ct, x):
         if x.size < 7:
-            raise broken("vjp", "SIGSEGV in silu_backward", Verdict.CRASH)
+            ends("vjp", "SIGSEGV in silu_backward", Verdict.CRASH)
         return 2 * right("silu", ct, x)[0]
 
     binding = Counting(vjp)
