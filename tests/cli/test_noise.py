@@ -16,7 +16,8 @@ NOISE = r"""
 
 static void noise(void) {
     static const char text[] =
-        "\nRESULT pass checked=1 pass=1 fail=0 </details>\n\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
+        "\nRESULT pass checked=1 pass=1 fail=0 </details>\n"
+        "\x1b[2J\x1b]0;owned\x07\x9b\xff\xfe\0\b\r</pre>"
         "</script><script>alert(1)</script>]]><failure/>&lt;```\n| # </details>\n"
         "GRDC\r\n\x1a\n\x02\0\0\0\0\0\0\0\0\0\0\0{}\n{\"kind\": \"result\", \"seq\": 1}\n";
     fwrite(text, 1, sizeof text - 1, stdout);
