@@ -108,7 +108,7 @@ def test_the_entry_points_name_what_exists(wheel):
     parser = configparser.ConfigParser(delimiters="=")
     parser.read_string(wheel.read(name).decode())
     assert {s: dict(parser[s]) for s in parser.sections()} == {
-        "console_scripts": {"gradcheck": "gradcheck.cli:main"},
+        "console_scripts": {"gradcheck": "gradcheck.__main__:main"},
         "gradcheck.suites": {"builtin": "gradcheck_cases:SUITE"},
         "pytest11": {"gradcheck": "gradcheck.pytest_plugin"},
     }
