@@ -42,8 +42,8 @@ def opened(path: Path, largest: int) -> BinaryIO:
     one, reading would wait for somebody to write.
 
     Raises:
-        Unsuitable: it is a device, a named pipe or a folder, or too large.
-        OSError: it cannot be opened.
+        Unsuitable: it is a device or a named pipe, or too large.
+        OSError: it cannot be opened, or is a folder.
         ValueError: there is a NUL in the name.
     """
     own = number_of(str(path))
@@ -63,8 +63,8 @@ def contents(path: Path, largest: int) -> bytes:
     """What a file holds.
 
     Raises:
-        Unsuitable: it is a device, a named pipe or a folder, or larger than `largest` bytes.
-        OSError: it cannot be read.
+        Unsuitable: it is a device or a named pipe, or larger than `largest` bytes.
+        OSError: it cannot be read, or is a folder.
         ValueError: there is a NUL in the name.
     """
     with opened(path, largest) as stream:
@@ -77,7 +77,7 @@ def _refuse(found: os.stat_result, largest: int, *, given: bool) -> None:
         if found.st_size > largest:
             raise TooLarge(largest)
     elif stat.S_ISDIR(kind):
-        raise Unsuitable(os.strerror(errno.EISDIR))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     elif not given and stat.S_ISFIFO(kind):
         raise Unsuitable("it is a pipe with a name; name a file, or write < PIPE and /dev/stdin")
     elif stat.S_ISBLK(kind) or (stat.S_ISCHR(kind) and not given):

@@ -66,7 +66,7 @@ def parts(stream: IO[bytes], made: Callable[[Plain], T]) -> Parts[T]:
     """
     first = stream.readline(LINE)
     if not _is_object(first):
-        raise Damaged("it does not begin with {")
+        raise Damaged("the document: it is no object")
     try:
         head = _object(first, "line 1")
     except Damaged:

@@ -219,6 +219,9 @@ def test_nor_is_it_a_manifest_a_project_or_what_failed_last(run, name):
     assert run(*RELU[1:], "--lf").code == 0
     Path("pyproject.toml").symlink_to(name)
     found = run(*RELU[1:])
+    if name == "folder":  # it says nothing to anybody
+        assert found.code == 0
+        return
     assert (found.code, found.err.count("\n")) == (2, 1)
     assert found.err.startswith("gradcheck: pyproject.toml: ")
     assert run(*RELU[1:], "--no-config").code == 0
