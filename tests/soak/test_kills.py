@@ -1,4 +1,7 @@
-"""SIGKILL at random moments: whoever dies, no report is shorter and green."""
+"""SIGKILL at random moments: whoever dies, no report is shorter and green.
+
+The soak writes what it saw to reports/kills.md.
+"""
 
 import json
 import os
@@ -7,14 +10,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tabulate import tabulate
 
 from gradcheck.stored.read import read
 
+REPORT = Path(__file__).parents[2] / "reports" / "kills.md"
+HEAD = """# SIGKILL at random moments
+
+{total} runs of right code, of which one process was killed at a random moment: the command itself
+(parent), the process that workers come from (nursery), a worker, or the process that the code
+judged runs in (host). No report was shorter and green. Made by `tox -e soak`."""
+WAYS = [("parent", 1), ("host", 1), ("parent", 2), ("nursery", 2), ("worker", 2), ("host", 2)]
+"""Kinds of processes and numbers of jobs; one job has neither nursery nor worker."""
 KILLS = 17
-"""Of each kind of process, at each number of jobs: 102 in all."""
+"""Of each."""
+LIMIT = 300.0
+"""Seconds that a run may take."""
 OPS = ("relu", "tanh", "silu", "neg", "abs", "sqr")
 CODE = """
 from gradcheck_cases import SUITE
@@ -72,53 +88,71 @@ def results(path):
     return names, report["footer"]
 
 
+def judged(run, path, every, where):
+    """How a run ended of which a process was killed; nothing of it is shorter and green."""
+    said, _ = run.communicate(timeout=LIMIT)
+    where = f"{where}: exit {run.returncode}\n{said}"
+    assert "Traceback" not in said, where
+    if run.returncode == -signal.SIGKILL:
+        log = path.with_suffix(".jsonl")
+        if log.exists() and b"\n" in log.read_bytes():
+            kept = read(log)
+            assert not kept.complete or len(kept.results) == len(every), where
+        assert not path.exists() or results(path)[0] == every
+        return "killed: the log is a part, and says so"
+    found, footer = results(path)
+    whole = {name for name, _ in found} == {name for name, _ in every}
+    if run.returncode == 0:
+        assert found == every, where
+        assert footer["complete"], where
+        assert footer["passed"], where
+        return "exit 0: every result, as of a run in peace"
+    assert not footer["passed"], where
+    if not footer["complete"]:
+        return f"exit {run.returncode}: marked partial"
+    assert whole, where
+    assert set(found.values()) - {"pass", "skip"}, where
+    return f"exit {run.returncode}: every case, with what became of it"
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["parent", "nursery", "worker", "host"])
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_whoever_is_killed_no_report_is_shorter_and_green(kind, jobs, tmp_path, monkeypatch):
-    if jobs == 1 and kind in ("nursery", "worker"):
-        pytest.skip("one job has none")
+@pytest.mark.parametrize(("kind", "jobs"), WAYS)
+def test_whoever_is_killed_no_report_is_shorter_and_green(
+    kind, jobs, tmp_path, monkeypatch, gather
+):
     monkeypatch.chdir(tmp_path)
     Path("right.py").write_text(CODE % (OPS,))
     before = time.monotonic()
     whole = started(jobs, 0)
-    said, _ = whole.communicate(timeout=120)
+    said, _ = whole.communicate(timeout=LIMIT)
     length = time.monotonic() - before
     assert whole.returncode == 0, said
     every, footer = results(Path("0.json"))
     assert footer["complete"]
     rng = random.Random(f"{kind}/{jobs}")
-    hits = tally = 0
-    counts = {}
-    while hits < KILLS:
+    ends, tally = Counter(), 0
+    while ends.total() < KILLS:
         tally += 1
         assert tally < 20 * KILLS
         run = started(jobs, tally)
-        time.sleep(rng.uniform(0.05, 1.1) * length)  # the moment is what is random
+        time.sleep(rng.uniform(0.05, 1.0) * length)  # the moment is what is random
         victims = family(run.pid)[kind] if run.poll() is None else []
-        if victims:
-            hits += 1
-            os.kill(rng.choice(victims), signal.SIGKILL)
-        said, _ = run.communicate(timeout=120)
-        where = f"{kind}, -j{jobs}, kill {hits}: exit {run.returncode}\n{said}"
-        counts[run.returncode] = counts.get(run.returncode, 0) + bool(victims)
-        if kind == "parent" and victims and run.returncode:
-            assert run.returncode == -signal.SIGKILL, where
-            log = Path(f"{tally}.jsonl")
-            if log.exists() and b"\n" in log.read_bytes():
-                kept = read(log)
-                assert not kept.complete or len(kept.results) == len(every), where
-            assert not Path(f"{tally}.json").exists() or results(Path(f"{tally}.json"))[0] == every
+        if not victims:
+            run.communicate(timeout=LIMIT)
             continue
-        assert "Traceback" not in said, where
-        found, footer = results(Path(f"{tally}.json"))
-        if run.returncode == 0:
-            assert found == every, where
-            assert footer["complete"], where
-            assert footer["passed"], where
-        else:
-            bad = set(found.values()) - {"pass", "skip"}
-            assert bad or not footer["complete"], where
-            assert not footer["passed"], where
-            assert not footer["complete"] or {n for n, _ in found} == {n for n, _ in every}, where
-    sys.stdout.write(f"{kind}, -j{jobs}: {hits} kills, exit codes {counts}\n")
+        with suppress(ProcessLookupError):
+            os.kill(rng.choice(victims), signal.SIGKILL)
+        ends[judged(run, Path(f"{tally}.json"), every, f"{kind}, -j{jobs}")] += 1
+    parts = [f"{kind}-{jobs}" for kind, jobs in WAYS]
+    chunks = gather("kills", f"{kind}-{jobs}", parts, {"way": [kind, jobs], "ends": ends})
+    if chunks is not None:
+        report(chunks)
+
+
+def report(chunks):
+    """Write what was seen."""
+    rows = [(kind, jobs, said, count) for chunk in chunks for kind, jobs in [chunk["way"]]
+            for said, count in sorted(chunk["ends"].items())]  # fmt: skip
+    table = tabulate(rows, ("killed", "jobs", "how the run ended", "kills"), "github")
+    total = sum(row[-1] for row in rows)
+    REPORT.write_text(f"{HEAD.format(total=total)}\n\n{table}\n")
