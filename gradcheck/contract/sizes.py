@@ -33,6 +33,10 @@ def sizes(subject: Subject) -> Breach | None:
                     bad.setdefault(name, []).append(size)
                     reasons.append(f"{where}, {off}")
         except Broken as error:
+            if error.finding.verdict is Verdict.NOTRUN:  # nothing more is run of it
+                if reasons:
+                    break
+                raise
             bad.setdefault(name, []).append(size)
             reasons.append(f"{where}, {error.finding.reason}")
             verdict = min(verdict, error.finding.verdict, key=SEVERITY.index)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from gradcheck.contract.asking import Unasked, Unfit, Vacuous
+from gradcheck.contract.battery import PROPERTIES
 from gradcheck.contract.sizes import SIZES, sizes
+from gradcheck.judge.contract import examine
 from gradcheck.verdict import Verdict
 from tests.ending import ends
 
@@ -108,3 +110,22 @@ def test_sizes_whose_results_a_narrow_dtype_does_not_hold_are_left_out(subject):
         products.resized(-1, 63).wrong()
     assert products.right
     assert sizes(products) is None
+
+
+@pytest.mark.parametrize(("before", "verdict"), [(0, Verdict.NOTRUN), (1, Verdict.CRASH)])
+def test_a_size_that_is_run_no_more_is_not_a_wrong_one(subject, silu, before, verdict):
+    """After ten crashes of an operator nothing of it is run: that says nothing of its gradient."""
+    right, left = silu.vjp, before
+
+    def vjp(ct, x):
+        nonlocal left
+        if x.shape == subject(name="silu/default/typical").primals[0].shape:
+            return right(ct, x)
+        left -= 1
+        if left >= 0:
+            ends("vjp", "SIGSEGV", Verdict.CRASH)
+        return ends("vjp", "not run after 10 crashes of silu", Verdict.NOTRUN)
+
+    silu.vjp = vjp
+    asked = next(p for p in PROPERTIES if p.name == "sizes")
+    assert examine(asked, subject(silu, "silu/default/typical")).verdict is verdict
