@@ -1,5 +1,6 @@
 """A report is taken apart result by result: nothing but what is made of them is kept."""
 
+import hashlib
 import io
 import json
 
@@ -84,6 +85,23 @@ def test_a_log_that_was_changed_is_called_so_before_its_results_are_blamed():
     cut = changed[: changed.index(b'{"footer"') + 5]
     found = taken(cut, refuses)
     assert (found.results, found.footer, str(found.fault)) == ([], None, "it is two")
+
+
+@pytest.mark.parametrize("footer", [{}, {"sha256": ""}, {"sha256": None}, {"complete": True}])
+def test_a_footer_without_the_hash_seals_nothing(footer):
+    with pytest.raises(Damaged, match="changed after it was written"):
+        taken(log({"k": 1}, footer=footer))
+
+
+def test_a_footer_seals_what_stands_before_it_and_nothing_may_follow():
+    whole = log({"k": 1}, {"k": 3}, footer={})
+    lines = whole[: whole.index(b'{"footer"')]
+    sealed = f'{{"footer": {{"sha256": "{hashlib.sha256(lines).hexdigest()}"}}}}\n'.encode()
+    assert taken(lines + sealed).results == [1, 3]
+    with pytest.raises(Damaged, match="changed after it was written"):
+        taken(lines.replace(b"3", b"4") + sealed)
+    with pytest.raises(Damaged, match="line 5: there is something after the footer"):
+        taken(lines + sealed + b"\n")
 
 
 def test_only_one_result_is_there_at_a_time():
