@@ -94,6 +94,13 @@ def test_kinks_that_cancel_in_a_sum_are_two_kinks():
     assert look(lambda x: np.abs(x) - np.abs(x), [0.0]) is None
 
 
+def test_the_bar_of_a_kink_is_what_rounding_leaves_of_its_sharpest_step():
+    """|x| has no other error: 3 · 4 u · 1/2 over the third step, 1/32, for each of the outputs."""
+    cts = [[1.0, 0.0], [2.0, -3.0]]
+    found = look(lambda x: np.stack([np.abs(x[0]), np.abs(x[0])]), [0.0], cts=cts)
+    assert found.bar.tolist() == [192 * 2.0**-53, 5 * 192 * 2.0**-53]
+
+
 def test_only_the_element_asked_for_is_moved():
     x = [0.3, 0.0, -2.0]
     assert [look(np.abs, x, element) is not None for element in range(3)] == [False, True, False]
@@ -159,6 +166,14 @@ def test_a_smooth_function_has_no_kink_anywhere(name):
     x = POINTS + (1000 if name == "shifted" else 0)
     flagged = [v for k, v in enumerate(x) if look(SMOOTH[name], x, k, np.eye(x.size)[[k]])]
     assert flagged == []
+
+
+@pytest.mark.parametrize("times", [10, 20, 30])
+def test_two_levels_above_the_noise_are_one_fall_and_prove_nothing(times):
+    """A wave as short as the longest steps: its even part does not fall between the two."""
+    point = Point(lambda x: (np.cos(times * x),), (np.zeros(1),))
+    assert examine(Evaluator(point, 0), 0, np.ones((1, 1)), np.array([2.0**-7])) is None
+    assert examine(Evaluator(point, 0), 0, np.ones((1, 1)), np.zeros(1)) is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ a copy of the repository. It exits 1 where fewer than 95% die, where one survive
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from mutations import Mutation, mutations
+from mutations import Mutation, lines_of_functions, mutations
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -84,8 +85,8 @@ class Reach:
     def tests(self, mutation: Mutation) -> list[str]:
         """Those that may notice, its module's own first, one of each function before the next."""
         lines = self.lines[mutation.path]
-        at = [lines[line] for line in range(mutation.line, mutation.last + 1) if line in lines]
-        found = set().union(*at) or set().union(*lines.values())  # run on import, used anywhere
+        of = mutation.lines or set(lines)  # what runs on import is used anywhere
+        found = set().union(*(lines[line] for line in of if line in lines))
         folder, module = Path(mutation.path).parts[1], Path(mutation.path).stem
         turn: Counter[str] = Counter()
 
@@ -187,9 +188,9 @@ def chosen() -> Iterable[Mutation]:
             sys.exit(f"chosen.toml, {entry['says']!r}: {path} has not exactly once {old!r}")
         before = source[: source.index(old)]
         start, line = len(before.encode()), before.count("\n") + 1
-        last = line + old.rstrip("\n").count("\n")
-        end = start + len(old.encode())
-        yield Mutation(path, line, last, "by hand", "by hand", entry["says"], start, end, new)
+        end, last = start + len(old.encode()), line + old.rstrip("\n").count("\n")
+        lines = lines_of_functions(ast.parse(source)) & {*range(line, last + 1)}
+        yield Mutation(path, line, lines, "by hand", "by hand", entry["says"], start, end, new)
 
 
 def noted(rooms: SimpleQueue[Room], jobs: int) -> list[dict]:

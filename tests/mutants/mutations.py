@@ -35,11 +35,14 @@ SELECTS = ("min", "max", "minimum", "maximum")
 
 @dataclass(frozen=True)
 class Mutation:
-    """`path` (relative to the repository) with the bytes `start` to `end` replaced by `text`."""
+    """`path` (relative to the repository) with the bytes `start` to `end` replaced by `text`.
+
+    `lines` are those of its statement; none where that runs on import.
+    """
 
     path: str
     line: int
-    last: int
+    lines: frozenset[int]
     where: str
     kind: str
     change: str
@@ -67,7 +70,9 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
         starts.append(starts[-1] + len(line))
     seen: Counter[str] = Counter()
     found = []
-    for where, statement, node, kind, new in _of(ast.parse(source), "", None):
+    tree = ast.parse(source)
+    called = lines_of_functions(tree)
+    for where, statement, node, kind, new in _of(tree, "", None):
         old = ast.unparse(node)
         change = f"{_short(old)} → {_short(new)}"
         seen[where + change] += 1
@@ -78,10 +83,17 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         text = new if isinstance(node, ast.stmt) else f"({new})"
-        found.append(
-            Mutation(path, statement.lineno, last, where, kind, change, start, end, text)
-        )
+        lines = called & {*range(statement.lineno, last + 1)}
+        found.append(Mutation(path, statement.lineno, lines, where, kind, change, start, end, text))
     return found
+
+
+def lines_of_functions(tree: ast.AST) -> frozenset[int]:
+    """The lines that run when a function is called, and not on import."""
+    bodies = (node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        line for body in bodies for line in range(body[0].lineno, body[-1].end_lineno + 1)
+    )
 
 
 def _short(text: str) -> str:
