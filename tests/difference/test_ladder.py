@@ -242,6 +242,17 @@ def test_a_saturated_level_is_not_believed_though_its_numbers_are_small():
     np.testing.assert_allclose(slopes[:, 0], 1 / ladder.steps(np.zeros(1), 5))
 
 
+def test_the_coarsest_level_is_never_believed():
+    """Nothing above it vouches for it, though its steps agree as no others do."""
+    h = ladder.steps(np.ones(1), ladder.LADDER_LEVELS)
+    slopes = 2 + 0.3 * h**2 + 1e-15 / h
+    slopes[:3] = 5.0
+    value, bar = ladder.climb(slopes[:, None, None, None], np.zeros((h.size, 1, 1, 1)),
+                              np.zeros((1, 1, 1)), h, U)  # fmt: skip
+    assert value[0, 0, 0] == pytest.approx(2, abs=1e-3)
+    assert abs(value[0, 0, 0] - 2) <= bar[0, 0, 0]
+
+
 def test_noise_that_nobody_measured_is_seen_in_the_finest_differences():
     h = ladder.steps(np.ones(1), ladder.LADDER_LEVELS)
     noise = np.random.default_rng(0).normal(size=(h.size, 1, 1, 2000)) * 1e-10

@@ -60,6 +60,22 @@ def test_a_value_that_is_not_finite_has_no_bar():
 
 
 @pytest.mark.parametrize(
+    ("even", "kinked"),
+    [
+        ([16.0, 4.0, 1.0], True),
+        ([64.0, 4.0, 1.0], False),  # the longer pair falls as a smooth one does
+        ([16.0, 4.0, 0.25], False),  # the shorter one
+        ([28.0, 7.9 / 2, 0.5], True),
+        ([4.0, 1.0], False),  # one pair
+        ([4.0, 1.0, 1e-3, 1e-6], False),  # one pair above the noise
+    ],
+)
+def test_two_falls_of_two_show_a_kink(even, kinked):
+    found = {j: Pair(e / 2, e / 2, 0.0) for j, e in enumerate(even)}
+    assert (Residuals(0.0, U, 2.0**-7, pairs=found).sides() is not None) is kinked
+
+
+@pytest.mark.parametrize(
     ("function", "kinked"),
     [
         (abs, True),

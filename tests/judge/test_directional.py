@@ -1,5 +1,7 @@
 """What a projection passes, what it leaves to be judged element by element, and how often."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -290,3 +292,26 @@ def test_the_bars_cover_the_true_error(monkeypatch):
                     counts += count
                     missed += [(name, seed, factor, dtype, row) for row in bad]
     assert len(missed) <= 1e-3 * counts, missed
+
+
+@pytest.mark.parametrize(
+    ("even", "kinked"),
+    [
+        ((16.0, 4.0, 1.0), True),
+        ((256.0, 16.0, 1.0), False),
+        ((1000.0, 4.0, 1.0), False),  # the longest step says otherwise
+        ((16.0, 10.0, 1.0), False),  # the shortest one
+        ((62.0, 7.9, 1.0), True),
+        ((64.0, 8.0, 1.0), False),
+        ((16.0, 4.0, -1.0), True),
+        ((16e-3, 4e-3, 1e-3), False),  # below what rounding leaves
+    ],
+)
+def test_a_kink_is_one_at_both_of_three_steps(even, kinked):
+    class Points:
+        @staticmethod
+        def along(*_):
+            return np.repeat(even, 2)[:, None] / 2, [0.0, 0.0, 0.0]
+
+    screen = Screen(Points(), SimpleNamespace(x=np.zeros(1)), [0], np.ones(1), 0.03, "float64")
+    assert screen._three(None)[2] is kinked

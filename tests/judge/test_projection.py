@@ -5,8 +5,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from gradcheck.difference.projection import Given, Scalar, unit_of
+from gradcheck.difference.rungs import Site
 from gradcheck.finding import Finding, Part
-from gradcheck.judge.projection import judge_tensors
+from gradcheck.judge.projection import Projection, judge_tensors
 from gradcheck.verdict import Verdict
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -222,6 +224,22 @@ def test_without_a_search_the_tensor_still_fails(network):
     found = judged(net, spoilt(net, change), search=0)["w1"]
     assert (found.verdict, found.worst_index) == (FAIL, ())
     assert "along random directions it is off by" in found.reason
+
+
+def test_two_directions_that_fail_are_enough_and_one_is_not(network):
+    """A third is asked only where the two do not agree."""
+    net = network(40, 60, 50, 5)
+    tensor, loss = net.params["w1"], Scalar(net.loss)
+
+    def judge(gradient):
+        given = Given.of(gradient)
+        site = Site(loss, loss(), tensor, given, unit_of(tensor))
+        projection = Projection("w1", site, ("directions",))
+        return projection.judge(0).verdict, len(projection.strikes)
+
+    right = net.gradients()["w1"]
+    assert judge(right) == (PASS, 1)
+    assert judge(1.5 * right) == (FAIL, 2)
 
 
 # --- right numbers ------------------------------------------------------------------------------

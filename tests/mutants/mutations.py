@@ -1,7 +1,7 @@
 """What a mutation of the engine is: one small change of a module's text, with a name that stays.
 
 The name holds the function and the change, never a line number. The draw goes by the hash of the
-name: code that is added moves few of the others.
+name: code that is added moves none of the others.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 LONGEST = 110
 """Characters of a name that show the change."""
@@ -56,8 +59,8 @@ class Mutation:
 
     @property
     def place(self) -> float:
-        """Where the draw finds it."""
-        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8])
+        """Where in 0 … 1 the draw finds it."""
+        return int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8]) / 2**64
 
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
@@ -96,6 +99,23 @@ def lines_of_functions(tree: ast.AST) -> frozenset[int]:
     )
 
 
+def chosen(table: Path, root: Path) -> list[Mutation]:
+    """Those that `table` asks for; exits where a text to replace is not there exactly once."""
+    return [_asked(entry, root) for entry in tomllib.loads(table.read_text())["mutation"]]
+
+
+def _asked(entry: dict[str, str], root: Path) -> Mutation:
+    path, old, new = f"gradcheck/{entry['file']}", entry["old"], entry["new"]
+    source = (root / path).read_text()
+    if source.count(old) != 1:
+        sys.exit(f"chosen.toml, {entry['says']!r}: {path} has not exactly once {old!r}")
+    before = source[: source.index(old)]
+    start, line = len(before.encode()), before.count("\n") + 1
+    end, last = start + len(old.encode()), line + old.rstrip("\n").count("\n")
+    lines = lines_of_functions(ast.parse(source)) & {*range(line, last + 1)}
+    return Mutation(path, line, lines, "by hand", "by hand", entry["says"], start, end, new)
+
+
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= LONGEST // 2 else f"{text[: LONGEST // 2 - 1]}…"
@@ -113,7 +133,9 @@ def _of(node, where, statement) -> Iterator[tuple[str, ast.stmt, ast.AST, str, s
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             inside = f"{where}.{node.name}".lstrip(".")
         elif isinstance(node, ast.Assign | ast.AnnAssign) and not where:
-            inside = ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+            inside = ast.unparse(
+                node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            )
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _idle(child):
                 yield from _of(child, inside, statement)
