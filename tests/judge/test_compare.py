@@ -1,3 +1,4 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -199,7 +200,8 @@ def test_where_the_numbers_of_a_dtype_end_anything_small_passes():
         ("float16", 8 * np.finfo(np.float16).smallest_subnormal),
     ],
 )
-def test_the_numbers_of_a_dtype_end_where_they_do(dtype, end):
+def test_a_dtype_rounds_and_ends_where_it_does(dtype, end):
+    assert rules_of(dtype).u == 0.5 * float(ml_dtypes.finfo(dtype).eps)
     assert verdict([float(end)], known([0.0]), rules_of(dtype)) is Verdict.PASS
     assert verdict([float(end) * 1.01], known([0.0]), rules_of(dtype)) is Verdict.FAIL
 

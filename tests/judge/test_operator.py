@@ -121,6 +121,29 @@ def test_a_forward_of_another_form_fails_and_its_gradient_is_judged(forward, rea
     assert found["x"].verdict is Verdict.PASS
 
 
+def test_an_empty_output_has_a_dtype_too():
+    empty = lambda draw: (np.zeros((0, 5)), draw.signed(5))  # noqa: E731
+    truth = truth_of(spec(primals=empty))
+    found = judged(truth, Implementation(right, lambda x, w: x**3 * w))
+    assert found["forward"].verdict is Verdict.PASS
+    found = judged(truth, Implementation(right, lambda x, w: (x**3 * w).astype(np.float32)))
+    assert found["forward"].verdict is Verdict.FAIL
+    found = judged(truth, Implementation(lambda ct, x, w: (x.astype(np.float32), 0 * w)))
+    assert found["x"].verdict is Verdict.FAIL
+
+
+def test_an_infinity_that_ends_beside_the_point_is_no_number_there():
+    """A slope of 0 would be a wrong one, and pass for right."""
+    operator = spec(
+        lambda xp, x: xp.log(x), lambda xp, ct, x: ct / x,
+        lambda draw: (np.array([0.0, 1.0, 4.0]),), signature="()->()",
+    )  # fmt: skip
+    forward = truth_of(operator)._point.forward
+    with np.errstate(divide="ignore"):
+        assert forward(np.array([0.0, 1.0, 4.0]))[0].tolist() == [0.0, 0.0, np.log(4.0)]
+        assert np.isnan(forward(np.array([0.5, 1.0, 4.0]))[0]).tolist() == [True, False, False]
+
+
 def test_a_forward_without_a_number_fails():
     found = judged(truth_of(spec()), Implementation(right, lambda x, w: x * np.nan))
     assert found["forward"].verdict is Verdict.FAIL

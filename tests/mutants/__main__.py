@@ -24,8 +24,8 @@ from rooms import HERE, ROOT, Reach, Room
 from score import Fate, complaints, report, share
 
 DRAWN = {
-    "difference": 46, "judge": 36, "contract": 22, "stored": 9, "baseline": 17, "diff": 8,
-    "commands/outcome.py": 3,
+    "difference": 60, "judge": 46, "contract": 26, "stored": 11, "baseline": 20, "diff": 9,
+    "commands/outcome.py": 4,
 }  # fmt: skip
 """Of each package one mutation of so many is drawn."""
 ALSO = {
@@ -113,8 +113,10 @@ def main() -> int:
     rooms: SimpleQueue[Room] = SimpleQueue()
     every = [path for part in DRAWN for path in paths(part)]
     with tempfile.TemporaryDirectory() as folder:
-        for i in range(asked.jobs):
-            rooms.put(Room(Path(folder) / str(i), every))
+        first = Room.made(Path(folder) / "0", every)
+        rooms.put(first)
+        for i in range(1, asked.jobs):
+            rooms.put(first.copied(Path(folder) / str(i)))
         kept = asked.kept or Path(folder)
         lines = kept / "lines.json"
         if not lines.exists():

@@ -17,7 +17,7 @@ from mutations import Mutation
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SECONDS = 12.0
+SECONDS = 8.0
 """What the tests of one mutation may take, as measured without it."""
 COPIED = ("gradcheck", "cases", "tests", "examples", "reports", "docs", "benchmarks", "action")
 
@@ -44,18 +44,22 @@ class Reach:
                 self.lines[file][int(line)].update(names[i] for i in tests)
 
     def tests(self, mutation: Mutation) -> list[str]:
-        """Those that may notice, its module's own first, one of each function before the next."""
+        """Those that run its lines and those of its module by name; one of each function first.
+
+        What runs once only, on import or because its result is kept, is not seen to be run by
+        others: therefore those by name.
+        """
         lines = self.lines[mutation.path]
-        of = mutation.lines or set(lines)  # what runs on import is used anywhere
-        found = set().union(*(lines[line] for line in of if line in lines))
+        of = mutation.lines or set(lines)
         folder, module = Path(mutation.path).parts[1], Path(mutation.path).stem
+        own, near = f"tests/{folder}/test_{module}.py", f"tests/{folder}/"
+        found = {test for test in self.seconds if test.startswith(own)}
+        found.update(*(lines[line] for line in of if line in lines))
         turn: Counter[str] = Counter()
 
         def place(test: str) -> tuple[int, int, float]:
-            function = test.partition("[")[0]
-            turn[function] += 1
-            own = f"tests/{folder}/"
-            far = 0 if test.startswith(f"{own}test_{module}.py") else 1 + (not test.startswith(own))
+            turn[function := test.partition("[")[0]] += 1
+            far = 0 if test.startswith(own) else 1 if test.startswith(near) else 2
             return far, turn[function], self.seconds[test]
 
         ordered, spent = [], 0.0
@@ -69,17 +73,27 @@ class Reach:
 class Room:
     """A copy of the repository, in which one mutation at a time is tried."""
 
-    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
-        """Copy, and compile all that the tests of `paths` need."""
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @classmethod
+    def made(cls, folder: Path, paths: Sequence[str]) -> Room:
+        """One in which all that the tests of `paths` need is compiled."""
         skip = shutil.ignore_patterns("__pycache__", ".*")
         for name in COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=skip)
         for file in ROOT.glob("*.*"):
             if file.is_file():
                 shutil.copy(file, folder)
-        if self._pytest([*paths, "--collect-only"], {}, None):  # compiles all, once
+        room = cls(folder)
+        if room._pytest([*paths, "--collect-only"], {}, None):
             sys.exit("the tests cannot be collected; run them without mutations first")
+        return room
+
+    def copied(self, folder: Path) -> Room:
+        """Another one like it."""
+        shutil.copytree(self.folder, folder)
+        return Room(folder)
 
     def note(self, paths: Sequence[str]) -> dict:
         """The lines that the tests of `paths` run; raises where one fails without a mutation."""
