@@ -1,6 +1,7 @@
 """The verdict on every tensor: what fails, what passes, and what is said to be invisible."""
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -240,6 +241,33 @@ def test_two_directions_that_fail_are_enough_and_one_is_not(network):
     right = net.gradients()["w1"]
     assert judge(right) == (PASS, 1)
     assert judge(1.5 * right) == (FAIL, 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero", "most"),
+    [
+        ("float64", False, 1e-3 * 4),
+        ("float32", False, 0.1 * 4),
+        ("float64", True, 1e-8 * 3),
+        ("float32", True, 1e-4 * 3),
+    ],
+)
+def test_what_must_be_visible_follows_the_gradient_or_the_loss_where_that_is_zero(
+    dtype, zero, most
+):
+    def sees(visible, ok=True, alarm=np.inf, before=()):
+        site = SimpleNamespace(dtype=np.dtype(dtype), base=-3.0)
+        projection = Projection("x", site, (), [SimpleNamespace(alarm=a) for a in before])
+        return projection._sees(
+            SimpleNamespace(ok=ok, zero=zero, product=-4.0, visible=visible, alarm=alarm)
+        )
+
+    assert sees(most)
+    assert not sees(1.01 * most)
+    assert not sees(most, ok=False)
+    assert not sees(most, alarm=0.99 * most)
+    assert sees(most, alarm=most, before=[most, np.inf])
+    assert not sees(most, before=[0.99 * most])
 
 
 # --- right numbers ------------------------------------------------------------------------------

@@ -29,7 +29,10 @@ DRAWN = {
 }  # fmt: skip
 """Of each package one mutation of so many is drawn."""
 ALSO = {
-    "judge": ("tests/test_library_kinks.py", "tests/test_library_projection.py"),
+    "judge": (
+        "tests/test_library.py", "tests/test_library_kinks.py", "tests/test_library_projection.py",
+        "tests/test_library_second.py",
+    ),
     "stored": ("tests/report/test_stored.py", "tests/report/test_json.py"),
     "commands/outcome.py": (
         "tests/cli/test_exit_codes.py", "tests/cli/test_streams.py", "tests/cli/test_usage.py",
