@@ -40,3 +40,15 @@ def test_what_overflows_is_not_asked(subject, right):
     tall.cts[0] = tuple(np.full_like(part, np.inf) for part in tall.cts[0])
     with pytest.raises(Vacuous):
         scaling(tall)
+
+
+@pytest.mark.parametrize(("size", "least", "seen"), [(-80, -119, False), (-76, -115, True)])
+def test_what_underflows_inside_may_be_lost_at_a_small_factor_too(subject, size, least, seen):
+    """Up to 2^-118, where float32 ends, however small the cotangent is."""
+
+    def vjp(ct, x):
+        g = -ct * np.float32(2.0**size)
+        return np.where(np.abs(g) < 2.0**least, np.float32(0), g)
+
+    found = scaling(subject(SimpleNamespace(vjp=vjp), "neg/default/typical"))
+    assert (found is not None) is seen

@@ -5,6 +5,7 @@ import pytest
 
 from gradcheck.contract.asking import Unasked, Unfit
 from gradcheck.contract.returned import Broken
+from gradcheck.judge.compare import rules_of
 
 
 def test_a_point_outside_of_the_domain_is_unfit(subject, right):
@@ -100,3 +101,15 @@ def test_the_ordinary_judgement_decides_on_appeal(subject, right, dtype):
     both = right.both
     right.both = lambda ct, x, w, eps: (both(ct, x, w, eps)[0] * 1.01, both(ct, x, w, eps)[1])
     assert "elements are outside their bound (dx[" in subject(right, dtype=dtype).wrong()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gradient_may_be_off_by_the_bound_of_the_judgement(subject, dtype):
+    one = subject(dtype=dtype)
+    ct, rules = one.cts[0], rules_of(dtype)
+    size = {"x": 1e3 * one.primals[0], "w": -1e3 * one.primals[1]}
+    allowed, cost = one.allowed(ct, size, {n: 0 * g for n, g in size.items()}), one.cost(ct)
+    for name in ("x", "w"):
+        large = rules.rtol * np.abs(size[name].astype(np.float64))
+        want = large + (rules.rtol / 16 + 4 * rules.u) * cost[name] + rules.underflow
+        np.testing.assert_allclose(allowed[name], want, rtol=1e-6)

@@ -91,3 +91,12 @@ def test_two_falls_of_two_show_a_kink(even, kinked):
 def test_only_a_kink_at_the_point_itself_is_one(function, kinked):
     found = pairs(function, 0.0, range(15))
     assert Residuals(0.0, U, 1e-16, pairs=found).kinked() is kinked
+
+
+def test_the_noise_is_what_even_parts_a_line_or_a_model_show_of_it():
+    """Of one even part that no others explain, e: its variance is six times that of φ."""
+    pairs_of = {0: Pair(0.0, 0.0, 0.0), 1: Pair(0.0, 0.0, 0.0), 2: Pair(1.5, 1.5, 0.0)}
+    seen = 3.0 / np.sqrt(6)
+    assert Residuals(0.0, U, 0.5, pairs=pairs_of).noise() == pytest.approx(seen, rel=1e-12)
+    assert Residuals(0.0, U, 2.0, pairs=pairs_of).noise() == 2.0
+    assert Residuals(0.0, U, 0.5, 4.0, pairs=pairs_of).noise() == 4.0
