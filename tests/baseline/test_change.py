@@ -153,6 +153,9 @@ def test_update_follows_class_and_verdict_where_all_agree(make):
     mixed = make.run(*(make.result(s, v) for s, v in zip(ALL, ("crash", "error", "fail"),
                                                           strict=True)), **WHOLE)  # fmt: skip
     assert update(make, mixed, make.toml({}, top=TOP)).done == ()
+    # An error that is allowed for is one of a failure: what crashes has none.
+    limited = make.toml({"max_error": 0.15}, top=TOP)
+    assert update(make, crashed, limited) == change.Change(text=limited)
 
 
 def test_update_keeps_what_is_flaky_so(make):

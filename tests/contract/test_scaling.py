@@ -52,3 +52,12 @@ def test_what_underflows_inside_may_be_lost_at_a_small_factor_too(subject, size,
 
     found = scaling(subject(SimpleNamespace(vjp=vjp), "neg/default/typical"))
     assert (found is not None) is seen
+
+
+def test_every_factor_is_a_power_of_two_or_turns_the_sign():
+    """Which no right backward rounds."""
+    for factors in FACTORS.values():
+        assert -1.0 in factors
+        sizes = {factor for factor in factors if factor != -1.0}
+        assert {np.frexp(size)[0] for size in sizes} == {0.5}
+        assert min(sizes) < 1 < max(sizes)

@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.judge import directional
 from gradcheck.judge.cotangents import first_cotangent
-from gradcheck.judge.directional import Screen
+from gradcheck.judge.directional import Screen, _finding
 
 workloads = pytest.importorskip("benchmarks.workloads")  # no part of the wheel
 
@@ -315,3 +315,11 @@ def test_a_kink_is_one_at_both_of_three_steps(even, kinked):
 
     screen = Screen(Points(), SimpleNamespace(x=np.zeros(1)), [0], np.ones(1), 0.03, "float64")
     assert screen._three(None)[2] is kinked
+
+
+@pytest.mark.parametrize("error", [2.0, -2.0])
+def test_a_pass_says_how_large_an_error_would_have_shown(error):
+    found = _finding("x", 3, error, 0.5, 4.0, 10.0, 2.0, 7)
+    assert (found.verdict, found.smallest_visible_error) == ("pass", 3.0)
+    assert (found.got, found.want, found.error, found.bound) == (10.0, 10.0 + error, 2.0, 4.0)
+    assert (found.error_bar, found.compared, found.evaluations) == (0.5, 3, 7)

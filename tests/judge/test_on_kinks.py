@@ -1,9 +1,11 @@
 """What a gradient on a tie may come to along a direction."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from gradcheck.judge.on_kinks import Directions
+from gradcheck.judge.on_kinks import Directions, Followed
 
 BOUND = 2.0**-10
 
@@ -33,3 +35,30 @@ def test_one_that_leaves_it_further_is_told_with_its_ends():
 
 def test_what_is_no_number_is_outside():
     assert violated(np.nan) is not None
+
+
+@pytest.mark.parametrize(
+    ("got", "says"),
+    [
+        (0.0, "tie: left (A); middle (A, B)"),
+        (1.0, "tie: right (C)"),
+        (0.5, "tie: none that is known"),
+        (np.nan, "tie: none that is known"),
+    ],
+)
+def test_the_conventions_that_a_gradient_follows_are_named(got, says):
+    def convention(name, *systems):
+        return SimpleNamespace(name=name, systems=systems)
+
+    tables = (
+        (convention("left", "A"), np.array([[0.0, 7.0]])),
+        (convention("middle", "A", "B"), np.array([[0.0, 7.0]])),
+        (convention("right", "C"), np.array([[1.0, 7.0]])),
+    )
+    found = SimpleNamespace(got=np.array([[got, -1.0]]), bound=np.full((1, 2), BOUND))
+    which = np.array([True, False])
+    assert Followed("tie", which, tables).by(found) == says
+    # Where all say the same, none is followed; one alone is.
+    assert Followed("tie", which, tables[:2]).by(found) == ("" if got == 0 else says.replace(
+        "right (C)", "none that is known"))  # fmt: skip
+    assert (Followed("tie", which, tables[2:]).by(found) == "tie: right (C)") is (got == 1.0)

@@ -77,3 +77,8 @@ def test_the_bound_is_the_one_that_is_promised():
 def test_a_number_that_is_none_has_a_finite_bound():
     pairs = Pairs(np.array([np.nan]), np.array([1.0]), np.zeros(1), np.ones(1), np.ones(1))
     assert bound_of(pairs, F64, 1) == pytest.approx(1.0625e-8)
+
+
+def test_what_fails_is_not_counted_as_unresolved_too():
+    found = judged([5.0, 1.0], [1.0, 1.0], bar=[0.3, 0.0])
+    assert (found.verdict, found.failed, found.unresolved) == (Verdict.FAIL, 1, 0)
