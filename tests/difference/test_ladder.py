@@ -271,3 +271,12 @@ def test_fine_and_coarse_levels_that_contradict_each_other_are_not_believed(name
     function, x, slope = functions[name]
     value, bar = climbed(function, [x])
     assert abs(value[0] - slope) <= bar[0] + 1e-8
+
+
+def test_values_of_order_six_reach_further_up_where_noise_counts_less():
+    """Of a polynomial of degree four they are exact from the first level that may be believed."""
+    h = ladder.steps(np.ones(1), 12)
+    slopes = (2 + h**2 + h**4)[:, None, None, None]
+    value, bar = ladder.climb(slopes, 0 * slopes, np.full((1, 1, 1), 1e-8), h, U)
+    assert value[0, 0, 0] == pytest.approx(2, abs=1e-12)
+    assert bar[0, 0, 0] == pytest.approx(3 * 1e-8 / h[4], rel=1e-6)

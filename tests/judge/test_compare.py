@@ -201,7 +201,11 @@ def test_where_the_numbers_of_a_dtype_end_anything_small_passes():
     ],
 )
 def test_a_dtype_rounds_and_ends_where_it_does(dtype, end):
-    assert rules_of(dtype).u == 0.5 * float(ml_dtypes.finfo(dtype).eps)
+    rules = rules_of(dtype)
+    assert rules.u == 0.5 * float(ml_dtypes.finfo(dtype).eps)
+    assert rules.rtol == {"float64": 1e-8, "float32": 1e-4}.get(dtype, 2 * rules.u)
+    assert rules.negligible == {"float64": 1e-7, "float32": 1e-3}.get(dtype, 1e-2)
+    assert (rules.accumulate or 2.0**-24, rules.blunt) == (2.0**-24, 0.1)
     assert verdict([float(end)], known([0.0]), rules_of(dtype)) is Verdict.PASS
     assert verdict([float(end) * 1.01], known([0.0]), rules_of(dtype)) is Verdict.FAIL
 

@@ -33,7 +33,9 @@ ALSO = {
         "tests/test_library.py", "tests/test_library_kinks.py", "tests/test_library_projection.py",
         "tests/test_library_second.py",
     ),
-    "stored": ("tests/report/test_stored.py", "tests/report/test_json.py"),
+    "stored": (
+        "tests/report/test_stored.py", "tests/report/test_json.py", "tests/report/test_schema.py",
+    ),
     "commands/outcome.py": (
         "tests/cli/test_exit_codes.py", "tests/cli/test_streams.py", "tests/cli/test_usage.py",
         "tests/cli/test_hostile.py",
