@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from gradcheck.contract.asking import Unasked, Unfit
 from gradcheck.contract.returned import Broken
 from gradcheck.judge.compare import rules_of
+from gradcheck.spec import Slack
 
 
 def test_a_point_outside_of_the_domain_is_unfit(subject, right):
@@ -113,3 +115,24 @@ def test_a_gradient_may_be_off_by_the_bound_of_the_judgement(subject, dtype):
         large = rules.rtol * np.abs(size[name].astype(np.float64))
         want = large + (rules.rtol / 16 + 4 * rules.u) * cost[name] + rules.underflow
         np.testing.assert_allclose(allowed[name], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("times", "off"), [(1.9, False), (2.1, True), (-2.1, True)])
+def test_two_answers_may_differ_by_both_of_their_bounds(subject, times, off):
+    one = subject()
+    ct = one.cts[0]
+    want = {name: g.astype(np.float64) for name, g in one.want(ct).items()}
+    bound = one.allowed(ct, want)
+    got = {name: want[name] + times * bound[name] for name in want}
+    assert bool(one.differ(ct, got, want)) is off
+
+
+def test_code_that_asks_for_slack_may_be_off_by_so_many_ulps_more(subject):
+    one = subject()
+    ct = one.cts[0]
+    want, cost = one.want(ct), one.cost(ct)
+    plain = one.allowed(ct, want)
+    one.bound = replace(one.bound, slack=Slack(ulp=64, because="it sums in another order"))
+    wide = one.allowed(ct, want)
+    for name in want:
+        np.testing.assert_allclose(wide[name] - plain[name], 128 * 2.0**-24 * cost[name], rtol=1e-6)
