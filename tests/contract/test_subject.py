@@ -136,3 +136,13 @@ def test_code_that_asks_for_slack_may_be_off_by_so_many_ulps_more(subject):
     wide = one.allowed(ct, want)
     for name in want:
         np.testing.assert_allclose(wide[name] - plain[name], 128 * 2.0**-24 * cost[name], rtol=1e-6)
+
+
+def test_where_its_own_forward_gives_another_shape_nothing_is_owed(subject):
+    one = subject()
+    plain = one.bound
+    one.bound = replace(plain, forward=lambda x, w, **attrs: x[:1])
+    with pytest.raises(Unfit, match="its forward is another operator there"):
+        one._require_forward()
+    one.bound = replace(plain, forward=lambda x, w, **attrs: x)
+    one._require_forward()

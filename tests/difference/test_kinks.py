@@ -7,7 +7,7 @@ from gradcheck_cases.norm import layer_norm
 
 from gradcheck.arithmetic import F64
 from gradcheck.difference.evaluate import Evaluator, Point
-from gradcheck.difference.kinks import examine
+from gradcheck.difference.kinks import _order, examine
 from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.draw import Draw
 from gradcheck.judge.compare import KAPPA
@@ -188,3 +188,9 @@ def test_two_levels_above_the_noise_are_one_fall_and_prove_nothing(times):
 def test_rows_and_points_away_from_kinks_have_none(function, x):
     flagged = [k for k in range(x.size) if look(function, x, k) is not None]
     assert flagged == []
+
+
+@pytest.mark.parametrize(("levels", "order"), [(1, np.inf), (2, np.inf), (3, 1.0), (17, 1.0)])
+def test_three_levels_above_the_noise_tell_the_order_and_fewer_do_not(levels, order):
+    h = 4.0 ** -np.arange(levels)
+    assert _order(np.ones((levels, 1)), np.zeros(1), h).tolist() == [order]
