@@ -194,6 +194,17 @@ def test_what_was_not_run_stays_as_it_is(make, how):
     )
 
 
+def test_prune_goes_on_before_an_entry_that_has_to_stay(make):
+    run = make.run(make.result("typical"), make.result("square"), **WHOLE)
+    text = make.toml({"match": "gone/*/*/float32"}, {"max_error": 0.9},
+                     {"match": "gone/*/b/float32"}, top=TOP)  # fmt: skip
+    found = prune(make, run, text)
+    assert len(found.refused) == 1
+    assert [line.partition(" · ")[0] for line in found.done] == [
+        f"- {NAME}:3: gone/*/*/float32", f"- {NAME}:16: gone/*/b/float32",
+    ]  # fmt: skip
+
+
 def test_update_refuses_a_part_of_the_usual_dtypes(make):
     text = make.toml({"match": "rms_norm/weight/*/*", "max_error": 0.9})
     found = update(make, failing(make, error=0.1), text)

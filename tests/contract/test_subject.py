@@ -6,6 +6,7 @@ import pytest
 
 from gradcheck.contract.asking import Unasked, Unfit
 from gradcheck.contract.returned import Broken
+from gradcheck.contract.subject import _in_proportion
 from gradcheck.judge.compare import rules_of
 from gradcheck.spec import Slack
 
@@ -146,3 +147,19 @@ def test_where_its_own_forward_gives_another_shape_nothing_is_owed(subject):
         one._require_forward()
     one.bound = replace(plain, forward=lambda x, w, **attrs: x)
     one._require_forward()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [
+        ((4, 2), (4, 3), True),  # a third of 6, then of 9
+        ((4, 2), (4, 2), True),  # it does not follow
+        ((4, 2), (4, 4), False),
+        ((4, 4), (4, 7), True),  # no whole part of 6
+        ((4, 1), (4, 5), True),  # one is no part
+        ((4, 6), (4, 8), True),  # all of it
+        ((4,), (4, 1), False),
+    ],
+)
+def test_an_output_that_is_a_part_of_an_axis_stays_that_part(old, new, fits):
+    assert _in_proportion(old, new, 6, 9) is fits

@@ -137,7 +137,7 @@ def _of(node, where, statement) -> Iterator[tuple[str, ast.stmt, ast.AST, str, s
                 node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
             )
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not _idle(child):
+            if isinstance(child, ast.AST) and not _idle(child) and not _alike(node, child):
                 yield from _of(child, inside, statement)
 
 
@@ -152,6 +152,16 @@ def _idle(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TYPE_CHECKING":
         return True
     return isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(b) for b in node.bases)
+
+
+def _alike(node: ast.AST, child: ast.AST) -> bool:
+    """What may change without a trace: NumPy takes any negative size for the unknown one, and
+    `zip(strict=)` says what its lengths are anyway."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(child, ast.keyword):
+        return child.arg == "strict"
+    return ast.unparse(child) == "-1" and ast.unparse(node.func).endswith(".reshape")
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST, str]]:

@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from gradcheck.finding import Certificate
 from gradcheck.record import SCHEMA
 from gradcheck.stored import parts as read_apart
 from gradcheck.stored.parts import Damaged, Other, parts
+from gradcheck.stored.plain import result_dict
+from gradcheck.stored.read import _Reader, result_of
 
 HEADER = {"schema": SCHEMA}
 FOOTER = {"complete": True}
@@ -145,3 +148,22 @@ def test_whoever_reads_an_object_it_means_the_same(text, encoding):
 def test_what_one_refuses_so_does_the_other(text):
     with pytest.raises(Damaged, match="here: "):
         read_apart._object(text.encode(), "here")
+
+
+def test_certificates_and_words_that_are_equal_are_one_object(make):
+    """A million results have few of their own."""
+    certificate = Certificate(rejected=("zero",), blind=("ulp",), tolerated=())
+    run = make.run(make.result(certificate=certificate))
+    plain = json.loads(json.dumps(result_dict(run, run.results[0])))
+    assert result_of({**plain}).certificate == certificate
+    known = {}
+    one, two = (result_of(json.loads(json.dumps(plain)), known) for _ in range(2))
+    assert one.certificate is two.certificate
+    assert one == two == result_of(plain)
+
+
+def test_an_element_that_is_none_is_damage_and_no_crash(make):
+    run = make.run(make.result())
+    plain = json.loads(json.dumps(result_dict(run, run.results[0])))
+    with pytest.raises(Damaged):
+        _Reader().result({**plain, "worst": [3]})
