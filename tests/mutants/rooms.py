@@ -18,7 +18,7 @@ from mutations import Mutation
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 SECONDS = 8.0
-"""What the tests of one mutation may take, as measured without it."""
+"""Of the processor, what the tests of one mutation may take, as measured without it."""
 COPIED = ("gradcheck", "cases", "tests", "examples", "reports", "docs", "benchmarks", "action")
 
 

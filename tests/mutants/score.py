@@ -27,8 +27,8 @@ def report(found: Sequence[Fate], reasons: Mapping[str, str]) -> str:
         "# Mutations of the engine",
         "",
         "Made by `tox -e mutants`. One small change at a time, and the tests that reach its line: "
-        "is there one that fails? Which are drawn, and what survives, does not depend on the "
-        "machine.",
+        "does one fail? Which are drawn depends on their names alone. A reason stands in "
+        "`tests/mutants/survivors.toml`; one that is not needed any more is an error.",
         "",
         f"**{share(found)}**",
         "",
