@@ -101,7 +101,7 @@ def test_a_value_that_grows_with_the_step_brings_its_own_rounding():
     slopes, _, rough = ladder.central(evaluator, found, cts, np.array([0]), h)
     assert slopes[0, 0, 0, 0] == 0.0  # 1e-20 is nothing beside the step
     # Three roundings of the value at either end: 3 · 2u · 1/16, over the step of 1/2.
-    assert rough[0, 0, 0, 0] == pytest.approx(6 * U * 0.25**2 / 0.5, rel=1e-12)
+    assert rough[0, 0, 0, 0] == pytest.approx(6 * U * 0.25**2 / 0.5, rel=1e-12, abs=0)
     assert rough[1, 0, 0, 0] == 0.0  # four times the value at x is nothing out of the way
 
 

@@ -41,7 +41,7 @@ def report(found: Sequence[Fate], reasons: Mapping[str, str]) -> str:
     ]
     for m in sorted((f.mutation for f in found if not f.killed), key=lambda m: (m.path, m.line)):
         change = m.change.replace("|", "\\|")
-        reason = reasons.get(m.name, "**none**")
+        reason = reasons.get(m.name, "**none**").replace("|", "\\|")
         lines.append(f"| {m.path}:{m.line} `{m.where}` | `{change}` | {reason} |")
     return "\n".join(lines) + "\n"
 
