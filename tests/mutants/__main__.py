@@ -37,7 +37,7 @@ ALSO = {
         "tests/report/test_stored.py", "tests/report/test_json.py", "tests/report/test_schema.py",
     ),
     "commands/outcome.py": (
-        "tests/cli/test_exit_codes.py", "tests/cli/test_streams.py", "tests/cli/test_usage.py",
+        "tests/cli/test_exit_codes.py", "tests/cli/test_outcome.py", "tests/cli/test_usage.py",
         "tests/cli/test_hostile.py",
     ),
 }  # fmt: skip
@@ -110,7 +110,7 @@ def main() -> int:
     parser.add_argument("-o", dest="output", type=Path, help="where the report goes")
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count())
     parser.add_argument(
-        "--kept", type=Path, help="a folder for which test runs which line, and what died before"
+        "--kept", type=Path, help="a folder, while tests are written: who runs what, and what died"
     )
     asked = parser.parse_args()
     reasons = tomllib.loads((HERE / "survivors.toml").read_text())["reasons"]
