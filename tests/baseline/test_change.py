@@ -153,6 +153,9 @@ def test_update_follows_class_and_verdict_where_all_agree(make):
     mixed = make.run(*(make.result(s, v) for s, v in zip(ALL, ("crash", "error", "fail"),
                                                           strict=True)), **WHOLE)  # fmt: skip
     assert update(make, mixed, make.toml({}, top=TOP)).done == ()
+    # An error that is allowed for is one of a failure: what crashes has none.
+    limited = make.toml({"max_error": 0.15}, top=TOP)
+    assert update(make, crashed, limited) == change.Change(text=limited)
 
 
 def test_update_keeps_what_is_flaky_so(make):
@@ -189,6 +192,17 @@ def test_what_was_not_run_stays_as_it_is(make, how):
         f"{NAME}:3: 1 case of it not run (as rms_norm/weight/tiny/float32): the entry stays as it "
         "is",
     )
+
+
+def test_prune_goes_on_before_an_entry_that_has_to_stay(make):
+    run = make.run(make.result("typical"), make.result("square"), **WHOLE)
+    text = make.toml({"match": "gone/*/*/float32"}, {"max_error": 0.9},
+                     {"match": "gone/*/b/float32"}, top=TOP)  # fmt: skip
+    found = prune(make, run, text)
+    assert len(found.refused) == 1
+    assert [line.partition(" · ")[0] for line in found.done] == [
+        f"- {NAME}:3: gone/*/*/float32", f"- {NAME}:16: gone/*/b/float32",
+    ]  # fmt: skip
 
 
 def test_update_refuses_a_part_of_the_usual_dtypes(make):

@@ -1,4 +1,5 @@
 import re
+import warnings
 
 import pytest
 
@@ -77,3 +78,11 @@ def test_a_version_that_is_not_known_compares_with_nothing(sign):
 def test_versions_compare_with_texts_alone():
     with pytest.raises(TypeError, match="with a text"):
         assert Version("2.1") == 3
+
+
+@pytest.mark.parametrize("done", ["ignore", "always", "error"])
+def test_what_python_warns_of_is_a_mistake_whatever_else_is_done_with_warnings(done):
+    with warnings.catch_warnings():
+        warnings.simplefilter(done)
+        with pytest.raises(ValueError, match=r"it cannot be read: .*invalid escape sequence"):
+            check(rf"dtype == '\d {done}'")

@@ -92,3 +92,10 @@ def test_what_an_output_is_about(make):
     for output, part in (("contract: linear", Part.CONTRACT), ("stage ln", Part.STAGE),
                          ("training by sgd", Part.TRAINING), ("dx", Part.GRADIENT)):  # fmt: skip
         assert part_of(entry(make, output=output)) is part
+
+
+def test_an_output_with_the_characters_of_a_glob_means_itself(make):
+    results = [make.result(output=name, **STAGE) for name in ("a[0]", "a0")]
+    assert meant(entry(make, output="stage a[0]"), results[:1]) == results[:1]
+    assert results[0] in meant(entry(make, output="stage a[0]"), results)
+    assert meant(entry(make, output="stage a0"), results) == results[1:]

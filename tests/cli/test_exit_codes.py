@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from gradcheck.commands.outcome import exit_code
+
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 BOTH = (*RELU, "--op", "tanh")
 FULL = "-o /dev/full:markdown"
@@ -86,3 +88,19 @@ def test_nothing_checked_is_said_and_is_no_pass(run, words):
     found = run(*words.split())
     assert "\nnothing was checked\n" in found.out
     assert "\nRESULT fail checked=0 " in found.out
+
+
+def test_of_several_ends_the_worst_alone_is_told():
+    """Each flag alone, then with all that count less; what nobody says is well."""
+    assert [exit_code(passed=passed) for passed in (True, False)] == [0, 1]
+    ranked = [
+        ("complete", False, 130),
+        ("invalid", True, 5),
+        ("unloaded", True, 3),
+        ("written", False, 2),
+        ("checked", False, 4),
+    ]
+    for place, (flag, value, code) in enumerate(ranked):
+        for passed in (True, False):
+            assert exit_code(passed=passed, **{flag: value}) == code
+            assert exit_code(passed=passed, **{f: v for f, v, _ in ranked[place:]}) == code

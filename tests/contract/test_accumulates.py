@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from gradcheck.contract.accumulates import accumulates
@@ -54,3 +55,24 @@ def test_nothing_is_owed_where_nothing_is_declared(subject, right):
 def test_without_a_vjp_into_it_cannot_be_asked(subject, silu):
     with pytest.raises(Unasked, match="vjp_into"):
         accumulates(subject(silu, "silu/default/typical"))
+
+
+@pytest.mark.parametrize("times", [1.05, -1.05, 0.95])
+def test_a_sum_may_be_off_by_its_bound_and_no_more(subject, right, times):
+    """By the bounds of both answers, and the roundings of as many additions as there are terms."""
+    asked = subject(right)
+    ct = asked.cts[0]
+    alone = asked.fill(ct)["w"].array.astype(np.float64)
+    bound = asked.allowed(ct, {"w": alone, "x": asked.fill(ct)["x"].array})["w"]
+    into = right.vjp_into
+
+    def off(outs, ct, x, w, *, eps=1e-5):
+        start = outs["w"].astype(np.float64)
+        into(outs, ct, x, w, eps=eps)
+        if start.any():
+            terms = ct[0].size * 2.0**-24 * (np.abs(start) + np.abs(alone) + bound)
+            outs["w"][...] = start + alone + times * (2 * bound + terms)
+
+    right.vjp_into = off
+    seen = accumulates(subject(right))
+    assert seen is None if times < 1 and times > 0 else "dw is not added" in seen.seen

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.contract.asking import Unasked, Vacuous
-from gradcheck.contract.attributes import attributes
+from gradcheck.contract.attributes import SEEN, _candidates, attributes
 
 
 def test_an_attribute_that_is_ignored_is_seen(subject, mutant):
@@ -42,3 +42,13 @@ def test_a_wrong_gradient_is_not_told_again(subject, right):
     right.both = lambda ct, x, w, eps: (ct, np.zeros_like(w))
     with pytest.raises(Unasked, match="wrong"):
         attributes(subject(right))
+
+
+def test_numbers_are_nudged_by_a_quarter_and_no_further(subject, right):
+    """A probability must stay one."""
+    spec = subject(right).case.spec
+    known = {part.attrs.get("eps") for part in (*spec.samples, *spec.dialects)}
+    values = [value for name, value in _candidates(subject(right)) if name == "eps"]
+    asked = {*values} - {1e-5}
+    assert len(asked) == len(values)  # each once, and never what it is
+    assert asked - known - {spec.defaults["eps"]} == {1.25 * 1e-5, 0.75 * 1e-5, SEEN}

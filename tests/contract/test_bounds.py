@@ -28,14 +28,16 @@ def test_a_write_before_the_start_is_seen(subject, right):
     assert bounds(subject(right)).seen == "2 before the start of dw (7 elements)"
 
 
-def test_a_write_at_another_size_is_seen(subject, right):
+@pytest.mark.parametrize("size", [8, 1])
+def test_a_write_at_another_size_is_seen(subject, right, size):
     def blocks(outs, ct, x, w, *, eps=1e-5):
         outs["x"][...], outs["w"][...] = right.both(ct, x, w, eps)
-        if x.shape[-1] == 8:
-            as_strided(outs["w"], (9,), outs["w"].strides)[8] = 0
+        if x.shape[-1] == size:
+            as_strided(outs["w"], (size + 1,), outs["w"].strides)[size] = 0
 
     right.vjp_into = blocks
-    assert bounds(subject(right)).seen == "1 past the end of dw (8 elements) at size 8"
+    said = f"1 past the end of dw ({size} elements) at size {size}"
+    assert bounds(subject(right)).seen == said
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

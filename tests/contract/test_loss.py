@@ -65,3 +65,13 @@ def test_a_checksum_sees_every_bit(dtype):
     x[0, 0] = -0.0
     assert checksum([x]) != before
     assert checksum([np.zeros(0)]) == (0,)
+
+
+def test_bytes_that_change_places_within_a_word_change_the_sum():
+    words = np.array([0x00000001, 0x00000002], np.uint32)
+    for wrong in ([0x00000100, 0x00000002], [0x00000001, 0x02000000], [0x00000001, 0x00000003]):
+        changed = np.array(wrong, np.uint32)
+        for dtype in (np.float32, np.float64):
+            assert checksum([changed.view(dtype)]) != checksum([words.view(dtype)])
+    assert checksum([np.zeros(0), words[:1].view(np.float32)]) == (0, 1)
+    assert checksum([np.array([1, 2], np.uint8)]) == (3,)

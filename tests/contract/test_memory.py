@@ -89,3 +89,15 @@ def test_an_empty_array_is_framed_too():
     assert out.array.shape == (0, 3)
     out.whole[MARGIN] = 0.0
     assert out.strayed == 0
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+def test_who_reads_a_view_as_if_it_were_contiguous_stays_inside(count):
+    """From its first element, as far as twice what it stands for, in either direction."""
+    for _, view in layouts(np.ones(count)):
+        whole = view
+        while whole.base is not None:
+            whole = whole.base
+        first = (view.ctypes.data - whole.ctypes.data) // whole.itemsize
+        assert first >= max(MARGIN, 4096, 2 * count)
+        assert whole.size - first >= max(MARGIN, 4096, 2 * count)

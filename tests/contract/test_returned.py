@@ -138,3 +138,15 @@ def test_numbers_of_any_kind_are_an_array(value, dtype, shape):
 )
 def test_what_holds_no_numbers_is_none(value):
     assert as_array(value) is None
+
+
+def test_an_empty_gradient_has_a_shape_and_a_dtype_too():
+    primal = np.zeros((0, 5), np.float32)
+    assert fault(np.zeros((0, 5), np.float32), primal, "x") is None
+    for wrong, says in (
+        (np.zeros((0, 5)), "the gradient of x is float64, x is float32; keep its dtype"),
+        (np.zeros((5, 0), np.float32), "the gradient of x has shape (5, 0)"),
+        (np.zeros(0, np.float32), "the gradient of x has shape (0,)"),
+    ):
+        found = fault(wrong, primal, "x")
+        assert (found.verdict, found.reason.startswith(says)) == (Verdict.FAIL, True)

@@ -40,3 +40,36 @@ def test_what_overflows_is_not_asked(subject, right):
     tall.cts[0] = tuple(np.full_like(part, np.inf) for part in tall.cts[0])
     with pytest.raises(Vacuous):
         scaling(tall)
+
+
+@pytest.mark.parametrize(("size", "least", "seen"), [(-80, -119, False), (-76, -115, True)])
+def test_what_underflows_inside_may_be_lost_at_a_small_factor_too(subject, size, least, seen):
+    """Up to 2^-118, where float32 ends, however small the cotangent is."""
+
+    def vjp(ct, x):
+        g = -ct * np.float32(2.0**size)
+        return np.where(np.abs(g) < 2.0**least, np.float32(0), g)
+
+    found = scaling(subject(SimpleNamespace(vjp=vjp), "neg/default/typical"))
+    assert (found is not None) is seen
+
+
+def test_every_factor_is_a_power_of_two_or_turns_the_sign():
+    """Which no right backward rounds."""
+    for factors in FACTORS.values():
+        assert -1.0 in factors
+        sizes = {factor for factor in factors if factor != -1.0}
+        assert {np.frexp(size)[0] for size in sizes} == {0.5}
+        assert min(sizes) < 1 < max(sizes)
+
+
+@pytest.mark.parametrize(("lost", "seen"), [(-79, False), (-77, True)])
+def test_what_underflows_inside_is_multiplied_by_a_large_factor(subject, lost, seen):
+    """What is lost at 2^-118 is 2^-78 behind a factor of 2^40."""
+
+    def vjp(ct, x):
+        g = -ct * np.float32(2.0**-100)
+        return np.where(np.abs(ct) > 2.0**20, g + np.float32(2.0**lost), g)
+
+    found = scaling(subject(SimpleNamespace(vjp=vjp), "neg/default/typical"))
+    assert (found is not None) is seen

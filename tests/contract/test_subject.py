@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -5,6 +6,9 @@ import pytest
 
 from gradcheck.contract.asking import Unasked, Unfit
 from gradcheck.contract.returned import Broken
+from gradcheck.contract.subject import _in_proportion
+from gradcheck.judge.compare import rules_of
+from gradcheck.spec import Slack
 
 
 def test_a_point_outside_of_the_domain_is_unfit(subject, right):
@@ -100,3 +104,62 @@ def test_the_ordinary_judgement_decides_on_appeal(subject, right, dtype):
     both = right.both
     right.both = lambda ct, x, w, eps: (both(ct, x, w, eps)[0] * 1.01, both(ct, x, w, eps)[1])
     assert "elements are outside their bound (dx[" in subject(right, dtype=dtype).wrong()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gradient_may_be_off_by_the_bound_of_the_judgement(subject, dtype):
+    one = subject(dtype=dtype)
+    ct, rules = one.cts[0], rules_of(dtype)
+    size = {"x": 1e3 * one.primals[0], "w": -1e3 * one.primals[1]}
+    allowed, cost = one.allowed(ct, size, {n: 0 * g for n, g in size.items()}), one.cost(ct)
+    for name in ("x", "w"):
+        large = rules.rtol * np.abs(size[name].astype(np.float64))
+        want = large + (rules.rtol / 16 + 4 * rules.u) * cost[name] + rules.underflow
+        np.testing.assert_allclose(allowed[name], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("times", "off"), [(1.9, False), (2.1, True), (-2.1, True)])
+def test_two_answers_may_differ_by_both_of_their_bounds(subject, times, off):
+    one = subject()
+    ct = one.cts[0]
+    want = {name: g.astype(np.float64) for name, g in one.want(ct).items()}
+    bound = one.allowed(ct, want)
+    got = {name: want[name] + times * bound[name] for name in want}
+    assert bool(one.differ(ct, got, want)) is off
+
+
+def test_code_that_asks_for_slack_may_be_off_by_so_many_ulps_more(subject):
+    one = subject()
+    ct = one.cts[0]
+    want, cost = one.want(ct), one.cost(ct)
+    plain = one.allowed(ct, want)
+    one.bound = replace(one.bound, slack=Slack(ulp=64, because="it sums in another order"))
+    wide = one.allowed(ct, want)
+    for name in want:
+        np.testing.assert_allclose(wide[name] - plain[name], 128 * 2.0**-24 * cost[name], rtol=1e-6)
+
+
+def test_where_its_own_forward_gives_another_shape_nothing_is_owed(subject):
+    one = subject()
+    plain = one.bound
+    one.bound = replace(plain, forward=lambda x, w, **attrs: x[:1])
+    with pytest.raises(Unfit, match="its forward is another operator there"):
+        one._require_forward()
+    one.bound = replace(plain, forward=lambda x, w, **attrs: x)
+    one._require_forward()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fits"),
+    [
+        ((4, 2), (4, 3), True),  # a third of 6, then of 9
+        ((4, 2), (4, 2), True),  # it does not follow
+        ((4, 2), (4, 4), False),
+        ((4, 4), (4, 7), True),  # no whole part of 6
+        ((4, 1), (4, 5), True),  # one is no part
+        ((4, 6), (4, 8), True),  # all of it
+        ((4,), (4, 1), False),
+    ],
+)
+def test_an_output_that_is_a_part_of_an_axis_stays_that_part(old, new, fits):
+    assert _in_proportion(old, new, 6, 9) is fits

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,25 @@ def test_of_what_is_not_asked_for_anything_may_come(subject, right):
         for g, need, p in zip(vjp(ct, x, w, eps=eps), needs, (x, w), strict=True)
     )
     assert subsets(subject(right)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("attention/separate/typical", "dq and dk"),
+        ("lstm_cell/pytorch/single", "dx and dh and dc and dw_ih and dw_hh and db_ih"),
+    ],
+)
+def test_a_gradient_that_is_wrong_with_some_others_alone_is_seen(subject, name, asked):
+    """Right alone, right with all of them: two of three, and all but one of many, are asked."""
+    one = subject(name=name, dtype="float64")
+    names, vjp = one.truth.names, one.bound.vjp
+
+    def spoilt(needs, ct, *primals, **attrs):
+        out = [*vjp(ct, *primals, **attrs)]
+        if " and ".join(f"d{n}" for n, need in zip(names, needs, strict=True) if need) == asked:
+            out[0] = 2 * out[0]
+        return tuple(out)
+
+    one.bound = replace(one.bound, asked=spoilt)
+    assert subsets(one).seen.startswith(f"asked for {asked} alone, d")

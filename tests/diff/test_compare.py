@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.diff.change import Mark
-from gradcheck.diff.compare import implementations
+from gradcheck.diff.change import Mark, Side
+from gradcheck.diff.compare import compared, implementations
 from gradcheck.finding import Part
 from gradcheck.verdict import Verdict
 
@@ -309,6 +309,27 @@ def test_implementations_are_paired_as_told(make):
     assert (found.counts[Mark.NEWLY_FAILING], found.same, found.two) == (
         len(mine.results), len(mine.results), False,
     )  # fmt: skip
+
+
+def test_two_implementations_are_compared_as_soon_as_one_pair_differs(make):
+    run = make.run(make.result(), make.result(implementation="theirs"))
+    assert make.diff(run, run, {"mine": "mine", "theirs": "mine"}).two
+    assert not make.diff(run, run, {"mine": "mine", "theirs": "theirs"}).two
+
+
+def test_an_error_has_to_double_unless_somebody_says_otherwise(make):
+    old, less, more = (make.run(make.result(times=times)) for times in (0.3, 0.55, 0.65))
+    for new, count in ((less, 0), (more, 1)):
+        found = compared(Side(name="a", run=old), Side(name="b", run=new), {"mine": "mine"})
+        assert found.counts[Mark.ERROR_GREW] == count
+
+
+def test_a_property_that_is_broken_does_not_keep_another_from_being_asked(make):
+    """Only the gradient or the call does."""
+    broken = make.contract("written", V.FAIL)
+    old = make.run(make.result(), broken, make.contract("sizes"))
+    new = make.run(make.result(), broken, make.contract("sizes", V.SKIP))
+    assert make.diff(old, new).counts[Mark.SUPPORT_LOST] == 1
 
 
 def test_what_nobody_asked_for_is_left_out(make):

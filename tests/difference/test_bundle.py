@@ -79,3 +79,10 @@ def test_values_and_direction_are_rows_of_one_product():
     for one in (found, found.alone(1, np.full(5, 7.0))):
         point = np.array([1.0, 0.25]).dot(one.line)
         np.testing.assert_array_equal(point, one.x + 0.25 * one.d)
+
+
+def test_an_element_counts_by_how_it_moves_or_by_its_gradient():
+    one = bundle(np.ones(4), gradients=[np.array([1.0, 1e-3, 0.5, 1e-3])])
+    found = one.alone(0, np.array([1e-3, 1.0, 1e-3, 1e-3]))
+    assert found.counts(0, 0.1).tolist() == [True, True, True, False]
+    assert found.counts(0, 0.6).tolist() == [True, True, False, False]

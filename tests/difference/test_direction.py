@@ -155,3 +155,12 @@ def test_the_spread_of_random_signs_shows_what_cancels():
 )  # fmt: skip
 def test_a_magnitude_is_how_far_elements_lie_apart(x, size):
     assert magnitude(np.array(x)) == pytest.approx(size, rel=1e-6)
+
+
+def test_mixed_derivatives_begin_with_the_longest_step_unless_told_otherwise():
+    """Where rounding alone is left, a step that is left out costs."""
+    x, y = np.array([1.5, -2.25]), np.array([3.125, 0.75])
+    along = Along(Point(lambda x, y: (x * y,), (x, y)))
+    a, b, w = (np.array([1.0, 0.5]), None), (None, np.array([1.0, -1.0])), np.ones((1, 2))
+    bars = [float(along.mixed(a, b, w, *finer).bar[0]) for finer in ((), (0,), (1,))]
+    assert bars[0] == bars[1] < bars[2]

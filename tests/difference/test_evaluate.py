@@ -224,3 +224,16 @@ def test_a_line_that_leaves_the_domain_is_none():
 def test_only_floating_primals_are_differentiated():
     point = Point(np.add, (X, np.arange(3), X.astype(np.float32)))
     assert point.differentiable == (0, 2)
+
+
+def test_pairs_come_in_chunks_that_fit_in_a_cache():
+    """Two copies of 4096 numbers are 64 KiB: eight such pairs are half a megabyte."""
+    evaluator = Evaluator(Point(lambda x: (x * x,), (np.arange(4096.0),)), 0)
+    cells = np.arange(20)[:, None]
+    above, below = cells + 1.0, cells - 1.0
+    found = list(evaluator.pairs(cells, above, below))
+    assert [(rows.start, rows.stop) for rows, _ in found] == [(0, 8), (8, 16), (16, 20)]
+    values = np.concatenate([v for _, v in found])
+    want = np.zeros((20, 4096))
+    want[np.arange(20), np.arange(20)] = 4 * np.arange(20)
+    np.testing.assert_array_equal(values, want)

@@ -7,7 +7,7 @@ from gradcheck_cases.norm import layer_norm
 
 from gradcheck.arithmetic import F64
 from gradcheck.difference.evaluate import Evaluator, Point
-from gradcheck.difference.kinks import examine
+from gradcheck.difference.kinks import _order, examine
 from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.draw import Draw
 from gradcheck.judge.compare import KAPPA
@@ -94,6 +94,13 @@ def test_kinks_that_cancel_in_a_sum_are_two_kinks():
     assert look(lambda x: np.abs(x) - np.abs(x), [0.0]) is None
 
 
+def test_the_bar_of_a_kink_is_what_rounding_leaves_of_its_sharpest_step():
+    """|x| has no other error: 3 · 4 u · 1/2 over the third step, 1/32, for each of the outputs."""
+    cts = [[1.0, 0.0], [2.0, -3.0]]
+    found = look(lambda x: np.stack([np.abs(x[0]), np.abs(x[0])]), [0.0], cts=cts)
+    assert found.bar.tolist() == [192 * 2.0**-53, 5 * 192 * 2.0**-53]
+
+
 def test_only_the_element_asked_for_is_moved():
     x = [0.3, 0.0, -2.0]
     assert [look(np.abs, x, element) is not None for element in range(3)] == [False, True, False]
@@ -161,6 +168,14 @@ def test_a_smooth_function_has_no_kink_anywhere(name):
     assert flagged == []
 
 
+@pytest.mark.parametrize("times", [10, 20, 30])
+def test_two_levels_above_the_noise_are_one_fall_and_prove_nothing(times):
+    """A wave as short as the longest steps: its even part does not fall between the two."""
+    point = Point(lambda x: (np.cos(times * x),), (np.zeros(1),))
+    assert examine(Evaluator(point, 0), 0, np.ones((1, 1)), np.array([2.0**-7])) is None
+    assert examine(Evaluator(point, 0), 0, np.ones((1, 1)), np.zeros(1)) is None
+
+
 @pytest.mark.parametrize(
     ("function", "x"),
     [
@@ -173,3 +188,9 @@ def test_a_smooth_function_has_no_kink_anywhere(name):
 def test_rows_and_points_away_from_kinks_have_none(function, x):
     flagged = [k for k in range(x.size) if look(function, x, k) is not None]
     assert flagged == []
+
+
+@pytest.mark.parametrize(("levels", "order"), [(1, np.inf), (2, np.inf), (3, 1.0), (17, 1.0)])
+def test_three_levels_above_the_noise_tell_the_order_and_fewer_do_not(levels, order):
+    h = 4.0 ** -np.arange(levels)
+    assert _order(np.ones((levels, 1)), np.zeros(1), h).tolist() == [order]

@@ -100,7 +100,8 @@ def test_a_value_that_grows_with_the_step_brings_its_own_rounding():
     h = np.array([0.25, 1e-20])
     slopes, _, rough = ladder.central(evaluator, found, cts, np.array([0]), h)
     assert slopes[0, 0, 0, 0] == 0.0  # 1e-20 is nothing beside the step
-    assert rough[0, 0, 0, 0] >= 2e-20
+    # Three roundings of the value at either end: 3 · 2u · 1/16, over the step of 1/2.
+    assert rough[0, 0, 0, 0] == pytest.approx(6 * U * 0.25**2 / 0.5, rel=1e-12, abs=0)
     assert rough[1, 0, 0, 0] == 0.0  # four times the value at x is nothing out of the way
 
 
@@ -242,6 +243,17 @@ def test_a_saturated_level_is_not_believed_though_its_numbers_are_small():
     np.testing.assert_allclose(slopes[:, 0], 1 / ladder.steps(np.zeros(1), 5))
 
 
+def test_the_coarsest_level_is_never_believed():
+    """Nothing above it vouches for it, though its steps agree as no others do."""
+    h = ladder.steps(np.ones(1), ladder.LADDER_LEVELS)
+    slopes = 2 + 0.3 * h**2 + 1e-15 / h
+    slopes[:3] = 5.0
+    value, bar = ladder.climb(slopes[:, None, None, None], np.zeros((h.size, 1, 1, 1)),
+                              np.zeros((1, 1, 1)), h, U)  # fmt: skip
+    assert value[0, 0, 0] == pytest.approx(2, abs=1e-3)
+    assert abs(value[0, 0, 0] - 2) <= bar[0, 0, 0]
+
+
 def test_noise_that_nobody_measured_is_seen_in_the_finest_differences():
     h = ladder.steps(np.ones(1), ladder.LADDER_LEVELS)
     noise = np.random.default_rng(0).normal(size=(h.size, 1, 1, 2000)) * 1e-10
@@ -260,3 +272,12 @@ def test_fine_and_coarse_levels_that_contradict_each_other_are_not_believed(name
     function, x, slope = functions[name]
     value, bar = climbed(function, [x])
     assert abs(value[0] - slope) <= bar[0] + 1e-8
+
+
+def test_values_of_order_six_reach_further_up_where_noise_counts_less():
+    """Of a polynomial of degree four they are exact from the first level that may be believed."""
+    h = ladder.steps(np.ones(1), 12)
+    slopes = (2 + h**2 + h**4)[:, None, None, None]
+    value, bar = ladder.climb(slopes, 0 * slopes, np.full((1, 1, 1), 1e-8), h, U)
+    assert value[0, 0, 0] == pytest.approx(2, abs=1e-12)
+    assert bar[0, 0, 0] == pytest.approx(3 * 1e-8 / h[4], rel=1e-6)

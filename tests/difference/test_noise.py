@@ -203,3 +203,14 @@ def test_noise_near_the_largest_number_is_that_of_smaller_ones(scale):
     lines = np.stack([np.stack([values, values]), np.stack([values, values]) * scale], axis=-1)
     one, other = noise.per_output(lines, np.array([1e9, 1e9 * scale]))
     assert other == pytest.approx(scale * one, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, -1.0, 2.0**20])
+def test_a_jump_that_a_line_crosses_is_no_rounding(scale):
+    """A deviation above the 4096th part of the largest value, whatever its sign and unit."""
+    values = rng().normal(size=noise.LINE.size)
+    values *= 1 / noise.scatter(values)
+    lines = np.stack([np.stack([values * size] * 2) for size in (2.0**-13, 2.0**-11)], axis=-1)
+    lines = np.stack([lines[0], lines[0]]) * abs(scale)
+    rounding, jump = noise.per_output(lines, np.array([scale, 0.5 * scale]))
+    assert (rounding, jump) == (pytest.approx(2.0**-13 * abs(scale), rel=1e-9), 0.0)

@@ -1,6 +1,7 @@
 """The oracle certifies every built-in VJP, and refuses one that is wrong in the 20th digit."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -222,3 +223,15 @@ def test_the_working_precision_is_back_where_it_was():
     with pytest.raises(ZeroDivisionError):
         asked(Operator(forward, None), (X,)).differences(0, np.array([0]))
     assert xp.context.dps == DIGITS
+
+
+def test_a_direction_hides_no_element_and_moves_none_that_is_still():
+    still = np.zeros((40, 5), bool)
+    still[3, 2] = True
+    of = SimpleNamespace(primals=[np.zeros((40, 5))], still=[still], close=[None])
+    found = Oracle._direction(of, np.random.default_rng(0), 0)
+    size = np.abs(found[~still])
+    assert found[3, 2] == 0
+    assert size.min() >= 0.5
+    assert size.max() <= 1.5
+    assert abs(np.mean(found > 0) - 0.5) < 0.1

@@ -236,3 +236,11 @@ def test_the_shards_of_a_tensor_move_as_the_whole_does(dtype, uphill):
         np.testing.assert_allclose(np.sum([p.sums() for p in parts], axis=0), whole.sums(), 1e-9)
         assert parts[2].width(9) == whole.width(1001 + 9)
     assert np.array_equal(np.concatenate([p.tensor for p in parts]), x)
+
+
+@pytest.mark.parametrize(("dtype", "u"), [("float32", 2.0**-24), ("float64", 2.0**-53)])
+def test_a_gradient_rounds_as_its_dtype_does_and_is_the_sum_of_its_buffers(dtype, u):
+    given = Given.of([np.array([[1.0, 2.0]], dtype), np.array([[0.5, -4.0]], dtype)])
+    assert given.u == u
+    assert given.part(0, 2).tolist() == [1.5, -2.0]
+    assert given.part(1, 2).tolist() == [-2.0]

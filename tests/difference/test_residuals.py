@@ -60,6 +60,22 @@ def test_a_value_that_is_not_finite_has_no_bar():
 
 
 @pytest.mark.parametrize(
+    ("even", "kinked"),
+    [
+        ([16.0, 4.0, 1.0], True),
+        ([64.0, 4.0, 1.0], False),  # the longer pair falls as a smooth one does
+        ([16.0, 4.0, 0.25], False),  # the shorter one
+        ([28.0, 7.9 / 2, 0.5], True),
+        ([4.0, 1.0], False),  # one pair
+        ([4.0, 1.0, 1e-3, 1e-6], False),  # one pair above the noise
+    ],
+)
+def test_two_falls_of_two_show_a_kink(even, kinked):
+    found = {j: Pair(e / 2, e / 2, 0.0) for j, e in enumerate(even)}
+    assert (Residuals(0.0, U, 2.0**-7, pairs=found).sides() is not None) is kinked
+
+
+@pytest.mark.parametrize(
     ("function", "kinked"),
     [
         (abs, True),
@@ -75,3 +91,12 @@ def test_a_value_that_is_not_finite_has_no_bar():
 def test_only_a_kink_at_the_point_itself_is_one(function, kinked):
     found = pairs(function, 0.0, range(15))
     assert Residuals(0.0, U, 1e-16, pairs=found).kinked() is kinked
+
+
+def test_the_noise_is_what_even_parts_a_line_or_a_model_show_of_it():
+    """Of one even part that no others explain, e: its variance is six times that of φ."""
+    pairs_of = {0: Pair(0.0, 0.0, 0.0), 1: Pair(0.0, 0.0, 0.0), 2: Pair(1.5, 1.5, 0.0)}
+    seen = 3.0 / np.sqrt(6)
+    assert Residuals(0.0, U, 0.5, pairs=pairs_of).noise() == pytest.approx(seen, rel=1e-12)
+    assert Residuals(0.0, U, 2.0, pairs=pairs_of).noise() == 2.0
+    assert Residuals(0.0, U, 0.5, 4.0, pairs=pairs_of).noise() == 4.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site, rungs_of
+from gradcheck.difference.rungs import Site, rungs_of, top_of
 
 KAPPA = 2.0
 
@@ -167,3 +167,13 @@ def test_a_ladder_may_begin_at_any_level(first):
     with where.ray(Heading(0)) as ray:
         slope = rungs_of(where, ray).settle(0.0, first)
         assert abs(slope.value) <= slope.bar < 1e-3 * ray.products()[1]
+
+
+@pytest.mark.parametrize(
+    ("unit", "top"), [(1.0, 1), (4.0, 1), (1e3, 1), (0.5, 0), (0.25, 0), (0.1, -1), (2.0**-9, -4)]
+)
+def test_the_longest_step_is_half_of_the_larger_of_the_tensor_and_one(unit, top):
+    """In steps of 4⁻ʲ of the tensor's own unit."""
+    assert top_of(unit) == top
+    longest = 0.5 * max(1.0, unit) / unit
+    assert longest / 4 < 4.0**-top <= longest

@@ -1,8 +1,18 @@
+import ml_dtypes
 import numpy as np
 import pytest
 
 from gradcheck.difference.truth import Estimate
-from gradcheck.judge.compare import KAPPA, RULES, WORST, Interval, Rules, compare, largest_scale
+from gradcheck.judge.compare import (
+    KAPPA,
+    RULES,
+    WORST,
+    Interval,
+    Rules,
+    compare,
+    largest_scale,
+    rules_of,
+)
 from gradcheck.verdict import Verdict
 
 # Every number in these is a power of two: no comparison is a near miss.
@@ -120,6 +130,21 @@ def test_more_terms_and_a_larger_scale_allow_more(dtype):
     assert bound() == pytest.approx(RULES[dtype].rtol * 17 / 16, rel=1e-2)
 
 
+@pytest.mark.parametrize(("got", "want"), [(1.0, 4.0), (4.0, 1.0), (-4.0, 1.0), (0.0, 4.0)])
+@pytest.mark.parametrize("accumulate", [None, 2.0**-20])
+def test_the_bound_is_the_one_that_is_promised(got, want, accumulate):
+    """By the larger of |a| and |d|, by Σ|ct·J| and its terms, and by where numbers end: exactly."""
+    rules = Rules(
+        "float64", u=2.0**-12, rtol=2.0**-6, negligible=0.0, underflow=2.0**-30,
+        accumulate=accumulate,
+    )  # fmt: skip
+    found = against([got], known([want], scale=8.0, terms=9), rules)
+    roundings = 4 * 3 * 2.0**-12 if accumulate is None else 4 * (3 * 2.0**-20 + 2.0**-12)
+    assert found.bound == 2.0**-6 * max(abs(got), want) + (2.0**-10 + roundings) * 8 + 2.0**-30
+    assert found.uncertainty == 0
+    assert against([got], known([want], 0.25), rules).uncertainty == 0.5
+
+
 def test_an_extra_allowance_saves_only_the_elements_that_it_covers():
     truth = known([1.0, 1.0, 1.0])
     found = against([1.02, 1.02, 1.02], truth, extra=np.array([[0.05, 0.01, 0.0]]))
@@ -164,6 +189,33 @@ def test_where_the_numbers_of_a_dtype_end_anything_small_passes():
         truth = known([0.0])
         assert verdict([rules.underflow], truth, rules) is Verdict.PASS
         assert verdict([rules.underflow * 1.01], truth, rules) is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("dtype", "end"),
+    [
+        ("float64", 256 * np.finfo(np.float64).smallest_normal),
+        ("float32", 256 * np.finfo(np.float32).smallest_normal),
+        ("bfloat16", 2.0**-118),
+        ("float16", 8 * np.finfo(np.float16).smallest_subnormal),
+    ],
+)
+def test_a_dtype_rounds_and_ends_where_it_does(dtype, end):
+    rules = rules_of(dtype)
+    assert rules.u == 0.5 * float(ml_dtypes.finfo(dtype).eps)
+    assert rules.rtol == {"float64": 1e-8, "float32": 1e-4}.get(dtype, 2 * rules.u)
+    assert rules.negligible == {"float64": 1e-7, "float32": 1e-3}.get(dtype, 1e-2)
+    assert (rules.accumulate or 2.0**-24, rules.blunt) == (2.0**-24, 0.1)
+    assert verdict([float(end)], known([0.0]), rules_of(dtype)) is Verdict.PASS
+    assert verdict([float(end) * 1.01], known([0.0]), rules_of(dtype)) is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"), [(0.09, Verdict.PASS), (0.11, Verdict.INCONCLUSIVE)]
+)
+def test_a_bound_of_a_tenth_of_the_tensor_is_blunt(extra, expected):
+    wrong = 1 + extra / 2
+    assert verdict([wrong, 1.0], known([1.0, 1.0]), extra=np.full((1, 2), extra)) is expected
 
 
 # ── what cannot be resolved ──────────────────────────────────────────────────────────────────

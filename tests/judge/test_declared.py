@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from gradcheck_cases import SUITE
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound
@@ -370,3 +371,9 @@ def test_a_sample_has_at_least_the_axes_of_the_signature():
     )  # fmt: skip
     with pytest.raises(SpecError, match=r"draws 'x' with shape \(3,\).*wants at least 2 axes"):
         findings(spec, mask_vjp)
+
+
+def test_where_no_element_is_on_a_kink_or_beside_one_nothing_is_asked():
+    (case,) = SUITE.cases(["relu"], [], ["typical"])
+    truth = CaseTruth(case)
+    assert truth.declared.allowed(0, truth.cotangents, lambda: 1 / 0) is None

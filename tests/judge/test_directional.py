@@ -1,11 +1,13 @@
 """What a projection passes, what it leaves to be judged element by element, and how often."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from gradcheck.judge import directional
 from gradcheck.judge.cotangents import first_cotangent
-from gradcheck.judge.directional import Screen
+from gradcheck.judge.directional import Screen, _finding
 
 workloads = pytest.importorskip("benchmarks.workloads")  # no part of the wheel
 
@@ -290,3 +292,34 @@ def test_the_bars_cover_the_true_error(monkeypatch):
                     counts += count
                     missed += [(name, seed, factor, dtype, row) for row in bad]
     assert len(missed) <= 1e-3 * counts, missed
+
+
+@pytest.mark.parametrize(
+    ("even", "kinked"),
+    [
+        ((16.0, 4.0, 1.0), True),
+        ((256.0, 16.0, 1.0), False),
+        ((1000.0, 4.0, 1.0), False),  # the longest step says otherwise
+        ((16.0, 10.0, 1.0), False),  # the shortest one
+        ((62.0, 7.9, 1.0), True),
+        ((64.0, 8.0, 1.0), False),
+        ((16.0, 4.0, -1.0), True),
+        ((16e-3, 4e-3, 1e-3), False),  # below what rounding leaves
+    ],
+)
+def test_a_kink_is_one_at_both_of_three_steps(even, kinked):
+    class Points:
+        @staticmethod
+        def along(*_):
+            return np.repeat(even, 2)[:, None] / 2, [0.0, 0.0, 0.0]
+
+    screen = Screen(Points(), SimpleNamespace(x=np.zeros(1)), [0], np.ones(1), 0.03, "float64")
+    assert screen._three(None)[2] is kinked
+
+
+@pytest.mark.parametrize("error", [2.0, -2.0])
+def test_a_pass_says_how_large_an_error_would_have_shown(error):
+    found = _finding("x", 3, error, 0.5, 4.0, 10.0, 2.0, 7)
+    assert (found.verdict, found.smallest_visible_error) == ("pass", 3.0)
+    assert (found.got, found.want, found.error, found.bound) == (10.0, 10.0 + error, 2.0, 4.0)
+    assert (found.error_bar, found.compared, found.evaluations) == (0.5, 3, 7)

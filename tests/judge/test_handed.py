@@ -165,3 +165,19 @@ def test_primals_of_any_layout_are_handed_over_row_by_row():
     want = np.append(2.0 * v, np.sum(v * x.reshape(-1)))
     np.testing.assert_allclose(handed.gradient(v, base), want, rtol=1e-14)
     assert handed.floating == [0, 1]
+
+
+def test_a_cotangent_of_thirds_cannot_be_written_to():
+    """Whoever scales it in place would have scaled what it is judged by."""
+    x = np.ones(3)
+
+    def vjp(ct, x):
+        ct *= 0.5
+        return (ct * 2 * x,)
+
+    handed = Handed(lambda x: np.sum(x * x), vjp, (x,), {})
+    with np.errstate(all="ignore"):
+        base = handed.outputs()
+        assert not handed.scales(2 * x, base[0])
+        right = Handed(lambda x: np.sum(x * x), lambda ct, x: (ct * 2 * x,), (x,), {})
+        assert right.scales(2 * x, right.outputs()[0])

@@ -1,6 +1,7 @@
 """A model's judgement: what is right passes, what is wrong fails where it is wrong."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gradcheck_cases
 import numpy as np
@@ -10,8 +11,8 @@ from gradcheck.arithmetic import F64, FLOATS
 from gradcheck.binding import BoundModel
 from gradcheck.binding.reference import Reference
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Part
-from gradcheck.judge.model import gradients_of, judge_model
+from gradcheck.finding import Finding, Part
+from gradcheck.judge.model import _fair, gradients_of, judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.model import ModelCase, ModelSpec
 from gradcheck.verdict import Verdict
@@ -347,3 +348,26 @@ def test_a_fold_that_is_wrong_in_float64_alone_vouches_for_nothing(truth):
     known, want = (t.at("float32").gradient("ln_f.w") for t in (beside, truth))
     np.testing.assert_allclose(known.value, want.value, rtol=1e-12)
     assert np.all(known.bar < 1e-15)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(
+    ("verdict", "compared", "fair"),
+    [
+        (Verdict.FAIL, 1, False),
+        (Verdict.PASS, 1, False),
+        (Verdict.PASS, 0, True),
+        (Verdict.FAIL, 0, True),  # of its form
+        (Verdict.INCONCLUSIVE, 3, True),
+        (Verdict.ERROR, 3, True),
+    ],
+)
+def test_where_our_own_gradients_are_not_certified_nobody_passes_or_fails(
+    verdict, compared, fair, exact
+):
+    finding = Finding(name="w", verdict=verdict, compared=compared)
+    assert _fair(SimpleNamespace(certified=True, exact=exact), finding) is finding
+    found = _fair(SimpleNamespace(certified=False, exact=exact), finding)
+    assert found.verdict is (verdict if fair else Verdict.INVALID)
+    if not fair:
+        assert f"--impl reference --dtype {'mp50' if exact else 'float64'} shows it" in found.reason

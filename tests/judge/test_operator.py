@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gradcheck_cases import SUITE
@@ -119,6 +121,29 @@ def test_a_forward_of_another_form_fails_and_its_gradient_is_judged(forward, rea
     assert found["forward"].verdict is Verdict.FAIL
     assert reason in found["forward"].reason
     assert found["x"].verdict is Verdict.PASS
+
+
+def test_an_empty_output_has_a_dtype_too():
+    empty = lambda draw: (np.zeros((0, 5)), draw.signed(5))  # noqa: E731
+    truth = truth_of(spec(primals=empty))
+    found = judged(truth, Implementation(right, lambda x, w: x**3 * w))
+    assert found["forward"].verdict is Verdict.PASS
+    found = judged(truth, Implementation(right, lambda x, w: (x**3 * w).astype(np.float32)))
+    assert found["forward"].verdict is Verdict.FAIL
+    found = judged(truth, Implementation(lambda ct, x, w: (x.astype(np.float32), 0 * w)))
+    assert found["x"].verdict is Verdict.FAIL
+
+
+def test_an_infinity_that_ends_beside_the_point_is_no_number_there():
+    """A slope of 0 would be a wrong one, and pass for right."""
+    operator = spec(
+        lambda xp, x: xp.log(x), lambda xp, ct, x: ct / x,
+        lambda draw: (np.array([0.0, 1.0, 4.0]),), signature="()->()",
+    )  # fmt: skip
+    forward = truth_of(operator)._point.forward
+    with np.errstate(divide="ignore"):
+        assert forward(np.array([0.0, 1.0, 4.0]))[0].tolist() == [0.0, 0.0, np.log(4.0)]
+        assert np.isnan(forward(np.array([0.5, 1.0, 4.0]))[0]).tolist() == [True, False, False]
 
 
 def test_a_forward_without_a_number_fails():
@@ -373,3 +398,35 @@ def test_where_rounding_may_cost_the_whole_gradient_nothing_passes(factor):
     assert found["x"].verdict is Verdict.INCONCLUSIVE
     assert "rounding alone may cost a tenth of the gradient" in found["x"].reason
     assert found["b"].verdict is (Verdict.PASS if factor else Verdict.FAIL)
+
+
+def test_what_code_prints_stands_at_what_is_no_pass_or_at_the_first():
+    class Loud(Implementation):
+        def bind(self, case, dtype):
+            return replace(super().bind(case, dtype), printed=lambda: "hello")
+
+    def said(vjp):
+        found = judged(truth_of(spec()), Loud(vjp, lambda x, w: x**3 * w))
+        return {name: finding.printed for name, finding in found.items()}
+
+    assert said(right) == {"forward": "hello", "x": "", "w": ""}
+    assert said(wrong) == {"forward": "", "x": "hello", "w": ""}
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(60, Verdict.PASS), (1000, Verdict.FAIL)])
+def test_slack_widens_the_bound_of_a_value_by_so_many_ulps(error, verdict):
+    """Of float32, for code that asks for it; beside what everybody is allowed."""
+    rtol = 1e-4 * 17 / 16
+
+    class Wide(Implementation):
+        def bind(self, case, dtype):
+            slack = Slack(ulp=100, because="it is summed in another order")
+            return replace(super().bind(case, dtype), slack=slack)
+
+    def forward(x, w):
+        return x**3 * w * x.dtype.type(1 + rtol + error * 2 * 2.0**-24)
+
+    found = judged(truth_of(spec()), Wide(right, forward), "float32")["forward"]
+    assert found.verdict is verdict
+    said = "by a bound 100 ulp wider: it is summed in another order"
+    assert found.slack == (said if verdict is Verdict.PASS else "")

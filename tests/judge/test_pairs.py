@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.pairs import Pairs, bound_of
 from gradcheck.verdict import Verdict
 
@@ -66,6 +66,19 @@ def test_the_bound_follows_the_units():
         np.testing.assert_allclose(bound_of(pairs, F64, 9) / np.abs(numbers), 1.0625e-8, rtol=1e-6)
 
 
+def test_the_bound_is_the_one_that_is_promised():
+    rules = Rules("float64", u=2.0**-12, rtol=2.0**-6, negligible=0.0, underflow=2.0**-30)
+    for got, want in ((1.0, -4.0), (-4.0, 1.0)):
+        pairs = Pairs(*(np.array([v]) for v in (got, want, 0.0, 8.0, 1.0)))
+        (bound,) = bound_of(pairs, rules, 9)
+        assert bound == 2.0**-6 * 4 + (2.0**-10 + 4 * 3 * 2.0**-12) * 8 + 2.0**-30
+
+
 def test_a_number_that_is_none_has_a_finite_bound():
     pairs = Pairs(np.array([np.nan]), np.array([1.0]), np.zeros(1), np.ones(1), np.ones(1))
     assert bound_of(pairs, F64, 1) == pytest.approx(1.0625e-8)
+
+
+def test_what_fails_is_not_counted_as_unresolved_too():
+    found = judged([5.0, 1.0], [1.0, 1.0], bar=[0.3, 0.0])
+    assert (found.verdict, found.failed, found.unresolved) == (Verdict.FAIL, 1, 0)

@@ -1,12 +1,15 @@
 """The verdict on every tensor: what fails, what passes, and what is said to be invisible."""
 
 import tracemalloc
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gradcheck.difference.projection import Given, Scalar, unit_of
+from gradcheck.difference.rungs import Site
 from gradcheck.finding import Finding, Part
-from gradcheck.judge.projection import judge_tensors
+from gradcheck.judge.projection import Projection, judge_tensors
 from gradcheck.verdict import Verdict
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -222,6 +225,49 @@ def test_without_a_search_the_tensor_still_fails(network):
     found = judged(net, spoilt(net, change), search=0)["w1"]
     assert (found.verdict, found.worst_index) == (FAIL, ())
     assert "along random directions it is off by" in found.reason
+
+
+def test_two_directions_that_fail_are_enough_and_one_is_not(network):
+    """A third is asked only where the two do not agree."""
+    net = network(40, 60, 50, 5)
+    tensor, loss = net.params["w1"], Scalar(net.loss)
+
+    def judge(gradient):
+        given = Given.of(gradient)
+        site = Site(loss, loss(), tensor, given, unit_of(tensor))
+        projection = Projection("w1", site, ("directions",))
+        return projection.judge(0).verdict, len(projection.strikes)
+
+    right = net.gradients()["w1"]
+    assert judge(right) == (PASS, 1)
+    assert judge(1.5 * right) == (FAIL, 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero", "most"),
+    [
+        ("float64", False, 1e-3 * 4),
+        ("float32", False, 0.1 * 4),
+        ("float64", True, 1e-8 * 3),
+        ("float32", True, 1e-4 * 3),
+    ],
+)
+def test_what_must_be_visible_follows_the_gradient_or_the_loss_where_that_is_zero(
+    dtype, zero, most
+):
+    def sees(visible, ok=True, alarm=np.inf, before=()):
+        site = SimpleNamespace(dtype=np.dtype(dtype), base=-3.0)
+        projection = Projection("x", site, (), [SimpleNamespace(alarm=a) for a in before])
+        return projection._sees(
+            SimpleNamespace(ok=ok, zero=zero, product=-4.0, visible=visible, alarm=alarm)
+        )
+
+    assert sees(most)
+    assert not sees(1.01 * most)
+    assert not sees(most, ok=False)
+    assert not sees(most, alarm=0.99 * most)
+    assert sees(most, alarm=most, before=[most, np.inf])
+    assert not sees(most, before=[0.99 * most])
 
 
 # --- right numbers ------------------------------------------------------------------------------

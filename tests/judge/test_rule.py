@@ -304,6 +304,14 @@ def bouncing(xp, params, drawn):
     return {name: 3 * p for name, p in params.items()}
 
 
+def test_single_steps_are_known_exactly_and_a_way_as_well_as_float64_rounds(truth):
+    for dtype in ("float64", "float32"):
+        for row in truth.rows(dtype)["w"]:
+            exact = row.single or dtype == "float64"
+            lost = 0.0 if exact else 4 * 2.0**-53 * row.cost
+            np.testing.assert_array_equal(row.bar, np.abs(row.want) * 2.0**-53 + lost)
+
+
 def test_a_way_on_which_rounding_grows_is_cut_and_single_steps_are_not():
     def wild(xp, params, drawn):
         return {n: 16 * xp.sin(64 * p) for n, p in params.items()}

@@ -67,3 +67,12 @@ def test_a_common_factor(factor):
 )
 def test_no_common_factor(strikes):
     assert common_factor(strikes) is None
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_error_of_exactly_what_is_tolerated_is_none(sign):
+    """Twice the error bar, and what the implementation may round."""
+    more = np.nextafter(2.5, 3.0)
+    at, beyond = (strike(sign * error, 1.0, allowed=0.5) for error in (2.5, more))
+    assert (at.tolerance, at.ok, at.wrong, at.visible) == (2.5, True, False, 5.0)
+    assert (beyond.ok, beyond.wrong) == (False, True)

@@ -319,3 +319,20 @@ def test_a_bound_stage_that_raises_or_returns_too_few_is_one_line(answer):
     assert finding.verdict is Verdict.ERROR
     assert finding.reason.startswith("gradients raised ")
     assert "\n" not in finding.reason
+
+
+def test_what_is_to_be_resolved_is_measured_by_the_largest_step():
+    rule = SUITE.rules["sgd"]
+    trainer = Trainer(TOY, Reference().bind_model(TOY, "float64"), "float64", rule, 3)
+    assert trainer.largest == 0.0
+    legs = [leg for leg in trainer.run().legs if not leg.tensor]
+    assert trainer.largest == max(leg.size for leg in legs) < 1
+
+
+@pytest.mark.parametrize("offset", [0.0, -1.0, -1e3])
+def test_training_goes_on_below_a_loss_of_zero(offset, monkeypatch):
+    """It ends where the loss is far from where it began, whatever its sign is."""
+    loss = Trainer.loss
+    monkeypatch.setattr(Trainer, "loss", lambda self, params: loss(self, params) + offset)
+    bound = Reference().bind_model(TOY, "float64")
+    assert len(Trainer(TOY, bound, "float64", ADAM, 4).run().losses) == 5

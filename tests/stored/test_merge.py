@@ -215,6 +215,16 @@ def test_implementations_of_other_cases_are_refused(make):
         merged(named(runs))
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_one_that_was_cut_short_may_have_fewer_cases(make, cut):
+    runs = [make.whole(implementations=("mine",)), make.whole(implementations=("theirs",))]
+    short = make.whole(make.ops[:3], implementations=runs[cut].header.implementations)
+    runs[cut] = replace(short, complete=False)
+    whole = merged(named(runs))
+    assert not whole.complete
+    assert len(whole.results) == sum(len(run.results) for run in runs)
+
+
 def test_an_implementation_that_is_in_both_is_refused(make):
     runs = [make.whole(implementations=names) for names in (("a",), ("a", "b"))]
     with pytest.raises(UsageError, match=r"2\.jsonl: a is in 1\.jsonl, too"):

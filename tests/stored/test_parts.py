@@ -1,13 +1,17 @@
 """A report is taken apart result by result: nothing but what is made of them is kept."""
 
+import hashlib
 import io
 import json
 
 import pytest
 
+from gradcheck.finding import Certificate
 from gradcheck.record import SCHEMA
 from gradcheck.stored import parts as read_apart
 from gradcheck.stored.parts import Damaged, Other, parts
+from gradcheck.stored.plain import result_dict
+from gradcheck.stored.read import _Reader, result_of
 
 HEADER = {"schema": SCHEMA}
 FOOTER = {"complete": True}
@@ -86,6 +90,23 @@ def test_a_log_that_was_changed_is_called_so_before_its_results_are_blamed():
     assert (found.results, found.footer, str(found.fault)) == ([], None, "it is two")
 
 
+@pytest.mark.parametrize("footer", [{}, {"sha256": ""}, {"sha256": None}, {"complete": True}])
+def test_a_footer_without_the_hash_seals_nothing(footer):
+    with pytest.raises(Damaged, match="changed after it was written"):
+        taken(log({"k": 1}, footer=footer))
+
+
+def test_a_footer_seals_what_stands_before_it_and_nothing_may_follow():
+    whole = log({"k": 1}, {"k": 3}, footer={})
+    lines = whole[: whole.index(b'{"footer"')]
+    sealed = f'{{"footer": {{"sha256": "{hashlib.sha256(lines).hexdigest()}"}}}}\n'.encode()
+    assert taken(lines + sealed).results == [1, 3]
+    with pytest.raises(Damaged, match="changed after it was written"):
+        taken(lines.replace(b"3", b"4") + sealed)
+    with pytest.raises(Damaged, match="line 5: there is something after the footer"):
+        taken(lines + sealed + b"\n")
+
+
 def test_only_one_result_is_there_at_a_time():
     """What is made of a result outlives it; the result itself does not."""
     import weakref
@@ -127,3 +148,22 @@ def test_whoever_reads_an_object_it_means_the_same(text, encoding):
 def test_what_one_refuses_so_does_the_other(text):
     with pytest.raises(Damaged, match="here: "):
         read_apart._object(text.encode(), "here")
+
+
+def test_certificates_and_words_that_are_equal_are_one_object(make):
+    """A million results have few of their own."""
+    certificate = Certificate(rejected=("zero",), blind=("ulp",), tolerated=())
+    run = make.run(make.result(certificate=certificate))
+    plain = json.loads(json.dumps(result_dict(run, run.results[0])))
+    assert result_of({**plain}).certificate == certificate
+    known = {}
+    one, two = (result_of(json.loads(json.dumps(plain)), known) for _ in range(2))
+    assert one.certificate is two.certificate
+    assert one == two == result_of(plain)
+
+
+def test_an_element_that_is_none_is_damage_and_no_crash(make):
+    run = make.run(make.result())
+    plain = json.loads(json.dumps(result_dict(run, run.results[0])))
+    with pytest.raises(Damaged):
+        _Reader().result({**plain, "worst": [3]})
