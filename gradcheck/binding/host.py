@@ -89,7 +89,10 @@ class Host:
             said = {**said, **_after(here, packer), **self._late(asked, packer)}
             self.send(said, packer.blocks)
         except (Oversized, frames.BadFrame) as error:
-            said = _raised(_refused(asked, error))
+            try:
+                raise _refused(asked, error) from None
+            except Broken as refused:  # where it was raised tells whose it is
+                said = _raised(refused)
             self.send({**said, "changed": [], "emptied": [], "late": []}, [])
 
     def send(self, header: Mapping[str, Any], blocks: Sequence[Any]) -> None:

@@ -104,7 +104,7 @@ def _noise(page: Capped, run: Run) -> None:
     for result, count in remarks.talkers(run):
         text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
         where = f"in {code(result.sample)}, {code(result.dtype)}:"
-        lines = [where, "", *fenced(printed.lines(result.printed))]
+        lines = [where, "", *fenced(printed.indented(result.printed))]
         page.add(folded("NOTE", words.clean(text), lines), "note")
 
 
@@ -139,7 +139,8 @@ def _details(group: failures.Group, named: bool) -> str:
     lines += ["", *fenced(repros, "sh")]
     talker = next((r for r in listed if r.printed.strip()), None)
     if talker is not None:
-        lines += ["", f"printed in {code(talker.sample)}:", *fenced(printed.lines(talker.printed))]
+        said = printed.indented(talker.printed)
+        lines += ["", f"printed in {code(talker.sample)}:", *fenced(said)]
     return folded(words.word(group.verdict), f"{text}{': ' if lead else ''}{lead}", lines)
 
 

@@ -109,6 +109,11 @@ def of(result: Record) -> list[str]:
     return lines(result.printed, FEW if result.verdict.expected else LINES)
 
 
+def indented(text: str) -> list[str]:
+    """The same lines, indented, so that none can be taken for one of ours."""
+    return [f"  {line}" for line in lines(text)]
+
+
 def marked(text: str, indent: str, most: int = LINES) -> list[str]:
     """The same lines for a report in plain text, under a title; none if nothing was printed."""
     found = lines(text, most)

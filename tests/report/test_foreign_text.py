@@ -130,7 +130,7 @@ def calm(make):
         dtypes=(f"{CALM}-type",), python=CALM, cases=CALM, platform=CALM, numpy=CALM,
         versions={whose: CALM}, troubles=(CALM,), stopped=CALM,
     )  # fmt: skip
-    run = replace(run, header=replace(run.header, shard=CALM), complete=False)
+    run = replace(run, header=replace(run.header, shard=CALM, require=(CALM,)), complete=False)
     problems = [make.problem(breach, file=CALM, says=CALM) for breach in Breach]
     marks = [None, Known.XFAIL, *[None] * (len(results) - 3), Known.XPASS]
     run = make.gated(run, marks, problems, (CALM, CALM), CALM, CALM)
