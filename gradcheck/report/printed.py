@@ -106,12 +106,12 @@ def _length(lines: list[str]) -> int:
 
 def of(result: Record) -> list[str]:
     """The lines that a report which shows every result can afford of this one."""
-    return lines(result.printed, FEW if result.verdict.expected else LINES)
+    return indented(result.printed, FEW if result.verdict.expected else LINES)
 
 
-def indented(text: str) -> list[str]:
-    """The same lines, indented, so that none can be taken for one of ours."""
-    return [f"  {line}" for line in lines(text)]
+def indented(text: str, most: int = LINES) -> list[str]:
+    """The lines that are shown, indented, so that none can be taken for one of ours."""
+    return [f"  {line}" for line in lines(text, most)]
 
 
 def marked(text: str, indent: str, most: int = LINES) -> list[str]:

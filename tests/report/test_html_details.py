@@ -58,7 +58,7 @@ def test_a_failure_says_why_and_lists_its_worst_elements(make):
     assert ["evidence", "3 is the number of rows"] in found["facts"]
     assert len(found["elements"]) == html_details.ELEMENTS
     assert found["elements"][1][0] == "dx[1]"
-    assert found["printed"] == ["one", "two"]
+    assert found["printed"] == ["  one", "  two"]
     assert found["source"] == "a.py:3"
 
 

@@ -75,8 +75,8 @@ def test_marked_lines_stand_under_a_title():
 def test_what_passed_is_told_in_few_lines(make, verdict):
     text = "".join(f"line {i}\n" for i in range(100))
     found = of(make.result(verdict=verdict, printed=text))
-    assert found[0] == "line 0"
-    assert found[-1] == "line 99"
+    assert found[0] == "  line 0"
+    assert found[-1] == "  line 99"
     assert len(found) - 1 == (FEW if verdict.expected else LINES)
 
 
