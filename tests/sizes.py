@@ -1,5 +1,7 @@
 """What every run of the tests takes, and what is left to the soak."""
 
+import zlib
+
 import pytest
 
 MOST = 200
@@ -20,3 +22,8 @@ def seeds(count, few):
 def few(every, ordinary):
     """`every` one as a parameter: each run takes those that are `ordinary`, the soak the others."""
     return [one if ordinary(one) else pytest.param(one, marks=pytest.mark.soak) for one in every]
+
+
+def third(names):
+    """Names as parameters: each run takes a third of them, always the same, the soak the others."""
+    return few(names, lambda name: zlib.crc32(name.encode()) % 3 == 0)

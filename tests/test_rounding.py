@@ -13,7 +13,7 @@ from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance, sums_kept_wide
 from gradcheck.spec import as_tuple
-from tests.sizes import ordinary
+from tests.sizes import ordinary, third
 
 U = {"float32": 2.0**-24, "float64": 2.0**-53}
 OPERATORS = [spec.name for spec in SUITE]
@@ -59,7 +59,7 @@ def uncovered(error, units, dtype):
 # ── coverage ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_rounding_collected_covers_every_gradient_and_value(suite, name):
     for case in ordinary(suite.cases([name])):
         truth = CaseTruth(case)

@@ -20,7 +20,7 @@ from gradcheck.difference.truth import Differences, noise_lines
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.spec import Sample
 from gradcheck.suite import Suite
-from tests.sizes import ordinary
+from tests.sizes import ordinary, third
 
 OPERATORS = [spec.name for spec in SUITE]
 SEEDS = 20
@@ -93,7 +93,7 @@ def measure(cases, shrink=1.0, differences=lambda truth, index: truth.truth(inde
 # ── every built-in operator ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", third(OPERATORS))
 def test_the_bars_cover_every_builtin_operator(suite, name):
     triple, ladder = measure(ordinary(suite.cases([name])))
     for tally in (triple, ladder):
@@ -112,7 +112,7 @@ def test_the_bars_cover_every_builtin_operator_at_many_seeds(suite, name):
         assert tally.honest, tally
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", third(OPERATORS))
 def test_differences_agree_with_the_spec_in_float64(suite, name):
     for case in ordinary(suite.cases([name])):
         truth = CaseTruth(case)
