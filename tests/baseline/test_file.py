@@ -1,3 +1,4 @@
+import os
 from datetime import date
 from pathlib import Path
 
@@ -147,3 +148,11 @@ def test_lines_are_those_of_the_headers_whatever_stands_in_texts():
 def test_lines_end_where_toml_ends_them(make):
     text = make.toml({"reason": "a\u2028b\u0085c\u000cd".replace("\u000c", "")}, {"output": "dw"})
     assert [entry.line for entry in parsed(text.replace("\n", "\r\n"), NAME).entries] == [1, 7]
+
+
+def test_a_file_larger_than_any_baseline_is_not_read(tmp_path):
+    path = tmp_path / "vast.toml"
+    path.touch()
+    os.truncate(path, (1 << 26) + 1)  # a hole: it takes no room
+    with pytest.raises(UsageError, match="too large: at most 64 MiB"):
+        read(path)

@@ -2,6 +2,9 @@ import numpy as np
 import pytest
 
 from gradcheck.contract.form import form
+from gradcheck.contract.returned import Broken
+from gradcheck.verdict import Verdict
+from tests.ending import ends
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,31 @@ def test_a_size_that_raises_is_another_question(subject, right):
 
     right.both = some
     assert form(subject(right)) is None
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        ((Verdict.CRASH, Verdict.ERROR), Verdict.CRASH),
+        ((Verdict.ERROR, Verdict.CRASH), Verdict.CRASH),
+        ((Verdict.ERROR, None), Verdict.ERROR),
+        ((Verdict.CRASH, None), Verdict.CRASH),
+        ((Verdict.ERROR, Verdict.ERROR), None),
+    ],
+)
+def test_what_fails_once_is_told_and_what_refuses_is_another_question(subject, silu, calls, told):
+    """A size that raises, and again, is not supported; whatever ends a process is told."""
+    right, left = silu.vjp, [*calls]
+
+    def vjp(ct, x):
+        how = left.pop(0) if left else None
+        return right(ct, x) if how is None else ends("vjp", "it failed", how)
+
+    silu.vjp = vjp
+    asked = subject(silu, "silu/default/typical")
+    if told is None:
+        assert asked.raw_if_any(asked.cts[0]) == {}
+    else:
+        with pytest.raises(Broken) as error:
+            asked.raw_if_any(asked.cts[0])
+        assert error.value.finding.verdict is told

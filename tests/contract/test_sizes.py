@@ -6,6 +6,7 @@ import pytest
 from gradcheck.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.contract.battery import PROPERTIES
 from gradcheck.contract.sizes import SIZES, sizes
+from gradcheck.errors import ManifestError
 from gradcheck.judge.contract import examine
 from gradcheck.verdict import Verdict
 from tests.ending import ends
@@ -129,3 +130,17 @@ def test_a_size_that_is_run_no_more_is_not_a_wrong_one(subject, silu, before, ve
     silu.vjp = vjp
     asked = next(p for p in PROPERTIES if p.name == "sizes")
     assert examine(asked, subject(silu, "silu/default/typical")).verdict is verdict
+
+
+def test_a_size_at_which_a_manifest_means_nothing_is_none_that_is_supported(subject, silu):
+    asked = subject(silu, "silu/default/typical")
+    shape, bind = asked.primals[0].shape, asked.binding.bind
+
+    def bound(case, dtype):
+        if case.primals[0].shape != shape:
+            raise ManifestError("`size(x) / 7` of parameter `n` yields 0.5")
+        return bind(case, dtype)
+
+    asked.binding.bind = bound
+    with pytest.raises(Vacuous, match="other sizes"):
+        sizes(asked)

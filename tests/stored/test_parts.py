@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from gradcheck.finding import Certificate
 from gradcheck.record import SCHEMA
 from gradcheck.stored import parts as read_apart
 from gradcheck.stored.parts import Damaged, Other, parts
-from gradcheck.stored.plain import result_dict
+from gradcheck.stored.plain import header_dict, result_dict
 from gradcheck.stored.read import _Reader, result_of
 
 HEADER = {"schema": SCHEMA}
@@ -167,3 +168,15 @@ def test_an_element_that_is_none_is_damage_and_no_crash(make):
     plain = json.loads(json.dumps(result_dict(run, run.results[0])))
     with pytest.raises(Damaged):
         _Reader().result({**plain, "worst": [3]})
+
+
+def test_a_line_of_64_mib_is_none_of_ours():
+    first = json.dumps({"header": HEADER}).encode() + b"\n"
+    with pytest.raises(Damaged, match="line 2: it is longer than any"):
+        taken(first + b" " * (1 << 26))
+
+
+@pytest.mark.parametrize("require", [(), ("rms_*",)])
+def test_a_header_says_what_was_required_and_nothing_of_what_was_not(make, require):
+    header = header_dict(replace(make.run().header, require=require))
+    assert header.get("require") == (require or None)
