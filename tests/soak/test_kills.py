@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tabulate import tabulate
 
+from gradcheck.commands.outcome import LOAD
 from gradcheck.stored.read import read
 
 REPORT = Path(__file__).parents[2] / "reports" / "kills.md"
@@ -100,6 +101,10 @@ def judged(run, path, every, where):
             assert not kept.complete or len(kept.results) == len(every), where
         assert not path.exists() or results(path)[0] == every
         return "killed: the log is a part, and says so"
+    if not path.exists():
+        assert run.returncode == LOAD, where
+        assert "--impl right:IMPL: " in said, where
+        return f"exit {run.returncode}: what is judged could not be loaded"
     found, footer = results(path)
     whole = {name for name, _ in found} == {name for name, _ in every}
     if run.returncode == 0:
