@@ -1,0 +1,214 @@
+"""Kinks and ties, on the primal and beside it; the VJP is a subgradient that libraries use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .pair import DOUBLE, Pair, at, drawn, elementwise, uniform
+
+KIND = "kink"
+BESIDE = (1e-2, 1e-6, 1e-10, 1e-14)
+
+FUNCTIONS = {
+    # forward, slope, where it has kinks
+    "abs": (np.abs, np.sign, (0.0,)),
+    "relu": (lambda x: np.maximum(x, 0), lambda x: (x > 0) * 1.0, (0.0,)),
+    "relu by where": (lambda x: np.where(x > 0, x, 0), lambda x: np.where(x > 0, 1.0, 0.0), (0.0,)),
+    "relu by product": (lambda x: x * (x > 0), lambda x: (x > 0) * 1.0, (0.0,)),
+    "leaky relu": (lambda x: np.where(x > 0, x, 0.01 * x), lambda x: np.where(x > 0, 1, 0.01), (0.0,)),
+    "clip": (lambda x: np.clip(x, -1, 1), lambda x: (np.abs(x) <= 1) * 1.0, (-1.0, 1.0)),
+    "relu6": (lambda x: np.minimum(np.maximum(x, 0), 6), lambda x: ((x > 0) & (x < 6)) * 1.0, (0.0, 6.0)),
+    "hard tanh": (lambda x: np.maximum(-1, np.minimum(1, x)), lambda x: (np.abs(x) < 1) * 1.0, (-1.0, 1.0)),
+    "hard swish": (lambda x: x * np.clip(x + 3, 0, 6) / 6,
+                   lambda x: np.where(x < -3, 0, np.where(x > 3, 1, x / 3 + 0.5)), (-3.0, 3.0)),
+    "soft shrink": (lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0), lambda x: (np.abs(x) > 0.5) * 1.0,
+                    (-0.5, 0.5)),
+    "selu": (lambda x: 1.0507 * np.where(x > 0, x, 1.6733 * np.expm1(np.minimum(x, 0))),
+             lambda x: 1.0507 * np.where(x > 0, 1, 1.6733 * np.exp(np.minimum(x, 0))), (0.0,)),
+    "hinge": (lambda x: np.maximum(0, 1 - x), lambda x: np.where(x < 1, -1.0, 0.0), (1.0,)),
+    "pinball": (lambda x: np.maximum(0.9 * x, -0.1 * x), lambda x: np.where(x > 0, 0.9, -0.1), (0.0,)),
+    "triangle": (lambda x: np.maximum(0, 1 - np.abs(x)), lambda x: np.where(np.abs(x) < 1, -np.sign(x), 0),
+                 (-1.0, 0.0, 1.0)),
+    "call option": (lambda x: np.maximum(x - 100.0, 0), lambda x: (x > 100) * 1.0, (100.0,)),
+    "x|x|": (lambda x: x * np.abs(x), lambda x: 2 * np.abs(x), (0.0,)),
+    "squared hinge": (lambda x: np.maximum(0, 1 - x) ** 2, lambda x: -2 * np.maximum(0, 1 - x), (1.0,)),
+    "ramp of exp": (lambda x: np.maximum(np.exp(x), 1 + x), lambda x: np.exp(x), (0.0,)),
+}  # fmt: skip
+SMOOTH = {"x|x|", "squared hinge", "ramp of exp"}
+"""Their slopes have no jump: no element is free."""
+
+
+def max_vjp(ct, x):
+    """All of it to the first."""
+    g = np.zeros_like(x)
+    g[np.arange(len(x)), x.argmax(-1)] = ct
+    return g
+
+
+def even_max_vjp(ct, x):
+    """Shared among ties, as JAX does."""
+    tied = x == x.max(-1, keepdims=True)
+    return ct[:, None] * tied / tied.sum(-1, keepdims=True)
+
+
+def sort_vjp(ct, x):
+    g = np.empty_like(x)
+    np.put_along_axis(g, np.argsort(x, -1, kind="stable"), ct, -1)
+    return g
+
+
+def median_vjp(ct, x):
+    g = np.zeros_like(x)
+    np.put_along_axis(g, np.argsort(x, -1, kind="stable")[:, x.shape[-1] // 2, None], ct[:, None], -1)
+    return g
+
+
+def topk(x):
+    return np.sort(x, -1)[:, -2:].sum(-1)
+
+
+def topk_vjp(ct, x):
+    g = np.zeros_like(x)
+    np.put_along_axis(g, np.argsort(x, -1, kind="stable")[:, -2:], ct[:, None], -1)
+    return g
+
+
+def max_pool(x):
+    return x.reshape(len(x), -1, 2).max(-1)
+
+
+def max_pool_vjp(ct, x):
+    w = x.reshape(len(x), -1, 2)
+    g = np.where(w[..., :1] >= w[..., 1:], [1.0, 0.0], [0.0, 1.0]) * ct[..., None]
+    return g.reshape(x.shape).astype(x.dtype)
+
+
+def l1(x, y):
+    return np.abs(x - y).mean()
+
+
+def l1_vjp(ct, x, y):
+    g = ct * np.sign(x - y) / x.size
+    return g, -g
+
+
+def total_variation(x):
+    return np.abs(np.diff(x)).sum()
+
+
+def total_variation_vjp(ct, x):
+    s = ct * np.sign(np.diff(x))
+    return np.append(0, s) - np.append(s, 0)
+
+
+def relu_network(x, w, v):
+    return np.maximum(x @ w, 0) @ v
+
+
+def relu_network_vjp(ct, x, w, v):
+    h = x @ w
+    g = (ct @ v.T) * (h > 0)
+    return g @ w.T, x.T @ g, np.maximum(h, 0).T @ ct
+
+
+def chebyshev(x):
+    return np.abs(x).max(-1)
+
+
+def chebyshev_vjp(ct, x):
+    return max_vjp(ct, np.abs(x)) * np.sign(x)
+
+
+def cumulative_max(x):
+    return np.maximum.accumulate(x)
+
+
+def cumulative_max_vjp(ct, x):
+    top = np.maximum.accumulate(x)
+    g, best = np.zeros_like(x), 0
+    for i in range(len(x)):
+        if x[i] == top[i] and (i == 0 or x[i] > top[i - 1]):
+            best = i
+        g[best] += ct[i]
+    return g
+
+
+ROWS = {
+    "max": (lambda x: x.max(-1), max_vjp), "sort": (lambda x: np.sort(x, -1), sort_vjp),
+    "median": (lambda x: np.median(x, -1), median_vjp), "top 2": (topk, topk_vjp),
+    "min": (lambda x: x.min(-1), lambda ct, x: max_vjp(ct, -x)), "chebyshev": (chebyshev, chebyshev_vjp),
+    "even max": (lambda x: np.max(x, axis=-1), even_max_vjp),
+    "range": (lambda x: np.ptp(x, -1), lambda ct, x: max_vjp(ct, x) - max_vjp(ct, -x)),
+}  # fmt: skip
+
+
+def pairs() -> Iterator[Pair]:
+    """All of this file."""
+    for name, (f, slope, kinks) in FUNCTIONS.items():
+        around = drawn(f"around {name}", 3, scale=2.0)
+        known = {} if name in SMOOTH else {"free": lambda x, k=kinks: np.isin(x, k)}
+        yield from elementwise(KIND, name, f, slope, {"on": np.append(around, kinks)}, **known)
+        for d in BESIDE:
+            beside = np.ravel([(k + d * 1.1, k - d * 0.9) for k in kinks])
+            fine = d > 1e-5 or kinks == (0.0,)
+            yield from elementwise(
+                KIND, name, f, slope, {f"beside {d:g}": np.append(around, beside)},
+                dtypes=("float64", "float32") if fine else DOUBLE, **known,
+            )
+        if kinks == (0.0,):
+            yield from elementwise(KIND, name, f, slope, {"all on": np.zeros(3)}, **known)
+            yield from elementwise(
+                KIND, name, f, slope, {"tiny": 1e-250 * around}, dtypes=DOUBLE, **known
+            ) if name != "x|x|" else ()
+    for name, (f, vjp) in ROWS.items():
+        x = drawn(f"rows {name}", 3, 5)
+        yield from at(KIND, name, f, vjp, {"apart": x})
+        for d in (1e-4, 1e-9, 1e-13):
+            near = x.copy()
+            order = np.argsort(np.abs(x) if name == "chebyshev" else x, -1)
+            last = 0 if name == "min" else -1 if name != "median" else 2
+            a, b = order[:, last], order[:, 1 if name == "min" else 1 if name == "median" else -2]
+            rows = np.arange(3)
+            sign = np.sign(near[rows, b] * near[rows, a]) if name == "chebyshev" else 1
+            step = d if last == 0 else -d
+            near[rows, b] = sign * near[rows, a] * (1 + step * np.sign(near[rows, a]) * (
+                np.sign(near[rows, a]) if name == "chebyshev" else 1))
+            yield from at(KIND, name, f, vjp, {f"near a tie {d:g}": near},
+                          dtypes=("float64", "float32") if d > 1e-5 else DOUBLE)
+        tied = x.copy()
+        tied[:, 1] = tied[:, 0]
+        same = np.full((2, 4), 1.7)
+        for where, p in {"two tied": tied, "all tied": same, "all zero": np.zeros((2, 3))}.items():
+            mask = np.abs(p[..., None]) == np.abs(p[..., None, :])
+            yield from at(KIND, name, f, vjp, {where: p}, free=(mask.sum(-1) > 1,),
+                          loses=2.0 if name == "sort" else 1e-8) \
+                if not (name == "median" and where != "two tied") else ()
+    x = drawn("l1", 6)
+    y = np.where(np.arange(6) < 2, x, drawn("l1 y", 6))
+    yield from at(KIND, "l1 loss", l1, l1_vjp, {"met": (x, y)}, free=(x == y, x == y))
+    yield from at(KIND, "l1 loss", l1, l1_vjp, {"nearly met": (x, x + 1e-9 * y)}, dtypes=DOUBLE)
+    steps = np.repeat(drawn("tv", 3), 2)
+    yield from at(KIND, "total variation", total_variation, total_variation_vjp,
+                  {"flat parts": steps}, free=(np.ones(6, bool),))
+    yield from at(KIND, "total variation", total_variation, total_variation_vjp,
+                  {"nearly flat": steps + 1e-9 * x}, dtypes=DOUBLE)
+    yield from at(KIND, "max pool", max_pool, max_pool_vjp, {"apart": drawn("pool", 2, 6)})
+    yield from at(KIND, "max pool", max_pool, max_pool_vjp,
+                  {"tied": np.repeat(drawn("pool t", 2, 3), 2, 1)}, free=(np.ones((2, 6), bool),))
+    yield from at(KIND, "cumulative max", cumulative_max, cumulative_max_vjp, {"apart": drawn("cm", 7)})
+    w, v = drawn("rn w", 4, 6), drawn("rn v", 6, 2)
+    yield from at(KIND, "relu network", relu_network, relu_network_vjp,
+                  {"ordinary": (drawn("rn x", 3, 4), w, v)})
+    for d in (1e-7, 1e-12):
+        x = drawn("rn x", 3, 4)
+        x = x - ((x @ w[:, 0] - d)[:, None]) * w[:, 0] / (w[:, 0] @ w[:, 0])
+        yield from at(KIND, "relu network", relu_network, relu_network_vjp,
+                      {f"a unit at {d:g}": (x, w, v)}, dtypes=DOUBLE)
+    for eps in (1e-3, 1e-8):
+        yield from elementwise(
+            KIND, "maximum of two", lambda x: np.maximum(x, 1 - x), lambda x: np.where(x > 0.5, 1.0, -1.0),
+            {f"crossing {eps:g}": 0.5 + eps * uniform(f"mx {eps}", 0.5, 1, 4) * np.array([1, -1, 1, -1])},
+            dtypes=DOUBLE if eps < 1e-5 else ("float64", "float32"),
+        )

@@ -1,0 +1,87 @@
+"""A forward with its right VJP at one hard point, and the small families that make many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+BOTH = ("float64", "float32")
+DOUBLE = ("float64",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A right VJP at one point.
+
+    `behind` is the smooth function that the VJP is of, where forward rounds. `free` are masks, one
+    per primal, of the elements that sit on a kink: there another subgradient is right, too, and no
+    error is planted. `loses` is the part of the largest gradient that the VJP, written as a
+    careful person writes it, may lose to rounding in float64. `sees` is the smallest relative error
+    that forward's values can show at all: one in forwards that are stairs, and a zero gradient,
+    which is true between two stairs, is no error there.
+    """
+
+    name: str
+    kind: str
+    forward: Callable[..., Any]
+    vjp: Callable[..., Any]
+    primals: tuple[Any, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = BOTH
+    behind: Callable[..., Any] | None = None
+    free: tuple[Any, ...] = ()
+    loses: float = 1e-8
+    sees: float = 0.0
+    hidden: bool = False  # big numbers cannot go through forward's text: the truth is a peer's
+
+    def cast(self, dtype: str) -> tuple[Any, ...]:
+        """The primals in a dtype; integers stay, complex ones are as wide."""
+        kinds = {"f": dtype, "c": {"float64": "complex128", "float32": "complex64"}[dtype]}
+        given = (np.asarray(p) for p in self.primals)
+        return tuple(p.astype(kinds.get(p.dtype.kind, p.dtype)) for p in given)
+
+
+Point = Any
+Points = Mapping[str, Point]
+
+
+def drawn(name: str, *shape: int, scale: float = 1.0, offset: float = 0.0) -> Any:
+    """Normal numbers of a name's own, with full mantissas."""
+    return offset + scale * np.random.default_rng(crc32(name.encode())).normal(size=shape)
+
+
+def uniform(name: str, low: float, high: float, *shape: int) -> Any:
+    """Numbers of a name's own between two ends."""
+    return np.random.default_rng(crc32(name.encode())).uniform(low, high, size=shape)
+
+
+def elementwise(
+    kind: str, name: str, f: Callable[..., Any], slope: Callable[..., Any], points: Points, **known
+) -> Iterator[Pair]:
+    """f(x) per element, and ct·slope(x)."""
+
+    def vjp(ct, x):
+        return ct * slope(x)
+
+    free = known.pop("free", None)
+    for where, x in points.items():
+        x = np.asarray(x, dtype=float)
+        mask = () if free is None else (free(x),)
+        yield Pair(
+            name=f"{name} {where}", kind=kind, forward=f, vjp=vjp, primals=(x,), free=mask, **known
+        )
+
+
+def at(
+    kind: str, name: str, f: Callable[..., Any], vjp: Callable[..., Any], points: Points, **known
+) -> Iterator[Pair]:
+    """f and its VJP at several points: each an array, or a tuple of primals."""
+    for where, x in points.items():
+        primals = x if isinstance(x, tuple) else (x,)
+        yield Pair(
+            name=f"{name} {where}", kind=kind, forward=f, vjp=vjp, primals=primals, **known
+        )
