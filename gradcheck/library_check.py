@@ -16,6 +16,7 @@ from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
+from gradcheck.judge.arbiter import Arbiter
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
@@ -197,13 +198,14 @@ class Check:
         around = Around(point, outputs if point.primals is arrays else None)
         asked = asking(vjp, cotangents, attrs)
         conditioning = Conditioning(asked, point, rules)
+        arbiter = Arbiter(forward, arrays, attrs, outputs)
         findings: list[Finding] = []
         for i in point.differentiable:
             got = answer.gradients[names[i]]
             if isinstance(got, Finding):
                 findings.append(got)
                 continue
-            primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
+            primal = BlackBox(point, i, names[i], cotangents, around, conditioning, arbiter=arbiter)
             findings.append(primal.judge(got))
             estimates[names[i]] = primal.estimate
         findings = explained(findings)

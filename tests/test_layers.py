@@ -24,7 +24,7 @@ LAYERS = (
     "highprecision.forward",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
-    "difference.kinks difference.oracle difference.jacobian",
+    "difference.scales difference.oracle difference.jacobian",
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
     "verdict expectation finding",
@@ -75,6 +75,7 @@ LAYERS = (
     "judge.promise judge.leg judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
+    "judge.arbiter",
     "judge.beside judge.conditioning judge.function judge.handed",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",

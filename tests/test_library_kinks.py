@@ -95,22 +95,13 @@ def test_a_tie_of_the_maximum_is_reported_and_not_failed(slopes):
 # ── beside a kink ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("distance", [0.3, 1e-2, 1e-3, 1e-5, 1e-7, 1e-8])
+@pytest.mark.parametrize("distance", [0.3, 1e-3, 1e-7, 1e-8, 1e-11, 1e-13, 1e-17, 1e-300])
 def test_beside_a_kink_only_the_slope_of_its_side_will_do(distance):
     x = [-2.0, distance, -distance, 1.0]
     found = judged(relu, [0.0, 1.0, 0.0, 1.0], x)
     assert (found.verdict, found.kinked, found.reason) == ("pass", 0, "")
     for wrong in ([0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 1.0, 1.0], [0.0, 0.7, 0.0, 1.0]):
         assert judged(relu, wrong, x).verdict == "fail"
-
-
-@pytest.mark.parametrize("distance", [1e-11, 1e-13, 1e-17, 1e-300])
-def test_too_close_to_a_kink_to_tell_both_sides_are_allowed_and_no_more(distance):
-    x = [-2.0, distance, -distance, 1.0]
-    for slope in (0.0, 0.5, 1.0):
-        assert judged(relu, [0.0, slope, slope, 1.0], x).verdict == "pass"
-    for slope in (-0.1, 1.1):
-        assert judged(relu, [0.0, slope, 0.0, 1.0], x).verdict == "fail"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import ladder
-from gradcheck.difference.kinks import RESOLVED, SMOOTH_ORDER
+from gradcheck.difference.scales import RESOLVED, SMOOTH_ORDER
 from gradcheck.difference.ladder import RATIO, SIGMAS
 from gradcheck.difference.noise import RELATIVE
 from gradcheck.difference.projection import Pair

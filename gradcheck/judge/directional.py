@@ -23,7 +23,7 @@ from gradcheck.difference import noise
 from gradcheck.difference.abreast import Abreast
 from gradcheck.difference.bundle import Bundle, by_rows
 from gradcheck.difference.drawn import run_of_direction
-from gradcheck.difference.kinks import RESOLVED
+from gradcheck.difference.scales import RESOLVED
 from gradcheck.difference.ladder import RATIO
 from gradcheck.difference.projection import Pair
 from gradcheck.difference.residuals import Residuals, three

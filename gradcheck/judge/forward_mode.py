@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
-from gradcheck.difference import kinks
+from gradcheck.difference import structure
 from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
 from gradcheck.difference.evaluate import Evaluator, Point, flatten
-from gradcheck.difference.noise import per_output
-from gradcheck.difference.truth import Estimate, noise_lines
+from gradcheck.difference.scales import Scales
+from gradcheck.difference.truth import Estimate
 from gradcheck.draw import Draw
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, ROUNDINGS, Comparison, Rules, compare
@@ -248,12 +248,12 @@ class ForwardMode:
 
     def _on_kinks(self) -> dict[int, NDArray[np.bool_]]:
         """Per floating primal, the elements that sit on a kink of forward."""
-        noise = per_output(noise_lines(self.point), flatten(self.outputs))
         ones = np.ones((1, flatten(self.outputs).size))
         found = {}
         for i in self.point.differentiable:
             evaluator = Evaluator(self.point, i)
-            sides = [kinks.examine(evaluator, k, ones, noise) for k in range(evaluator.x.size)]
-            flags = np.array([s is not None for s in sides], dtype=bool)
+            alone = structure.whole(evaluator.x, evaluator.base.size)
+            sides = [Scales(evaluator, alone, k).sides(ones) for k in range(evaluator.x.size)]
+            flags = np.array([s.kinked[0] or s.vague[0] < np.inf for s in sides], dtype=bool)
             found[i] = flags.reshape(evaluator.x.shape)
         return found

@@ -1,32 +1,33 @@
-"""One primal of a function that no spec describes: values alone, but kinks can be found."""
+"""One primal of a function that no spec describes: differences, 50 digits, and kinks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference import kinks
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.noise import per_output
+from gradcheck.difference.scales import Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
+from gradcheck.judge.arbiter import Arbiter
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
-CONFIRMED: Final = 16
-"""Failing elements without a kink of forward under them that settle the matter."""
+CONFIRMED: Final = 4
+"""Colours of failing elements, one of them confirmed, that settle the matter."""
 EXAMINED: Final = 64
-"""Open elements without a kink after which the others are left unresolved."""
+"""Colours that are examined at every scale, before the others are left unresolved."""
 BLURRED: Final = 0.1
 """The error bar, as a part of the one-sided slopes, above which they are no slopes to judge by."""
 FLAT: Final = 16.0
@@ -37,6 +38,8 @@ UNSEEN: Final = 1024.0
 AGREES: Final = 1e-3
 """How closely, as part of its largest value, a float32 forward must agree with itself in float64 to
 be differenced there."""
+SAME: Final = 1e-11
+"""One-sided slopes in 50 digits that differ by less, as a part of their terms, are one slope."""
 
 
 class BlackBox:
@@ -52,13 +55,17 @@ class BlackBox:
         conditioning: Conditioning,
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),
+        arbiter: Arbiter | None = None,
     ) -> None:
         """Difference `point` with respect to its primal `index`.
 
         `around` shows forward's values and noise. `least_scale` [q, 1] is what Σ|ct·J| counts for
         at least, where a derivative that is zero everywhere is no
         surprise. `subject` is what notes call the primal (empty: `name`) and the function.
+        `arbiter` is forward in 50 digits.
         """
+        self._index, self._arbiter = index, arbiter
+        self._read: dict[int, Scales] = {}
         self._subject = (subject[0] or name, subject[1])
         self._rules = conditioning.rules
         self._cts = cotangents.flat
@@ -66,13 +73,12 @@ class BlackBox:
         if least_scale is not None:
             estimate = self._differences.estimate
             estimate.scale = np.fmax(estimate.scale, least_scale)
-        self._around = around
         self._truth = Truth(
             name=name,
             shape=point.primals[index].shape,
             cotangents=cotangents.names,
             differences=self._differences,
-            settle=self._find_kinks,
+            settle=self._settle,
             allowance=lambda _: conditioning.cost(index, self._reach(least_scale)),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
@@ -83,17 +89,13 @@ class BlackBox:
         """What is known of the gradient by now."""
         return self._differences.estimate
 
-    @cached_property
-    def _noise(self) -> Float:
-        """Noise of each output, [m]."""
-        return per_output(self._around.lines, self._differences.evaluator.base)
-
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
-        if not self._notes:
-            return finding
-        return replace(finding, reason="; ".join(filter(None, (finding.reason, *self._notes))))
+        notes = [*self._notes]
+        if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
+            notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
+        return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
@@ -103,52 +105,168 @@ class BlackBox:
         largest = np.max(reach, axis=1, keepdims=True)
         return np.asarray(np.fmax(reach, np.fmax(largest, least_scale)))
 
-    def _find_kinks(self, found: Comparison) -> list[Interval]:
-        """Look for a kink under the elements that the differences leave failed or open."""
-        evaluator = self._differences.evaluator
-        shape = found.got.shape
-        which = np.zeros(shape, dtype=bool)
-        low, high = np.zeros(shape), np.zeros(shape)
-        lost: list[int] = []
-        for suspects, enough in ((found.failed, CONFIRMED), (found.open, EXAMINED)):
-            smooth = 0
-            for element in np.flatnonzero(np.any(suspects & found.pending, axis=0)):
-                sides = kinks.examine(evaluator, int(element), self._cts, self._noise)
-                if sides is None:
-                    self._look_aside(int(element))
-                    smooth += 1
-                    if smooth == enough:
-                        break
-                    continue
-                blur = KAPPA * sides.bar
-                steepest = np.maximum(np.abs(sides.low), np.abs(sides.high))
-                if sides.jumps or not np.all(blur <= BLURRED * steepest):
-                    lost.append(int(element))
-                    self._differences.estimate.bar[:, element] = np.inf
-                else:
-                    which[:, element] = True
-                    low[:, element], high[:, element] = sides.low - blur, sides.high + blur
-        kinked = [int(e) for e in np.flatnonzero(np.any(which, axis=0))]
-        if kinked:
+    def _settle(self, found: Comparison) -> list[Interval]:
+        """Learn the truth of what the differences leave failed or open; return the kinks in it.
+
+        First from forward in 50 digits. Where that cannot be had, or contradicts what forward's
+        own values show, every scale of those decides.
+        """
+        kinks = Kinks(found.got.shape)
+        structure = self._differences.structure
+        for suspects in (found.failed, found.open):
+            wanted = np.any(suspects & found.pending, axis=0)
+            colours = np.flatnonzero(wanted[structure.grid].any(axis=1))
+            confirmed = 0
+            for count, colour in enumerate(colours):
+                if suspects is found.failed and confirmed == CONFIRMED:
+                    break
+                cells = structure.grid[colour]
+                mine = cells[wanted[cells]]
+                if not self._by_digits(int(colour), mine, found, kinks):
+                    if count >= EXAMINED:
+                        if suspects is found.failed:
+                            self._differences.estimate.bar[:, mine] = np.inf
+                        continue
+                    self._by_scales(int(colour), mine, found.got, kinks)
+                confirmed += self._still_fails(mine, found, kinks)
+        if kinks.elements:
             self._notes.append(
-                f"{self._subject[1]} has an undeclared kink at {self._where(kinked)}: "
+                f"{self._subject[1]} has an undeclared kink at {self._where(kinks.elements)}: "
                 "judged by the slopes on both sides"
             )
-        if lost:
+        if kinks.lost:
             self._notes.append(
-                f"{self._subject[1]} jumps, or ends, at {self._where(lost)}: no slope to judge by"
+                f"{self._subject[1]} jumps, or ends, at {self._where(kinks.lost)}: no slope to "
+                "judge by"
             )
-        return [Interval(which, low, high)] if kinked else []
+        if kinks.vague:
+            self._notes.append(
+                f"{self._subject[1]} has a kink at or beside {self._where(kinks.vague)}: its "
+                "values do not show on which side; move the primal away from it"
+            )
+        if kinks.stepped:
+            self._notes.append(
+                f"{self._subject[1]} is a staircase at {self._where(kinks.stepped)}: the gradient "
+                "is the slope of its envelope, as of a straight-through estimator; where it is "
+                "meant, check a forward without the steps"
+            )
+        if kinks.split:
+            self._notes.append(
+                f"{self._subject[1]} has another slope at a finer scale at "
+                f"{self._where(kinks.split)}, and its values do not tell which one holds"
+            )
+        return kinks.intervals()
 
-    def _look_aside(self, element: int) -> None:
-        """Sharpen an element whose bar is wide because a kink lies close beside it."""
+    def _still_fails(self, elements: NDArray[np.int64], found: Comparison, kinks: Kinks) -> bool:
+        """Whether one of `elements` fails by what is known now."""
+        again = self._truth.compared(found.got, self._rules, kinks.intervals())
+        return bool(again.failed[:, elements].any())
+
+    def _by_digits(
+        self, colour: int, elements: NDArray[np.int64], found: Comparison, kinks: Kinks
+    ) -> bool:
+        """Settle `elements` of a colour by forward in 50 digits; False where that cannot be."""
+        if self._arbiter is None:
+            return False
+        structure = self._differences.structure
+        cells = structure.grid[colour]
+        slopes = self._arbiter.slopes(self._index, cells)
+        if slopes is None:
+            return False
+        behind, ahead = (self._cts * side for side in slopes)
+        sums = [structure.by_block(side) for side in (behind, ahead)]
+        size = structure.by_block(np.abs(behind) + np.abs(ahead))
+        apart = structure.by_block(np.abs(ahead - behind))
+        smooth = apart <= SAME * size
+        low, high = (
+            structure.by_block(end)
+            for end in (np.minimum(behind, ahead), np.maximum(behind, ahead))
+        )
+        known = np.isfinite(sums[0]) & np.isfinite(sums[1])
+        column = np.flatnonzero(np.isin(cells, elements))
+        mine = cells[column]
         estimate = self._differences.estimate
-        evaluator = self._differences.evaluator
-        slope, bar = kinks.better_sides(evaluator, element, self._cts, self._noise)
-        value, wide = estimate.value[:, element], estimate.bar[:, element]
-        better = (bar < wide) & (np.abs(slope - value) <= KAPPA * wide)
-        estimate.value[:, element] = np.where(better, slope, value)
-        estimate.bar[:, element] = np.where(better, bar, wide)
+        if not known[:, column].all():
+            kinks.lose(mine[~known[:, column].all(axis=0)])
+            estimate.bar[:, mine] = np.where(known[:, column], estimate.bar[:, mine], np.inf)
+        values, which = np.zeros(found.got.shape), np.zeros(found.got.shape, dtype=bool)
+        values[:, mine] = ((sums[0] + sums[1]) / 2)[:, column]
+        which[:, mine] = (smooth & known)[:, column]
+        self._differences.settle(values, which)
+        # Products of rounded slopes, summed: what cancels in them is off by their rounding.
+        rounding = np.zeros(found.got.shape)
+        rounding[:, mine] = np.finfo(np.float64).eps * size[:, column]
+        estimate.bar[which] = np.maximum(estimate.bar[which], rounding[which])
+        bent = (~smooth & known).any(axis=0)[column]
+        kinks.add(mine[bent], low[:, column[bent]], high[:, column[bent]])
+        self._against_values(colour, mine[~bent], found.got, kinks)
+        return True
+
+    def _against_values(
+        self, colour: int, elements: NDArray[np.int64], got: Float, kinks: Kinks
+    ) -> None:
+        """Nothing fails by 50 digits alone that forward's own values bear out.
+
+        A staircase has a slope of 0 on each step, and another one from afar.
+        """
+        again = self._truth.compared(got, self._rules, kinks.intervals())
+        failing = elements[again.failed[:, elements].any(axis=0)]
+        if not failing.size:
+            return
+        estimate = self._differences.estimate
+        scales = self._scales(colour)
+        column = np.flatnonzero(np.isin(scales.cells, failing))
+        cells = scales.cells[column]
+        read = scales.reading(self._cts, got[:, scales.cells])
+        value, bar = read.value[:, column], KAPPA * read.bar[:, column]
+        true = estimate.value[:, cells]
+        with np.errstate(invalid="ignore"):
+            borne_out = np.abs(got[:, cells] - value) <= bar
+            borne_out &= ~(np.abs(true - value) <= bar)
+        stepped = cells[borne_out.any(axis=0)]
+        if stepped.size:
+            kinks.stepped += [int(e) for e in stepped]
+            estimate.bar[:, stepped] = np.inf
+
+    def _by_scales(
+        self, colour: int, elements: NDArray[np.int64], got: Float, kinks: Kinks
+    ) -> None:
+        """Read slopes and kinks of `elements` from forward's values at every scale."""
+        scales = self._scales(colour)
+        estimate = self._differences.estimate
+        column = np.flatnonzero(np.isin(scales.cells, elements))
+        cells = scales.cells[column]
+        sides = scales.sides(self._cts)
+        read = scales.reading(self._cts, got[:, scales.cells])
+        blur = KAPPA * sides.bar[:, column]
+        low, high = sides.low[:, column], sides.high[:, column]
+        steepest = np.maximum(np.abs(low), np.abs(high))
+        kinked, jumps = sides.kinked[column], sides.jumps[column]
+        blurred = ~np.all(blur <= BLURRED * steepest, axis=0)
+        ends = jumps | (kinked & blurred)
+        kinks.lose(cells[ends])
+        on = kinked & ~ends
+        kinks.add(cells[on], (low - blur)[:, on], (high + blur)[:, on])
+        with np.errstate(invalid="ignore"):
+            unclear = (read.step[:, column] >= sides.vague[column]).any(axis=0) & ~kinked
+        kinks.vague += [int(e) for e in cells[unclear]]
+        split = read.split[:, column].any(axis=0) & ~kinked & ~unclear
+        kinks.split += [int(e) for e in cells[split]]
+        value, bar = read.value[:, column], read.bar[:, column]
+        old, its_bar = estimate.value[:, cells], estimate.bar[:, cells]
+        with np.errstate(invalid="ignore"):
+            # What all scales say replaces what contradicts it, and what is known less well.
+            agree = np.abs(value - old) <= KAPPA * (bar + its_bar)
+        new = ~agree | (bar < its_bar)
+        estimate.value[:, cells] = np.where(new & np.isfinite(value), value, old)
+        estimate.bar[:, cells] = np.where(ends | unclear, np.inf, np.where(new, bar, its_bar))
+
+    def _scales(self, colour: int) -> Scales:
+        """Forward at every scale around the elements of `colour`."""
+        if colour not in self._read:
+            evaluator, structure = self._differences.evaluator, self._differences.structure
+            self._read[colour] = Scales(evaluator, structure, colour)
+        return self._read[colour]
 
     def _where(self, elements: list[int]) -> str:
         index = np.unravel_index(elements[0], self._truth.shape)
@@ -156,6 +274,41 @@ class BlackBox:
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
         more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
         return f"{self._subject[0]}{shown} = {value:g}{more}"
+
+
+class Kinks:
+    """What was found of elements that have no one slope: intervals [q, n], and lists of the rest.
+
+    `lost` have no slope at all, `vague` a kink that may lie beside them, `stepped` an envelope that
+    is not their slope, `split` a slope of each of two scales.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """Nothing found, for gradients of `shape` [q, n]."""
+        self._which = np.zeros(shape, dtype=bool)
+        self._low, self._high = np.zeros(shape), np.zeros(shape)
+        self.lost: list[int] = []
+        self.vague: list[int] = []
+        self.stepped: list[int] = []
+        self.split: list[int] = []
+
+    def add(self, elements: NDArray[np.int64], low: Float, high: Float) -> None:
+        """Between `low` and `high` [q, k] the `elements` [k] may be."""
+        self._which[:, elements] = True
+        self._low[:, elements], self._high[:, elements] = low, high
+
+    def lose(self, elements: NDArray[np.int64]) -> None:
+        """`elements` [k] have no slope."""
+        self.lost += [int(e) for e in elements]
+
+    @property
+    def elements(self) -> list[int]:
+        """Those that lie on a kink."""
+        return [int(e) for e in np.flatnonzero(self._which.any(axis=0))]
+
+    def intervals(self) -> list[Interval]:
+        """What a comparison reads."""
+        return [Interval(self._which, self._low, self._high)] if self._which.any() else []
 
 
 def blindness(rules: Rules, dtype: np.dtype[Any]) -> float:

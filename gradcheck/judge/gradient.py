@@ -88,6 +88,10 @@ class Truth:
                     break
         return found
 
+    def compared(self, got: Float, rules: Rules, kinks: list[Interval]) -> Comparison:
+        """`got` [q, n] against what is known now, with the `kinks` found, and every allowance."""
+        return self._compare(got, rules, kinks, self.allowance(rules))
+
     def settled(self) -> Float:
         """The true gradient as it is known now, [q, n]; on a kink, a value that is allowed."""
         estimate = self.differences.estimate

@@ -1,0 +1,364 @@
+"""Forward on a line through elements of one primal, at every scale down to their last bits.
+
+Steps start at the tensor's size and go on from each element's own, a quarter at a time, until
+two units in its last place. What forward does at the finest of them decides what it does at the
+element: a kink counts only if it is seen there, and a slope only if no finer scale has another.
+
+Values of forward are taken to be off by their rounding, and by the steps of the staircase that they
+stand on: where neighbours are equal bit by bit, by the next change that is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.evaluate import Array, Evaluator
+from gradcheck.difference.ladder import RATIO, top_step
+from gradcheck.difference.structure import Structure
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FAR: Final = 17
+"""Steps from the tensor's size downwards; the others follow each element's own."""
+NEAR: Final = 27
+"""From half an element to its last two bits, 2^-52 of it."""
+RESOLVED: Final = 32.0
+"""An even part counts where it exceeds this many times its rounding error."""
+SMOOTH_ORDER: Final = 1.5
+"""log4 of the fall per level below half of which f is not smooth (2 smooth, 1 kink, 0 jump)."""
+JUMP_ORDER: Final = SMOOTH_ORDER / 3
+ROUNDED: Final = 2.0**-36
+"""A jump of less than this part of an output is the rounding of one value."""
+AT: Final = 2.0**-40
+"""A kink lies on an element, if it is seen with steps of this part of the element."""
+SIGMAS: Final = 3.0
+KAPPA: Final = 2.0
+SHARP: Final = 0.1
+"""The bar of a slope, as a part of it, with which it says something."""
+FINEST: Final = 6
+"""Steps of a few bits, whose even parts are a kink or nothing but rounding."""
+PARTS: Final = 4.0
+"""Stairs of several units each have changes that are so many parts of the least one, or multiples."""
+MOST_PARTS: Final = 2.0**8
+"""Of larger changes nothing is asked: a float16 has smaller steps nearer to zero."""
+WHOLE: Final = 2.0**-20
+"""How near a number of parts is to a whole one: another one is so near once in 2^19."""
+GOLDEN: Final = 0.6180339887498949
+UNEVEN: Final = 0.0625
+"""Steps are shorter by up to this part, each by another one: forward's changes would else be
+multiples of one of them for that alone."""
+GUARD: Final = RATIO**2
+"""A level may agree with the one above by accident; with both, hardly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What both sides of elements allow: an interval [q, b], and its error bar [q, b].
+
+    `kinked`, `jumps` [b]: whether some output that the element moves has a kink there, or is not
+    even continuous. `vague` [b] is the shortest step that shows a kink which may lie beside the
+    element; infinite where there is none.
+    """
+
+    low: Float
+    high: Float
+    bar: Float
+    kinked: Mask
+    jumps: Mask
+    vague: Float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Slopes [q, b] as the scales show them, and their bars; infinite where they do not agree.
+
+    `step` [q, b] is the longest one that the slope was taken with. `split` [q, b]: two scales have
+    each a slope of their own, and what was tried fits the coarser.
+    """
+
+    value: Float
+    bar: Float
+    step: Float
+    split: Mask
+
+
+class Fall(NamedTuple):
+    """How a part of each output falls with the step, [m] each.
+
+    `order` is the power: 2 smooth, 1 kink, 0 jump, infinite where rounding hides it; `finest` the
+    shortest step that shows it, and `size` what it is there; `stays`: nothing says that
+    it does not go on so at the next step, where rounding hides it.
+    """
+
+    order: Float
+    finest: Float
+    stays: Mask
+    size: Float
+
+
+class Scales:
+    """Values of forward at x ± h for all steps h, for the elements `cells` [b] of one colour."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        structure: Structure,
+        colour: int,
+    ) -> None:
+        """Evaluate forward 88 times, stacked where it can be."""
+        x = evaluator.x.reshape(-1)
+        size = _smallest(evaluator.point.primals)
+        self.cells = structure.grid[colour]
+        self._structure = structure
+        self.h = _steps(evaluator.x, x[self.cells], size)  # [k, b]
+        levels = len(self.h)
+        at = x[self.cells]
+        ends = np.concatenate([at + self.h, at - self.h]).astype(x.dtype)
+
+        def fill(rows: slice, copies: Array) -> None:
+            copies.reshape(len(copies), -1)[:, self.cells] = ends[rows]
+
+        values = np.concatenate([v for _, v in evaluator.sweep(2 * levels, fill)])
+        base = evaluator.base
+        owner = structure.owner
+        self._owned = owner >= 0
+        # Outputs that no element moves have steps of the first: they come out flat.
+        block = np.maximum(owner, 0)
+        realised = np.abs(ends.astype(np.float64) - at.astype(np.float64))
+        realised[realised == 0] = np.nan
+        with np.errstate(all="ignore"):
+            above, below = values[:levels], values[levels:]
+            right, left = realised[:levels, block], realised[levels:, block]
+            rise, fall = above - base, base - below
+            self.ahead, self.behind = rise / right, fall / left
+            self._width = right + left
+            self.central = (above - below) / self._width  # [k, m]
+            self._even = rise - fall
+            u = float(np.finfo(x.dtype).eps) / 2
+            extent = np.fmax(np.abs(base), np.fmax(np.abs(above), np.abs(below)))
+            self._extent = np.fmin.reduce(extent, axis=0)
+            noise = np.fmax(u * extent, _scatter(self._even, self._width))
+            inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
+            self._noise = np.fmax(noise, _quantum(rise, fall, inside))
+        self._near = np.where(at == 0, size, np.abs(at))
+
+    def sides(self, cts: Float) -> Sides:
+        """Where there is a kink: what lies between its two slopes, for the cotangents [q, m]."""
+        noise = 4 * self._noise
+        fall = self._falls(noise)
+        broken = fall.order < SMOOTH_ORDER
+        near = self._near[np.maximum(self._structure.owner, 0)]
+        seen = fall.stays & (fall.finest <= AT * near)
+        kinked, jumps = broken & seen, broken & seen & (fall.order < JUMP_ORDER)
+        values, bars = zip(
+            *(self._settled(side, noise) for side in (self.behind, self.ahead)), strict=True
+        )
+        products = cts * np.stack(values)[:, None, :]
+        by_block = self._structure.by_block
+        with np.errstate(all="ignore"):
+            low, high = by_block(products.min(axis=0)), by_block(products.max(axis=0))
+            bar = by_block(np.abs(cts) * np.fmax(*bars))
+        on, apart = by_block(np.stack([kinked, jumps]).astype(np.float64)) > 0
+        vague = np.full(low.shape[1], np.inf)
+        which = np.flatnonzero(broken & ~seen)
+        np.minimum.at(vague, self._structure.owner[which], fall.finest[which])
+        return Sides(low, high, np.where(np.isfinite(bar), bar, np.inf), on, apart, vague)
+
+    def reading(self, cts: Float, got: Float) -> Reading:
+        """The slope of Σ ct·f [q, b], where `got` [q, b] is a hypothesis at every scale.
+
+        The finest scale that is known well enough has the last word. What only fits a coarser
+        one is neither right nor wrong.
+        """
+        by_block = self._structure.by_block
+        with np.errstate(all="ignore"):
+            weighted = cts[:, None, :] * np.where(self._owned, self.central, 0.0)
+            slopes = by_block(weighted).transpose(1, 0, 2)  # [k, q, b]
+            squares = (cts[:, None, :] * (2 * self._noise / self._width)) ** 2
+            squares = np.where(self._owned, squares, 0.0)
+            rough = SIGMAS * np.sqrt(by_block(squares)).transpose(1, 0, 2)
+        value, bar, step = (np.full(got.shape, start) for start in (np.nan, np.inf, np.inf))
+        split = np.zeros(got.shape, dtype=bool)
+        values, bars = _extrapolated(slopes, rough, self.h)
+        for q, b in np.ndindex(*got.shape):
+            level, split[q, b] = _decide(values[:, q, b], bars[:, q, b], got[q, b])
+            if level is not None:
+                value[q, b], bar[q, b] = values[level, q, b], bars[level, q, b]
+                step[q, b] = self.h[level, b]
+        return Reading(value, np.where(split, np.inf, bar), step, split)
+
+    def _falls(self, noise: Float) -> Fall:
+        """How each output's even part falls with the step; its odd part, where that is a jump's."""
+        with np.errstate(all="ignore"):
+            half = self._width / 2
+            odd = np.fmax(np.abs(self.ahead), np.abs(self.behind)) * half
+        even, jump = _fall(np.abs(self._even), noise, half), _fall(odd, noise, half)
+        # As of the sign, which has no even part. The value at the element itself, and no other one,
+        # may be off by its rounding: that is no jump.
+        one = jump.order < JUMP_ORDER
+        tiny = (even.order < JUMP_ORDER) & (even.size <= ROUNDED * self._extent)
+        lost = ~self._owned | (tiny & ~one)
+        order = np.where(one, jump.order, even.order)
+        return Fall(
+            np.where(lost, np.inf, order),
+            np.where(one, jump.finest, even.finest),
+            np.where(one, jump.stays, even.stays),
+            np.where(one, jump.size, even.size),
+        )
+
+    def _settled(self, slopes: Float, noise: Float) -> tuple[Float, Float]:
+        """The best one-sided slope per output and its bar: least change plus rounding."""
+        with np.errstate(all="ignore"):
+            h = self._width / 2
+            ratio = h[:-1] / h[1:]
+            values = (ratio * slopes[1:] - slopes[:-1]) / (ratio - 1)
+            bar = np.abs(values[1:] - values[:-1]) + SIGMAS * noise[2:] / h[2:]
+        bar = np.where(np.isfinite(bar), bar, np.inf)
+        best = np.argmin(bar, axis=0)[None]
+        return np.take_along_axis(values[1:], best, 0)[0], np.take_along_axis(bar, best, 0)[0]
+
+
+def _smallest(primals: Sequence[Array]) -> float:
+    """The smallest number of all floating primals, by which an element that is 0 is measured."""
+    sizes = [np.abs(p[p != 0]) for p in primals if p.dtype.kind == "f"]
+    return min((float(s.min()) for s in sizes if s.size), default=1.0)
+
+
+def _steps(x: Array, at: Array, size: float) -> Float:
+    """Steps [k, b] from the tensor's size downwards, then from each element's own."""
+    top = top_step(x)
+    spacing = 2 * np.spacing(np.abs(at)).astype(np.float64)
+    own = np.where(at == 0, size, np.abs(at)).astype(np.float64) / 2
+    far = np.repeat((top / RATIO ** np.arange(FAR))[:, None], at.size, axis=1)
+    start = np.minimum(top / RATIO**FAR, np.where(own > 0, own, np.inf))
+    near = start / (RATIO ** np.arange(NEAR))[:, None]
+    shorter = 1 - UNEVEN * np.modf(GOLDEN * np.arange(1, FAR + NEAR + 1))[0]
+    steps = np.concatenate([far, near]) * shorter[:, None]
+    far = np.abs(at) + np.where(steps >= spacing, steps, np.nan)
+    return np.asarray(far.astype(x.dtype) - np.abs(at), dtype=np.float64)  # both ends are exact
+
+
+def _fall(size: Float, noise: Float, half: Float) -> Fall:
+    """How `size` [k, m] falls with the steps `half` [k, m], as its finest levels show.
+
+    Three neighbouring levels must stand above their `noise`.
+    """
+    levels, count = size.shape
+    if levels < 3:
+        unknown = np.full(count, np.inf)
+        return Fall(unknown, unknown, np.ones(count, dtype=bool), np.zeros(count))
+    stands = np.isfinite(size) & (size > RESOLVED * noise)
+    every = np.arange(count)
+    last = levels - 1 - np.argmax(stands[::-1], axis=0)
+    above = np.maximum(last - 2, 0)
+    with np.errstate(all="ignore"):
+        ok = stands[last, every] & stands[last - 1, every] & stands[above, every] & (last >= 2)
+        logs = [np.log(part) for part in (size, half)]
+        falls = [
+            (logs[0][k, every] - logs[0][k + 1, every])
+            / (logs[1][k, every] - logs[1][k + 1, every])
+            for k in (above, np.maximum(last - 1, 0))
+        ]
+        order = np.maximum(*falls)
+        below = np.minimum(last + 1, levels - 1)
+        expected = size[last, every] * half[below, every] / half[last, every]
+        missing = (size[below, every] < expected / 4) & (expected > 4 * noise[below, every])
+        # Beside the element, four levels: a wave as short as the longest steps falls as it likes.
+        first = np.maximum(last - 3, 0)
+        fourth = (logs[0][first, every] - logs[0][above, every]) / (
+            logs[1][first, every] - logs[1][above, every]
+        )
+        ok &= ~missing | (stands[first, every] & (last >= 3))
+        spread = np.maximum(order, fourth) - np.minimum(np.minimum(*falls), fourth)
+        ok &= ~missing | (spread < JUMP_ORDER)
+    known = ok & ~np.isnan(order)
+    finest = np.where(known, half[last, every], np.inf)
+    return Fall(np.where(known, order, np.inf), finest, ~missing, size[last, every])
+
+
+def _scatter(even: Float, width: Float) -> Float:
+    """Noise of each output that the even parts [k, m] of the finest steps show.
+
+    A kink's falls with the step and a jump's stays, as rounding does not: it is what is left of
+    either.
+    """
+    known = np.isfinite(width)
+    rank = np.cumsum(known[::-1], axis=0)[::-1]
+    with np.errstate(all="ignore"):
+        bent = even[1:] - even[:-1] * (width[1:] / width[:-1])
+        broken = even[1:] - even[:-1]
+        left = np.minimum(np.abs(bent), np.abs(broken))
+    finest = known[1:] & (rank[1:] <= FINEST) & np.isfinite(left)
+    return np.asarray(np.max(np.where(finest, left, 0.0), axis=0, initial=0.0))
+
+
+def _quantum(rise: Float, fall: Float, inside: Float) -> Float:
+    """How far values may be from a smooth function's, for the stairs they stand on: [k, m].
+
+    Where forward does not change at a step, nor at the next, it may stand on stairs: what changes
+    further away are then multiples of one number, and it may have changed by less than that. Other
+    changes say that it is flat here. Where none is seen at all, the rounding of the largest number
+    that may have been added `inside` [k, m] hides what there is.
+    """
+    still = (rise == 0) & (fall == 0)
+    stairs = (still[1:] & still[:-1]).any(axis=0)
+    if not stairs.any():
+        return np.zeros_like(inside)
+    change = np.abs(np.concatenate([rise, fall]))
+    change = np.where(np.isfinite(change) & (change > 0), change, np.inf)
+    least = np.min(change, axis=0, initial=np.inf)
+    with np.errstate(all="ignore"):
+        parts = PARTS * change / least
+        counted = (change > least) & (parts < MOST_PARTS)
+        whole = np.abs(parts - np.rint(parts)) <= WHOLE
+    flat = (counted & ~whole).any(axis=0) | ~np.isfinite(least)
+    return np.where(stairs, np.where(flat, inside, least / 2), 0.0)
+
+
+def _extrapolated(slopes: Float, rough: Float, h: Float) -> tuple[Float, Float]:
+    """Richardson values [k − 2, q, b] and their bars; infinite where steps are missing."""
+    with np.errstate(all="ignore"):
+        squares = ((h[:-1] / h[1:]) ** 2)[:, None, :]
+        values = (squares * slopes[1:] - slopes[:-1]) / (squares - 1)
+        moved = np.abs(np.diff(values, axis=0))
+        even = np.abs(h[:-1] / h[1:] - RATIO) <= RATIO / 8
+        regular = (even[1:] & even[:-1])[:, None, :]
+        bar = moved + rough[2:]
+        above = np.concatenate([np.full_like(moved[:1], np.inf), moved[:-1]]) / GUARD
+        bar = np.fmax(bar, np.where(np.isnan(above), np.inf, above))
+        # One that forward's own bits carry exactly has nothing above it to move from.
+        known = regular & np.isfinite(bar) & np.isfinite(values[1:])
+    return values[1:], np.where(known, bar, np.inf)
+
+
+def _decide(values: Float, bars: Float, got: float) -> tuple[int | None, bool]:
+    """The level whose slope no finer one contradicts, and whether `got` fits a coarser one only."""
+    known = np.flatnonzero(np.isfinite(bars))
+    allowed = known
+    while allowed.size:
+        best = int(allowed[np.argmin(bars[allowed])])
+        finer = known[known > best]
+        apart = np.abs(values[finer] - values[best])
+        against = finer[apart > KAPPA * (bars[finer] + bars[best])]
+        # One level alone may be bad luck: two neighbours that agree are a scale of their own.
+        pairs = [
+            k
+            for k in against
+            for n in (k - 1, k + 1)
+            if n in against and abs(values[k] - values[n]) <= bars[k] + bars[n]
+        ]
+        if not pairs:
+            if abs(got - values[best]) <= KAPPA * bars[best]:
+                return best, False
+            fits = np.abs(values[known] - got) <= KAPPA * bars[known]
+            sharp = bars[known] <= SHARP * np.maximum(abs(got), np.abs(values[known]))
+            against_best = np.abs(values[known] - values[best]) > KAPPA * (bars[known] + bars[best])
+            return best, bool(np.any(fits & sharp & against_best))
+        allowed = allowed[allowed >= min(pairs)]
+    return None, False

@@ -1,0 +1,91 @@
+"""Forward itself in 50 digits, where it can be evaluated so: the truth that differences lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.difference.evaluate import flatten
+from gradcheck.spec import Attrs
+
+if TYPE_CHECKING:
+    from gradcheck.highprecision.forward import BigForward
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+BUDGET: Final = 1 << 18
+"""Numbers of 50 digits that one check computes at most: some two seconds."""
+AGREES: Final = 1e-3
+"""How closely, as a part of the largest value, forward in 50 digits must agree with forward."""
+
+
+class Arbiter:
+    """One-sided slopes of forward in 50 digits; none, with the reason, where it refuses.
+
+    What a forward returns in 50 digits is believed where it is what the forward returns otherwise:
+    one that looks at its arguments' dtype may be another function there.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        primals: Sequence[Array],
+        attrs: Attrs,
+        outputs: Sequence[Array],
+    ) -> None:
+        """Evaluate nothing yet; `outputs` are forward's own at `primals`."""
+        self._forward, self._primals, self._attrs = forward, primals, attrs
+        self._values = flatten(outputs)
+        self._big: BigForward | None = None
+        self._slopes: dict[tuple[int, bytes], tuple[Float, Float]] = {}
+        self.refusal = ""
+
+    def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
+        """Slopes of every output, [m] each, behind and ahead of primal `index`.
+
+        Its `elements` (flat) move together, by the same. None where forward refuses 50 digits.
+        """
+        direction = np.zeros(self._primals[index].size)
+        direction[elements] = 1.0
+        return self.along(index, direction)
+
+    def along(self, index: int, direction: Float) -> tuple[Float, Float] | None:
+        """Slopes of every output, behind and ahead, along `direction` [n] of primal `index`."""
+        # Deferred: it needs mpmath, and a check that passes does not.
+        from gradcheck.highprecision.forward import NoArbiter
+
+        key = index, direction.tobytes()
+        if not self.refusal and key not in self._slopes:
+            try:
+                moves: list[Array | None] = [None] * len(self._primals)
+                moves[index] = direction.reshape(self._primals[index].shape)
+                found = self._checked().slopes(moves)
+                self._slopes[key] = found.behind, found.ahead
+            except NoArbiter as error:
+                self.refusal = str(error)
+        return self._slopes.get(key)
+
+    def _checked(self) -> BigForward:
+        """Forward in 50 digits, which returns what forward does.
+
+        Raises:
+            NoArbiter: it does not, or cannot be evaluated.
+        """
+        from gradcheck.highprecision.forward import BigForward, NoArbiter
+
+        if self._big is None:
+            big = BigForward(self._forward, self._primals, self._attrs, BUDGET)
+            values = flatten(big.outputs())
+            largest = max(
+                float(np.max(np.abs(self._values), initial=0.0)),
+                *(float(np.max(np.abs(p), initial=0.0)) for p in self._primals),
+            )
+            same = values.shape == self._values.shape
+            if not same or not np.all(np.abs(values - self._values) <= AGREES * largest):
+                raise NoArbiter("forward returns other values in 50 digits than in its own dtype")
+            self._big = big
+        return self._big
