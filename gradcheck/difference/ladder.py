@@ -31,6 +31,10 @@ OWN: Final = 4.0**5
 TRIPLE: Final = 3
 PILOT_COLOURS: Final = 8
 SIGMAS: Final = 3.0
+HIDDEN: Final = 128.0
+"""Units of u of forward's values below which an even part is rounding."""
+KINK: Final = 8.0
+"""An even part that falls less per step is a kink's."""
 FINER: Final = 16.0
 COARSER: Final = 64.0
 """Levels so many of their bars from the one chosen contradict it (a few, and it was bad luck)."""
@@ -63,15 +67,16 @@ def central(
     cts: Float,
     colours: NDArray[np.int64],
     h: Float,
-) -> tuple[Float, Float, Float]:
+) -> tuple[Float, Float, Float, Float]:
     """Central differences of Σ ct·f, and of Σ |ct·f| (the scale), at each step, and their rounding.
 
     The rounding is that of values which the step makes far larger than they are at x, for the
-    noise at x knows nothing of it: three times u·Σ |ct·f(x ± h)|/h, 0 elsewhere.
+    noise at x knows nothing of it: three times u·Σ |ct·f(x ± h)|/h, 0 elsewhere. Last come the even
+    parts, Σ |ct|·|f(x + h) − 2 f(x) + f(x − h)|, 0 where rounding hides them.
 
     Shapes:
-        `cts` [q, m], `colours` [c], `h` [s]; all results [s, q, c, blocks], in units of
-        the gradient. Elements whose step vanishes in rounding are NaN.
+        `cts` [q, m], `colours` [c], `h` [s]; results [s, q, c, blocks], in units of the gradient,
+        and even parts [s, 1, c, blocks]. Elements whose step vanishes in rounding are NaN.
     """
     cells = structure.grid[colours]  # [c, blocks]
     x = evaluator.x.reshape(-1)
@@ -89,8 +94,10 @@ def central(
 
     slopes = np.empty((len(cts), h.size * colours.size, structure.blocks))
     scales, rough = np.empty_like(slopes), np.zeros_like(slopes)
+    even, weights = np.empty((1, *slopes.shape[1:])), np.abs(cts).max(axis=0)
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
-    usual, sizes = LOSES * np.abs(evaluator.base), np.abs(cts)[:, None, :]
+    base, sizes = np.abs(evaluator.base), np.abs(cts)[:, None, :]
+    usual = LOSES * base
     for both, values in evaluator.sweep(2 * h.size * colours.size, fill, group=2):
         rows = slice(both.start // 2, both.stop // 2)
         with np.errstate(all="ignore"):  # steps beyond the domain, and beyond the largest number
@@ -98,19 +105,37 @@ def central(
             slopes[:, rows] = structure.by_block(weighted) / gaps[rows]
             scales[:, rows] = structure.by_block(np.abs(weighted)) / gaps[rows]
             far = np.maximum(np.abs(values[0::2]), np.abs(values[1::2]))
+            bent = np.abs(values[0::2] + values[1::2] - 2 * evaluator.base)
+            sums = structure.by_block(weights * np.stack([bent, np.fmax(far, base)]))
+            even[0, rows] = np.where(sums[0] > HIDDEN * u * sums[1], sums[0], 0.0)
             grown = np.isfinite(far) & (far > usual)
             if grown.any():
                 lost = sizes * np.where(grown, 2 * SIGMAS * u * far, 0.0)
                 rough[:, rows] = structure.by_block(lost) / gaps[rows]
-    shape = (len(cts), h.size, colours.size, structure.blocks)
-    by_step = (np.moveaxis(a.reshape(shape), 1, 0) for a in (slopes, scales, rough))
-    return next(by_step), next(by_step), next(by_step)
+    shape = (-1, h.size, colours.size, structure.blocks)
+    slopes, scales, rough, even = (
+        np.moveaxis(a.reshape(shape), 1, 0) for a in (slopes, scales, rough, even)
+    )
+    return slopes, scales, rough, even
 
 
 def _difference(above: Float, below: Float) -> Float:
     """Above − below, where two equal infinities differ by nothing."""
     with np.errstate(invalid="ignore"):
         return np.where(above == below, 0.0, above - below)
+
+
+def bent(even: Float) -> NDArray[np.bool_]:
+    """Whether even parts [s, …] fall as at a kink within the steps, not as a smooth function's.
+
+    The finest three that rounding leaves decide: they fall 16 times per step where f is smooth, 4
+    times at a kink. A central difference is the mean of both slopes there, at every step alike.
+    """
+    stands = even > 0
+    last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
+    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(3)]
+    known = (last[0] >= 2) & (finest[0] > 0)
+    return known & (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
 
 
 def extrapolate(slopes: Float) -> Float:
@@ -161,8 +186,9 @@ def triple(
     some = np.linspace(0, every.size - 1, count).astype(np.int64)
     found = []
     for h in runs(evaluator.x, PILOT_LEVELS):
-        slopes, scale, rough = central(evaluator, structure, cts, every[some], h)
+        slopes, scale, rough, even = central(evaluator, structure, cts, every[some], h)
         values, bar = bars(slopes, scale, noise[:, some], h, u, rough)
+        bar = np.where(bent(even), np.inf, bar)
         finite = np.isfinite(bar)
         worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
         lost = (~finite).reshape(len(bar), -1).sum(axis=1)
@@ -172,9 +198,9 @@ def triple(
     *_, h, one = min(found, key=lambda f: f[:2])
     if count == every.size:
         return one
-    slopes, scale, rough = central(evaluator, structure, cts, every, h)
+    slopes, scale, rough, even = central(evaluator, structure, cts, every, h)
     values, bar = bars(slopes, scale, noise, h, u, rough)
-    return values[0], bar[0], scale[1]
+    return values[0], np.where(bent(even), np.inf, bar[0]), scale[1]
 
 
 def climb(

@@ -45,6 +45,8 @@ FINEST: Final = 6
 """Steps of a few bits, whose even parts are a kink or nothing but rounding."""
 PARTS: Final = 4.0
 """Stairs of several units each have changes that are so many parts of the least one, or multiples."""
+WIDE: Final = 2.0**-5
+"""A stair that is so wide, as a part of the element, is a function that is flat here."""
 MOST_PARTS: Final = 2.0**8
 """Of larger changes nothing is asked: a float16 has smaller steps nearer to zero."""
 WHOLE: Final = 2.0**-20
@@ -78,7 +80,7 @@ class Sides:
 class Reading:
     """Slopes [q, b] as the scales show them, and their bars; infinite where they do not agree.
 
-    `step` [q, b] is the longest one that the slope was taken with. `split` [q, b]: two scales have
+    `step` [q, b] is the longer one of the two that the slope was taken with. `split` [q, b]: two scales have
     each a slope of their own, and what was tried fits the coarser.
     """
 
@@ -145,8 +147,9 @@ class Scales:
             self._extent = np.fmin.reduce(extent, axis=0)
             noise = np.fmax(u * extent, _scatter(self._even, self._width))
             inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
-            self._noise = np.fmax(noise, _quantum(rise, fall, inside))
-        self._near = np.where(at == 0, size, np.abs(at))
+            self._near = np.where(at == 0, size, np.abs(at))
+            wide = self._width >= WIDE * self._near[block]
+            self._noise = np.fmax(noise, _quantum(rise, fall, inside, wide))
 
     def sides(self, cts: Float) -> Sides:
         """Where there is a kink: what lies between its two slopes, for the cotangents [q, m]."""
@@ -190,7 +193,7 @@ class Scales:
             level, split[q, b] = _decide(values[:, q, b], bars[:, q, b], got[q, b])
             if level is not None:
                 value[q, b], bar[q, b] = values[level, q, b], bars[level, q, b]
-                step[q, b] = self.h[level, b]
+                step[q, b] = self.h[level + 1, b]
         return Reading(value, np.where(split, np.inf, bar), step, split)
 
     def _falls(self, noise: Float) -> Fall:
@@ -298,13 +301,14 @@ def _scatter(even: Float, width: Float) -> Float:
     return np.asarray(np.max(np.where(finest, left, 0.0), axis=0, initial=0.0))
 
 
-def _quantum(rise: Float, fall: Float, inside: Float) -> Float:
+def _quantum(rise: Float, fall: Float, inside: Float, wide: Mask) -> Float:
     """How far values may be from a smooth function's, for the stairs they stand on: [k, m].
 
     Where forward does not change at a step, nor at the next, it may stand on stairs: what changes
     further away are then multiples of one number, and it may have changed by less than that. Other
-    changes say that it is flat here. Where none is seen at all, the rounding of the largest number
-    that may have been added `inside` [k, m] hides what there is.
+    changes say that it is flat here, as does one that is far larger at the next step already, or
+    alone behind a `wide` step [k, m]. Where none is seen at all, the rounding of the largest number that may have been added `inside`
+    [k, m] hides what there is.
     """
     still = (rise == 0) & (fall == 0)
     stairs = (still[1:] & still[:-1]).any(axis=0)
@@ -318,6 +322,8 @@ def _quantum(rise: Float, fall: Float, inside: Float) -> Float:
         counted = (change > least) & (parts < MOST_PARTS)
         whole = np.abs(parts - np.rint(parts)) <= WHOLE
     flat = (counted & ~whole).any(axis=0) | ~np.isfinite(least)
+    far = (np.isfinite(change) & ~counted & (change > least)).sum(axis=0) > 1
+    flat |= ~counted.any(axis=0) & ((still & wide).any(axis=0) | far)
     return np.where(stairs, np.where(flat, inside, least / 2), 0.0)
 
 

@@ -223,8 +223,9 @@ class Differences:
         value, bar, known = (np.full(noise.shape, start) for start in (np.nan, np.inf, 0.0))
         for h in ladder.runs(self.evaluator.x, ladder.LADDER_LEVELS):
             found = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-            slopes, scales, rough = found
+            slopes, scales, rough, even = found
             each, its_bar = ladder.climb(slopes, scales, noise, h, self._u, rough)
+            its_bar = np.where(ladder.bent(even), np.inf, its_bar)
             better = its_bar < bar
             value, bar = np.where(better, each, value), np.where(better, its_bar, bar)
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
@@ -240,7 +241,7 @@ class Differences:
         colours = place[:1]
         at = (slice(None), row, 0, place[1])
         found = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
-        slopes, scales, rough = found
+        slopes, scales, rough, _ = found
         with np.errstate(all="ignore"):
             floor = ladder.floor_of(self._noise_of(colours)[0], scales, h, self._u) + rough
         return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
