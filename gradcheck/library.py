@@ -105,6 +105,14 @@ def check(
     primals (bare for one, None for an integer one). It is judged element by element against
     forward (row `jvp`), and by ⟨v, J u⟩ = ⟨Jᵀv, u⟩ against `vjp` (row `dot product`).
 
+    Complex primals and outputs are judged by their real and imaginary parts, L being the sum of
+    Re ct · Re f + Im ct · Im f over the outputs. `convention="torch"`: vjp returns
+    dL/dRe z + i·dL/dIm z (for a holomorphic f, ct · conj(f′)). `convention="jax"`: vjp gets the
+    conjugate of that ct, and returns the conjugate of that (ct · f′). None: either, for all primals
+    alike; the first finding says which one where they differ. The gradient of a real primal is
+    real. Each part counts as an element; `Miss.index` is that of the complex array, `Miss.tensor`
+    is "z.real" or "z.imag".
+
     A gradient that is wrong has a diagnosis (`Finding.diagnosis`), which stands in the text: vjp is
     asked at other primals and attributes too, and held against differences of forward there.
 
@@ -117,15 +125,18 @@ def check(
     does in a second.
 
     Raises:
-        UsageError: a primal is complex, of a dtype other than float64 or float32 (integers
-            apart), or there is no floating one to differentiate by; `order` is neither 1 nor 2,
-            or a `double_vjp` comes without `order=2`.
+        UsageError: a primal is infinite or NaN somewhere, or of a dtype other than float64,
+            float32, complex128 or complex64 (integers apart), or there is none of these to
+            differentiate by, or two precisions; `order` is neither 1 nor 2, a `double_vjp` comes
+            without `order=2`, or `convention` is another one.
 
     >>> import numpy as np
     >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
     True
     >>> check(lambda x: x**2, lambda ct, x: x * ct, np.array([1.0, 2.0])).verdict.name
     'FAIL'
+    >>> check(lambda z: z**2, lambda ct, z: ct * (2 * z).conj(), np.array([1 + 2j])).ok
+    True
     >>> saved = np.array([1.0, 2.0])
     >>> check(lambda x: x**2, lambda ct, x: 2 * saved * ct, saved, order=2).verdict.name
     'FAIL'

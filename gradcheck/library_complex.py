@@ -94,7 +94,7 @@ def _noted(found: Findings, way: Parts) -> Findings:
     if not way.differs():
         return found
     first, *others = found
-    note = f"in {SYSTEMS[way.system]} convention ({FORMULAS[way.system]} of a real L)"
+    note = f"by {SYSTEMS[way.system]} convention ({FORMULAS[way.system]} of a real L)"
     return replace(first, reason="; ".join(filter(None, (first.reason, note)))), *others
 
 
@@ -385,12 +385,12 @@ class Parts:
         (system,) = SYSTEMS.keys() - {self.system}
         mine, theirs = SYSTEMS[self.system], SYSTEMS[system]
         if not asked:
-            return f"d{name} is in {theirs} convention, others are in {mine}: decide for one"
+            return f"d{name} is by {theirs} convention, others are by {mine}: decide for one"
+        if not self._is_complex(name):
+            return f"d{name} is by {theirs} convention: pass convention={system!r}, or conjugate ct"
         holds = any(dtype.kind == "c" for _, dtype in self._outputs)
         fix = "conjugate ct and what vjp returns" if holds else "return its conjugate"
-        return (
-            f"d{name} is the conjugate, {theirs} convention: pass convention={system!r}, or {fix}"
-        )
+        return f"d{name} is the conjugate, by {theirs} convention: pass convention={system!r}, or {fix}"
 
     def _is_complex(self, name: str) -> bool:
         return self.primals[self.check.names.index(name)].dtype.kind == "c"

@@ -102,13 +102,15 @@ def test_the_other_convention_is_named_where_one_is_asked_for(name, system):
     assert found.verdict is Verdict.FAIL
     says = found.findings[0].diagnosis.says
     title = {"torch": "PyTorch's", "jax": "JAX's"}[other]
-    assert f"is the conjugate, {title} convention: pass convention='{other}', or " in says
-    fix = "return its conjugate" if name == "abs" else "conjugate ct and what vjp returns"
-    assert says.endswith(fix)
+    fix = {"abs": "return its conjugate", "to complex": "conjugate ct"}.get(
+        name, "conjugate ct and what vjp returns"
+    )
+    kind = "" if name == "to complex" else "the conjugate, "
+    assert says.endswith(f" is {kind}by {title} convention: pass convention='{other}', or {fix}")
     assert says in str(found)
     passed = check(*args)
     assert passed.ok
-    assert f"in {title} convention" in str(passed).splitlines()[0]
+    assert f"by {title} convention" in str(passed).splitlines()[0]
 
 
 def test_a_convention_is_told_only_where_there_are_two():
@@ -126,7 +128,7 @@ def test_two_conventions_in_one_vjp_are_a_failure():
     found = check(PAIRS["product"].forward, mixed, *primals_of("product"))
     assert [f.verdict for f in found.findings] == [Verdict.PASS, Verdict.FAIL]
     says = found.findings[1].diagnosis.says
-    assert says == "dv is in JAX's convention, others are in PyTorch's: decide for one"
+    assert says == "dv is by JAX's convention, others are by PyTorch's: decide for one"
 
 
 @pytest.mark.parametrize(
