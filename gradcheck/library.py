@@ -164,10 +164,12 @@ def check(
     findings = () if holds else asked.judged(arrays)
     refused = any(f.name == "forward" and f.verdict is Verdict.ERROR for f in findings)
     if holds or refused:
-        from gradcheck import library_complex  # deferred: few functions are complex
+        # Deferred: few functions are complex.
+        from gradcheck.library_complex import gives_complex
+        from gradcheck.library_convention import judged
 
-        if holds or library_complex.gives_complex(asked, arrays):
-            findings = library_complex.judged(asked, arrays, convention)
+        if holds or gives_complex(asked, arrays):
+            findings = judged(asked, arrays, convention)
             dtype = {real: name for name, real in REAL.items()}[dtype]
     return Result(findings=findings, dtype=dtype, subject=subject)
 

@@ -1,4 +1,4 @@
-"""Complex primals and outputs: their real and imaginary parts are judged, by either convention.
+"""A complex check as the real one of its parts, and its findings in complex terms.
 
 Each primal becomes a real one with one more axis: the real and the imaginary part of a complex
 number, a real number alone. So a leading axis of copies lines up as before. A complex output has
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -24,16 +24,14 @@ from gradcheck.difference.evaluate import REFUSALS
 from gradcheck.draw import Draw
 from gradcheck.finding import Diagnosis, Finding, Heat, Miss
 from gradcheck.library_check import Check
-from gradcheck.verdict import SEVERITY, Verdict, worst
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Form = tuple[tuple[int, ...], np.dtype[Any]]
 Findings = tuple[Finding, ...]
 
-SYSTEMS: Final[Mapping[str, str]] = {"torch": "PyTorch's", "jax": "JAX's"}
-"""Whose convention each one is."""
-FORMULAS: Final[Mapping[str, str]] = {"torch": "dL/dRe + i·dL/dIm", "jax": "dL/dRe − i·dL/dIm"}
-"""What the gradient of a real L is in each."""
+OTHER: Final = {"torch": "jax", "jax": "torch"}
+"""The two conventions, each with the other one."""
 DTYPES: Final = (np.dtype(np.complex128), np.dtype(np.complex64))
 PARTS: Final = ("real", "imag")
 APART: Final = {"float64": 2.0**-26, "float32": 2.0**-12}
@@ -50,68 +48,6 @@ def gives_complex(check: Check, primals: Sequence[Array]) -> bool:
     except REFUSALS:  # the check has named that
         return False
     return any(a is not None and a.dtype in DTYPES for a in map(_array, _several(out)))
-
-
-def judged(check: Check, primals: tuple[Array, ...], convention: str | None) -> Findings:
-    """The findings of `check` where primals, or outputs, are complex.
-
-    Without a `convention`, by the one that passes, else by the one that explains most; where the
-    two differ, the first finding says which one passed.
-    """
-    if convention is not None:
-        asked = Parts(check, primals, convention)
-        found = asked.judged()
-        return found if _pass(found) else _by_convention(asked, found)
-    torch, jax = Parts(check, primals, "torch"), Parts(check, primals, "jax")
-    passed = torch.screened()
-    ways = (torch, jax)
-    if passed is None and jax.screened() is not None:
-        ways = (jax, torch)
-    found = ways[0].judged(passed)
-    if _pass(found):
-        return _noted(found, ways[0])
-    if not _open(found) or not ways[0].differs():
-        return ways[0].explained(found, ())
-    other = ways[1].judged()
-    if _pass(other):
-        return _noted(other, ways[1])
-    if _rank(other) < _rank(found):
-        return ways[1].explained(other, found)
-    return ways[0].explained(found, other)
-
-
-def _by_convention(asked: Parts, found: Findings) -> Findings:
-    """A failure by the convention asked for, held against the other one."""
-    if not _open(found) or not asked.differs():
-        return asked.explained(found, ())
-    (name,) = SYSTEMS.keys() - {asked.system}
-    other = Parts(replace(asked.check, told=False), asked.primals, name)
-    return asked.explained(found, other.judged(), asked=True)
-
-
-def _noted(found: Findings, way: Parts) -> Findings:
-    """A pass that says by which convention it is one, where the other would be another gradient."""
-    if not way.differs():
-        return found
-    first, *others = found
-    note = f"by {SYSTEMS[way.system]} convention ({FORMULAS[way.system]} of a real L)"
-    return replace(first, reason="; ".join(filter(None, (first.reason, note)))), *others
-
-
-def _pass(found: Findings) -> bool:
-    return all(finding.verdict is Verdict.PASS for finding in found)
-
-
-def _open(found: Findings) -> bool:
-    """Whether numbers were wrong or unknown: a broken contract is one by both conventions."""
-    return worst(f.verdict for f in found) in (Verdict.FAIL, Verdict.INCONCLUSIVE)
-
-
-def _rank(found: Findings) -> tuple[int, bool, int]:
-    """What sorts findings by how much a convention explains: the best first."""
-    named = any(f.diagnosis is not None and f.diagnosis.label for f in found)
-    severity = SEVERITY.index(worst(f.verdict for f in found))
-    return -severity, not named, sum(f.failed for f in found)
 
 
 class Parts:
@@ -156,8 +92,7 @@ class Parts:
 
     def differs(self) -> bool:
         """Whether what is due by the other convention is another gradient here."""
-        (other,) = SYSTEMS.keys() - {self.system}
-        here, there = self._asked(), Parts(self.check, self.primals, other)._asked()
+        here, there = self.asked(), Parts(self.check, self.primals, OTHER[self.system]).asked()
         if here is None or there is None:
             return False
         a, b = (np.concatenate([g.reshape(-1) for g in f.values()]) for f in (here, there))
@@ -166,7 +101,7 @@ class Parts:
         # Not ≤: what is not finite differs.
         return not np.linalg.norm(a - b) <= APART[self.check.dtype] * np.linalg.norm(a)
 
-    def _asked(self) -> dict[str, Array] | None:
+    def asked(self) -> dict[str, Array] | None:
         """What vjp gives for one random cotangent, in parts; None where it breaks its contract."""
         try:
             self._forward(*self._real, **self.check.attrs)  # it may save what vjp reads
@@ -351,66 +286,14 @@ class Parts:
             return ""
         return f"the {'tangent' if name.startswith('jvp') else 'gradient'} of {name} {said}"
 
-    # ── why it is wrong ──────────────────────────────────────────────────────────────────────
-
-    def explained(self, found: Findings, other: Findings, *, asked: bool = False) -> Findings:
-        """The findings with what only complex numbers can be wrong in.
-
-        `other` are those by the other convention, where that is another; `asked`: this one was
-        asked for.
-        """
-        right = {f.name for f in other if f.verdict is Verdict.PASS}
-        return tuple(self._explained(f, f.name in right, asked) for f in found)
-
-    def _explained(self, finding: Finding, other: bool, asked: bool) -> Finding:
-        guilty = finding.verdict is Verdict.FAIL and finding.compared
-        if not guilty or finding.name not in self.check.names:
-            return finding
-        says, label = "", "S"
-        if other:
-            says = self._in_other(finding.name, asked)
-        elif finding.diagnosis is not None and finding.diagnosis.label:
-            return finding
-        elif self._is_complex(finding.name):
-            lost = self._lost(finding)
-            if lost:
-                says, label = f"d{finding.name} has no {lost} part", "T"
-            elif self._is_conjugate(finding.name):
-                says = f"d{finding.name} is the conjugate of the right value"
-        if not says:
-            return finding
-        return replace(finding, diagnosis=Diagnosis(label=label, says=says, rule="conjugate"))
-
-    def _in_other(self, name: str, asked: bool) -> str:
-        (system,) = SYSTEMS.keys() - {self.system}
-        mine, theirs = SYSTEMS[self.system], SYSTEMS[system]
-        if not asked:
-            return f"d{name} is by {theirs} convention, others are by {mine}: decide for one"
-        if not self._is_complex(name):
-            return f"d{name} is by {theirs} convention: pass convention={system!r}, or conjugate ct"
-        holds = any(dtype.kind == "c" for _, dtype in self._outputs)
-        fix = "conjugate ct and what vjp returns" if holds else "return its conjugate"
-        return f"d{name} is the conjugate, by {theirs} convention: pass convention={system!r}, or {fix}"
-
-    def _is_complex(self, name: str) -> bool:
+    def is_complex(self, name: str) -> bool:
+        """Whether a primal is complex."""
         return self.primals[self.check.names.index(name)].dtype.kind == "c"
 
-    def _lost(self, finding: Finding) -> str:
-        """Which part the gradient has not, though it is due: a word, or empty."""
-        found = (self._asked() or {}).get(finding.name)
-        if found is None or found.shape[-1] != 2 or not found.any():
-            return ""
-        for part, word in enumerate(("real", "imaginary")):
-            due = any(m.tensor.endswith(PARTS[part]) and m.want for m in finding.worst)
-            if due and not found[..., part].any():
-                return word
-        return ""
-
-    def _is_conjugate(self, name: str) -> bool:
-        """Whether the conjugate in its place passes."""
-        check = replace(self.check, told=False, order=1, jvp=None, double_vjp=None)
-        found = Parts(check, self.primals, self.system, frozenset({name})).judged()
-        return any(f.name == name and f.verdict is Verdict.PASS for f in found)
+    @property
+    def gives_complex(self) -> bool:
+        """Whether an output was complex."""
+        return any(dtype.kind == "c" for _, dtype in self._outputs)
 
 
 def _several(values: Any) -> Sequence[Any]:
