@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MappingProxyType, MethodType
@@ -160,10 +161,9 @@ def check(
         double_vjp=double_vjp,
         jvp=jvp,
     )
-    holds = any(a.dtype.kind == "c" for a in arrays)
+    holds = "c" in [a.dtype.kind for a in arrays]
     findings = () if holds else asked.judged(arrays)
-    refused = any(f.name == "forward" and f.verdict is Verdict.ERROR for f in findings)
-    if holds or refused:
+    if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
         # Deferred: few functions are complex.
         from gradcheck.library_complex import gives_complex
         from gradcheck.library_convention import judged
@@ -230,15 +230,22 @@ def _as_primal(value: Any, index: int) -> Array:
         array = np.array(value)
     except ValueError as error:
         raise UsageError(f"primal {index} is no array: {error}") from error
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     kind = array.dtype.kind
     if kind in "iub":
         return array
-    if array.dtype.name not in REAL and not (kind == "f" and array.dtype.name in RULES):
+    if array.dtype != np.float64 and array.dtype.name not in (*RULES, *REAL):
         raise UsageError(
             f"primal {index} is {array.dtype}: pass float64 or float32, complex128 or complex64 "
             "(integers for indices)"
         )
+    if not math.isfinite(np.vdot(array, array).real):  # or the squares are too large
+        _refuse_infinite(array, index)
+    return array
+
+
+def _refuse_infinite(array: Array, index: int) -> None:
     strange = array.size - np.count_nonzero(np.isfinite(array))
     if strange:
         raise UsageError(
@@ -246,21 +253,20 @@ def _as_primal(value: Any, index: int) -> Array:
             "derivative is defined there; pass finite ones, and a constant (a mask, a limit) in "
             "attrs"
         )
-    return array
 
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
     """That of the real numbers, and of the parts of the complex ones."""
-    given = sorted({a.dtype.name for a in arrays if a.dtype.kind in "fc"})
-    if not given:
+    given = {a.dtype for a in arrays if a.dtype.kind in "fc"}
+    if len(given) == 1 and np.dtype(np.float64) in given:
+        return "float64"
+    names = sorted(dtype.name for dtype in given)
+    found = {REAL.get(name, name) for name in names}
+    if not found:
         raise UsageError("no floating primal: there is nothing to differentiate by")
-    found = {REAL.get(name, name) for name in given}
     if len(found) > 1:
-        raise UsageError(
-            f"the primals mix {' and '.join(given)}: give them one dtype"
-            if given == ["float32", "float64"]
-            else f"the primals mix {', '.join(given)}: give them one precision"
-        )
+        what = "precision" if REAL.keys() & set(names) else "dtype"
+        raise UsageError(f"the primals mix {' and '.join(names)}: give them one {what}")
     return found.pop()
 
 

@@ -187,7 +187,7 @@ def test_the_primals_of_the_caller_are_left_alone():
 @pytest.mark.parametrize(
     ("primals", "message"),
     [
-        ((X, X.astype(np.complex64)), "the primals mix complex64, float64: give them one prec"),
+        ((X, X.astype(np.complex64)), "the primals mix complex64 and float64: give them one prec"),
         ((X.astype(np.float16),), "primal 0 is float16: pass float64 or float32"),
         ((X.astype(np.longdouble),), "pass float64 or float32"),
         ((X, X.astype(np.float32)), "the primals mix float32 and float64: give them one dtype"),

@@ -296,8 +296,12 @@ def test_a_real_tangent_of_a_complex_output_is_no_tangent():
 @pytest.mark.parametrize(
     ("primals", "options", "message"),
     [
-        ((Z, Z.real.astype("f4")), {}, "the primals mix complex128, float32: give them one prec"),
-        ((Z.astype("c8"), Z), {}, "the primals mix complex128, complex64: give them one prec"),
+        (
+            (Z, Z.real.astype("f4")),
+            {},
+            "the primals mix complex128 and float32: give them one prec",
+        ),
+        ((Z.astype("c8"), Z), {}, "the primals mix complex128 and complex64: give them one prec"),
         ((Z.astype(np.clongdouble),), {}, "pass float64 or float32, complex128 or complex64"),
         ((Z,), {"convention": "pytorch"}, "convention is 'pytorch': pass 'torch'"),
         ((np.array([1.0, np.inf]),), {}, "primal 0 has 1 of 2 elements that are infinite or NaN"),
