@@ -27,6 +27,8 @@ from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
+from gradcheck.judge.value import empty
+from gradcheck.narrow import fits_narrow
 from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 
@@ -39,7 +41,10 @@ KEPT: Final = 1 << 14
 
 @dataclass(slots=True, kw_only=True)
 class Check:
-    """What one check asks for, at whatever primals; `told`: failures get their diagnosis."""
+    """What one check asks for, at whatever primals; `told`: failures get their diagnosis.
+
+    `rules` are the names of those that a diagnosis may rest on; None: all.
+    """
 
     forward: Callable[..., Any]
     vjp: Callable[..., Any]
@@ -53,13 +58,35 @@ class Check:
     double_vjp: Callable[..., Any] | None
     jvp: Callable[..., Any] | None
     told: bool = True
+    rules: frozenset[str] | None = None
+
+    def judged(
+        self, primals: tuple[Array, ...], passed: tuple[Finding, ...] | None = None
+    ) -> tuple[Finding, ...]:
+        """The findings at `primals`; where those are short and all passes, beside them too.
+
+        `passed` is what a projection has found already.
+        """
+        known = passed if self._projects else None
+        found = self.findings(primals) if known is None else known
+        if any(finding.verdict is not Verdict.PASS for finding in found):
+            return found
+        short = [
+            n
+            for n, p in zip(self.names, primals, strict=True)
+            if p.dtype.kind == "f" and fits_narrow(p, self.dtype)
+        ]
+        return self.beside(primals, found, short) if short else found
 
     def findings(self, primals: tuple[Array, ...]) -> tuple[Finding, ...]:
         """By a projection where that is asked for, and certain; else element by element."""
-        passed = None
-        if not self.full and self.order == 1 and self.jvp is None:
-            passed = self.screened(primals)
+        passed = self.screened(primals) if self._projects else None
         return self._by_element(primals) if passed is None else passed
+
+    @property
+    def _projects(self) -> bool:
+        """Whether a projection may decide."""
+        return not self.full and self.order == 1 and self.jvp is None
 
     def screened(self, primals: tuple[Array, ...]) -> tuple[Finding, ...] | None:
         """PASS by a projection, or None."""
@@ -190,6 +217,7 @@ class Check:
                 kinds=tuple(o.dtype for o in outputs),
                 cotangents=cotangents,
                 estimates=estimates,
+                rules=self.rules,
             )
             return black_box.explained(checked, findings)
 
@@ -204,6 +232,9 @@ class Check:
             got = answer.gradients[names[i]]
             if isinstance(got, Finding):
                 findings.append(got)
+                continue
+            if not arrays[i].size and any(arrays[k].size for k in point.differentiable):
+                findings.append(empty(names[i]))
                 continue
             primal = BlackBox(point, i, names[i], cotangents, around, conditioning, arbiter=arbiter)
             findings.append(primal.judge(got))

@@ -151,7 +151,8 @@ LAYERS = (
     "repro repro.name repro.literal repro.point repro.pieces repro.python repro.c_literal",
     "repro.c_pieces repro.c_calls repro.c repro.artifacts repro.export report.repro",
     "config_table config demo demo.kernels",
-    "library_check library library_model",  # a Result prints itself as a report
+    "library_check library_complex library_convention",
+    "library library_model",  # a Result prints itself as a report
     "console commands commands.flags commands.outcome commands.examples commands.parsing",
     "commands.project commands.progress",
     "commands.power",
@@ -176,7 +177,7 @@ OUTSIDE = {
               "spec_checks", "spec", "program", "model", "rule", "suite", "difference", "manifest",
               "contract", "binding", "judge", "protocol.probe", "power", "explain", "plan",
               "cluster.identity", "run", "repro", "demo.kernels", "library", "library_check",
-              "library_model", "testing"),
+              "library_complex", "library_convention", "library_model", "testing"),
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
               "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_check",
               "library_model", "testing", "stored.parts", "stored.plain"),

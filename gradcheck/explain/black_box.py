@@ -39,7 +39,7 @@ class Checked:
 
     `point` is forward in float64, where it can be asked there; `kinds` are the dtypes of its
     outputs as they are given; `estimates` are gradients under `cotangents`, by the names of
-    primals.
+    primals; `rules` names those that may be tried (None: all).
     """
 
     forward: Callable[..., Any]
@@ -52,6 +52,7 @@ class Checked:
     kinds: tuple[np.dtype[Any], ...]
     cotangents: Cotangents
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    rules: frozenset[str] | None = None
 
 
 def explained(checked: Checked, findings: Sequence[Finding]) -> list[Finding]:
@@ -79,7 +80,9 @@ class _Asked:
         if finding.diagnosis is not None or finding.name not in self._checked.names:
             return finding
         known = [p for p in self._probes if finding.name in p.right or not finding.compared]
-        found = told(finding, known, RULES) if known else None
+        only = self._checked.rules
+        rules = RULES if only is None else tuple(rule for rule in RULES if rule.name in only)
+        found = told(finding, known, rules) if known else None
         return finding if found is None else replace(finding, diagnosis=found)
 
     @cached_property

@@ -116,11 +116,14 @@ def gradient(output: str) -> str:
 
     >>> gradient("x"), gradient("h.0.weight"), gradient("forward"), gradient("dot product")
     ('dx', 'd h.0.weight', 'forward', 'dot product')
+    >>> gradient("z.real"), gradient("jvp.imag")
+    ('dz.real', 'jvp.imag')
     """
     name = clean(output)
-    if name in ("forward", "vjp", "jvp", "double_vjp", "gradients") or " " in name:
+    whole = name.removesuffix(".real").removesuffix(".imag")
+    if whole in ("forward", "vjp", "jvp", "double_vjp", "gradients") or " " in name:
         return name
-    return f"d{name}" if name.isidentifier() else f"d {name}"
+    return f"d{name}" if whole.isidentifier() else f"d {name}"
 
 
 def subject(output: str, part: Part) -> str:
