@@ -54,7 +54,12 @@ def big(values: Any) -> Any:
     if array.dtype.kind in "fc":
         flat = [mpmath.mpmathify(v) for v in array.ravel().tolist()]
         array = np.array([*flat, None], dtype=object)[:-1].reshape(array.shape)
-    return array.view(Big) if array.dtype == object else array
+    if array.dtype != object:
+        return array
+    if any(isinstance(v, np.ndarray) for v in array.ravel().tolist()):  # 0-d, in a list
+        flat = [v.item() if isinstance(v, np.ndarray) else v for v in array.ravel().tolist()]
+        array = np.array([*flat, None], dtype=object)[:-1].reshape(array.shape)
+    return array.view(Big)
 
 
 def ufunc(f, count=1):
