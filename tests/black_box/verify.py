@@ -315,10 +315,11 @@ def many_digits(digits: int) -> Iterator[None]:
 def outputs(pair: Pair, primals: list[Any]) -> list[Any]:
     """All of forward's numbers, end to end."""
     text = pair.behind or pair.forward
-    if isinstance(text, np.ufunc):
-        text = getattr(Numpy if hasattr(np, text.__name__) else SPECIAL, text.__name__)
-    elif getattr(text, "__module__", "").endswith("linalg"):
-        text = getattr(LINALG, text.__name__)
+    name = getattr(text, "__name__", "")
+    for own, module in ((np, Numpy), (np.linalg, LINALG), (np.fft, FFT)):
+        if getattr(own, name, None) is text:
+            text = getattr(module, name)
+            break
     found = text(*primals, **pair.attrs)
     found = found if isinstance(found, (tuple, list)) else (found,)
     return [v for o in found for v in np.ravel(np.asarray(o)).tolist()]
