@@ -8,7 +8,13 @@ import numpy as np
 
 from .pair import DOUBLE, Pair, at, drawn, uniform
 from .smooth import (
-    layer_norm, layer_norm_vjp, log_softmax, logsumexp, sigmoid, softmax, softmax_vjp,
+    layer_norm,
+    layer_norm_vjp,
+    log_softmax,
+    logsumexp,
+    sigmoid,
+    softmax,
+    softmax_vjp,
 )  # fmt: skip
 
 
@@ -89,7 +95,9 @@ def contrastive_vjp(ct, a, b, t):
     u, v = a / na, b / nb
     g = ct * (softmax(u @ v.T / t) - np.eye(len(a))) / len(a) / t
     gu, gv = g @ v, g.T @ u
-    return (gu - u * (u * gu).sum(-1, keepdims=True)) / na, (gv - v * (v * gv).sum(-1, keepdims=True)) / nb
+    return (gu - u * (u * gu).sum(-1, keepdims=True)) / na, (
+        gv - v * (v * gv).sum(-1, keepdims=True)
+    ) / nb
 
 
 def deep(x, w, b):
@@ -300,10 +308,20 @@ def haversine_vjp(ct, p, q):
     h = d[:, 0] + np.cos(p[:, 0]) * np.cos(q[:, 0]) * d[:, 1]
     w = ct / np.sqrt(h * (1 - h))
     s = np.sin(p - q) / 2
-    gp = np.stack([w * (s[:, 0] - np.sin(p[:, 0]) * np.cos(q[:, 0]) * d[:, 1]),
-                   w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1]], 1)
-    gq = np.stack([w * (-s[:, 0] - np.cos(p[:, 0]) * np.sin(q[:, 0]) * d[:, 1]),
-                   -w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1]], 1)
+    gp = np.stack(
+        [
+            w * (s[:, 0] - np.sin(p[:, 0]) * np.cos(q[:, 0]) * d[:, 1]),
+            w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1],
+        ],
+        1,
+    )
+    gq = np.stack(
+        [
+            w * (-s[:, 0] - np.cos(p[:, 0]) * np.sin(q[:, 0]) * d[:, 1]),
+            -w * np.cos(p[:, 0]) * np.cos(q[:, 0]) * s[:, 1],
+        ],
+        1,
+    )
     return gp, gq
 
 
@@ -405,49 +423,124 @@ def losses() -> Iterator[Pair]:
     for s in (1.0, 10.0, 30.0, 300.0):
         w = f"{s:g}"
         x = s * drawn(f"logits {s}", 4, 3)
-        yield from at(kind, "cross entropy", cross_entropy, cross_entropy_vjp, {w: (x, y)},
-                      dtypes=DOUBLE if s > 10 else ("float64", "float32"), loses=1.0 if s > 29 else 1e-8)
-        yield from at(kind, "contrastive", contrastive, contrastive_vjp,
-                      {w: (drawn(f"ca {s}", 4, 3), drawn(f"cb {s}", 4, 3))}, attrs={"t": 1 / s},
-                      dtypes=DOUBLE, loses=1e-4 if s > 29 else 1e-8)
-        yield from at(kind, "student nll", student_nll, student_nll_vjp,
-                      {w: (s * drawn(f"st {s}", 5), drawn(f"sm {s}", 5), drawn(f"ss {s}", 5))})
-        yield from at(kind, "mixture", mixture, mixture_vjp,
-                      {w: (s * drawn(f"mx {s}", 4), drawn("mw", 3), s * drawn("mm", 3), drawn("ms", 3))},
-                      dtypes=DOUBLE)
+        yield from at(
+            kind,
+            "cross entropy",
+            cross_entropy,
+            cross_entropy_vjp,
+            {w: (x, y)},
+            dtypes=DOUBLE if s > 10 else ("float64", "float32"),
+            loses=1.0 if s > 29 else 1e-8,
+        )
+        yield from at(
+            kind,
+            "contrastive",
+            contrastive,
+            contrastive_vjp,
+            {w: (drawn(f"ca {s}", 4, 3), drawn(f"cb {s}", 4, 3))},
+            attrs={"t": 1 / s},
+            dtypes=DOUBLE,
+            loses=1e-4 if s > 29 else 1e-8,
+        )
+        yield from at(
+            kind,
+            "student nll",
+            student_nll,
+            student_nll_vjp,
+            {w: (s * drawn(f"st {s}", 5), drawn(f"sm {s}", 5), drawn(f"ss {s}", 5))},
+        )
+        yield from at(
+            kind,
+            "mixture",
+            mixture,
+            mixture_vjp,
+            {w: (s * drawn(f"mx {s}", 4), drawn("mw", 3), s * drawn("mm", 3), drawn("ms", 3))},
+            dtypes=DOUBLE,
+        )
     for s in (1.0, 1e-4, 1e-8):
         w = f"{s:g}"
         sigma = s * uniform(f"sigma {s}", 0.5, 2, 4)
         mu = drawn(f"mu {s}", 4)
-        yield from at(kind, "normal nll", normal_nll, normal_nll_vjp,
-                      {w: (mu + sigma * drawn(f"nx {s}", 4), mu, sigma)},
-                      dtypes=DOUBLE if s < 1e-3 else ("float64", "float32"))
+        yield from at(
+            kind,
+            "normal nll",
+            normal_nll,
+            normal_nll_vjp,
+            {w: (mu + sigma * drawn(f"nx {s}", 4), mu, sigma)},
+            dtypes=DOUBLE if s < 1e-3 else ("float64", "float32"),
+        )
         p, q = (softmax(np.log(1 / s + 1) * drawn(f"{n} {s}", 3, 4)) for n in "pq")
         yield from at(kind, "kl", kl, kl_vjp, {w: (p, q)})
-    yield from at(kind, "focal", focal, focal_vjp,
-                  {"ordinary": (drawn("focal", 5), uniform("focal y", 0, 1, 5))})
-    yield from at(kind, "focal", focal, focal_vjp,
-                  {"sure": (12 + drawn("focal s", 5), uniform("focal t", 0, 1, 5))}, dtypes=DOUBLE)
+    yield from at(
+        kind,
+        "focal",
+        focal,
+        focal_vjp,
+        {"ordinary": (drawn("focal", 5), uniform("focal y", 0, 1, 5))},
+    )
+    yield from at(
+        kind,
+        "focal",
+        focal,
+        focal_vjp,
+        {"sure": (12 + drawn("focal s", 5), uniform("focal t", 0, 1, 5))},
+        dtypes=DOUBLE,
+    )
 
 
 def networks() -> Iterator[Pair]:
     kind = "network"
     for n in (2, 10, 40):
         w, b = drawn(f"deep w {n}", n, 3, 3) / np.sqrt(3), 0.1 * drawn(f"deep b {n}", n, 3)
-        yield from at(kind, "tanh layers", deep, deep_vjp, {f"{n}": (drawn(f"deep x {n}", 2, 3), w, b)},
-                      dtypes=DOUBLE if n > 2 else ("float64", "float32"))
-        yield from at(kind, "exploding layers", deep, deep_vjp,
-                      {f"{n}": (drawn(f"deep x {n}", 2, 3), 2.5 * w, b)}, dtypes=DOUBLE)
-        yield from at(kind, "residual layers", residual, residual_vjp,
-                      {f"{n}": (drawn(f"res x {n}", 2, 4), drawn(f"res w {n}", n, 4, 4) / 2)},
-                      dtypes=DOUBLE if n > 10 else ("float64", "float32"))
-        yield from at(kind, "recurrent", recurrent, recurrent_vjp, {f"{n}": (
-            drawn(f"rx {n}", n, 2), drawn(f"rh {n}", 3), drawn(f"rw {n}", 3, 2), drawn(f"ru {n}", 3, 3))},
-            dtypes=DOUBLE if n > 2 else ("float64", "float32"))
+        yield from at(
+            kind,
+            "tanh layers",
+            deep,
+            deep_vjp,
+            {f"{n}": (drawn(f"deep x {n}", 2, 3), w, b)},
+            dtypes=DOUBLE if n > 2 else ("float64", "float32"),
+        )
+        yield from at(
+            kind,
+            "exploding layers",
+            deep,
+            deep_vjp,
+            {f"{n}": (drawn(f"deep x {n}", 2, 3), 2.5 * w, b)},
+            dtypes=DOUBLE,
+        )
+        yield from at(
+            kind,
+            "residual layers",
+            residual,
+            residual_vjp,
+            {f"{n}": (drawn(f"res x {n}", 2, 4), drawn(f"res w {n}", n, 4, 4) / 2)},
+            dtypes=DOUBLE if n > 10 else ("float64", "float32"),
+        )
+        yield from at(
+            kind,
+            "recurrent",
+            recurrent,
+            recurrent_vjp,
+            {
+                f"{n}": (
+                    drawn(f"rx {n}", n, 2),
+                    drawn(f"rh {n}", 3),
+                    drawn(f"rw {n}", 3, 2),
+                    drawn(f"ru {n}", 3, 3),
+                )
+            },
+            dtypes=DOUBLE if n > 2 else ("float64", "float32"),
+        )
     for s in (1.0, 6.0, 30.0):
-        yield from at(kind, "attention", attention, attention_vjp, {f"{s:g}": (
-            s * drawn("aq", 3, 4), drawn("ak", 5, 4), drawn("av", 5, 4))},
-            dtypes=DOUBLE if s > 1 else ("float64", "float32"), loses=1e-6)
+        yield from at(
+            kind,
+            "attention",
+            attention,
+            attention_vjp,
+            {f"{s:g}": (s * drawn("aq", 3, 4), drawn("ak", 5, 4), drawn("av", 5, 4))},
+            dtypes=DOUBLE if s > 1 else ("float64", "float32"),
+            loses=1e-6,
+        )
 
 
 def physics() -> Iterator[Pair]:
@@ -455,39 +548,114 @@ def physics() -> Iterator[Pair]:
     for s in (1.0, 1e-6, 1e9):
         x = s * drawn(f"bodies {s}", 4, 3)
         if s == 1.0:
-            yield from at(kind, "gravity", gravity, gravity_vjp, {"1": (x, uniform("mass", 1, 3, 4))})
+            yield from at(
+                kind, "gravity", gravity, gravity_vjp, {"1": (x, uniform("mass", 1, 3, 4))}
+            )
         r = s * uniform(f"lj {s}", 0.9, 2.5, 5)
-        yield from at(kind, "lennard-jones", lennard_jones, lennard_jones_vjp,
-                      {f"{s:g}": (r, s * uniform(f"ls {s}", 0.9, 1.1, 5))})
-        yield from at(kind, "planck", planck, planck_vjp,
-                      {f"{s:g}": (s * uniform(f"nu {s}", 0.5, 4, 4), s * uniform(f"temp {s}", 0.5, 2, 4))},
-                      loses=1e-7)
-    yield from at(kind, "gravity", gravity, gravity_vjp, {"two bodies close": (
-        np.array([[0.1, 0.2, 0.3], [0.1 + 1e-7, 0.2, 0.3], [4.0, 1.0, 2.0]]), uniform("m3", 1, 3, 3))},
-        dtypes=DOUBLE, loses=1e-6)
-    yield from at(kind, "pendulum", pendulum, pendulum_vjp, {"ordinary": drawn("pend", 2, 3)}, attrs={"dt": 0.1})
-    yield from at(kind, "logistic map", logistic_map, logistic_map_vjp,
-                  {"chaotic": (uniform("lm", 0.2, 0.8, 4), uniform("lr", 3.7, 3.99, 4))}, dtypes=DOUBLE)
+        yield from at(
+            kind,
+            "lennard-jones",
+            lennard_jones,
+            lennard_jones_vjp,
+            {f"{s:g}": (r, s * uniform(f"ls {s}", 0.9, 1.1, 5))},
+        )
+        yield from at(
+            kind,
+            "planck",
+            planck,
+            planck_vjp,
+            {f"{s:g}": (s * uniform(f"nu {s}", 0.5, 4, 4), s * uniform(f"temp {s}", 0.5, 2, 4))},
+            loses=1e-7,
+        )
+    yield from at(
+        kind,
+        "gravity",
+        gravity,
+        gravity_vjp,
+        {
+            "two bodies close": (
+                np.array([[0.1, 0.2, 0.3], [0.1 + 1e-7, 0.2, 0.3], [4.0, 1.0, 2.0]]),
+                uniform("m3", 1, 3, 3),
+            )
+        },
+        dtypes=DOUBLE,
+        loses=1e-6,
+    )
+    yield from at(
+        kind,
+        "pendulum",
+        pendulum,
+        pendulum_vjp,
+        {"ordinary": drawn("pend", 2, 3)},
+        attrs={"dt": 0.1},
+    )
+    yield from at(
+        kind,
+        "logistic map",
+        logistic_map,
+        logistic_map_vjp,
+        {"chaotic": (uniform("lm", 0.2, 0.8, 4), uniform("lr", 3.7, 3.99, 4))},
+        dtypes=DOUBLE,
+    )
     for d in (1e-2, 1e-8, 1e-13):
         v = 1 - d * uniform(f"lorentz {d}", 0.5, 2, 4)
-        yield from at(kind, "lorentz factor", lorentz, lambda ct, v: ct * v * (1 - v * v) ** -1.5,
-                      {f"{d:g}": v}, dtypes=DOUBLE, loses=1e-2 if d < 1e-9 else 1e-6)
+        yield from at(
+            kind,
+            "lorentz factor",
+            lorentz,
+            lambda ct, v: ct * v * (1 - v * v) ** -1.5,
+            {f"{d:g}": v},
+            dtypes=DOUBLE,
+            loses=1e-2 if d < 1e-9 else 1e-6,
+        )
     kind = "geometry"
     for s in (1.0, 1e-3, 1e-7):
-        yield from at(kind, "rotation of a vector", rigid, rigid_vjp, {f"{s:g}": s * drawn(f"rod {s}", 3)},
-                      dtypes=DOUBLE, loses=1e-6)
-        yield from at(kind, "quaternion", quaternion_rotate, quaternion_rotate_vjp,
-                      {f"{s:g}": (s * drawn(f"quat {s}", 4), drawn(f"qp {s}", 3, 3))})
+        yield from at(
+            kind,
+            "rotation of a vector",
+            rigid,
+            rigid_vjp,
+            {f"{s:g}": s * drawn(f"rod {s}", 3)},
+            dtypes=DOUBLE,
+            loses=1e-6,
+        )
+        yield from at(
+            kind,
+            "quaternion",
+            quaternion_rotate,
+            quaternion_rotate_vjp,
+            {f"{s:g}": (s * drawn(f"quat {s}", 4), drawn(f"qp {s}", 3, 3))},
+        )
         a, b = drawn(f"ta {s}", 3, 3), drawn(f"tb {s}", 3, 3)
-        yield from at(kind, "triangle area", triangle_area, triangle_area_vjp,
-                      {f"sliver {s:g}": (a, b, (a + b) / 2 + s * drawn(f"tc {s}", 3, 3))},
-                      dtypes=DOUBLE, loses=1e-7)
+        yield from at(
+            kind,
+            "triangle area",
+            triangle_area,
+            triangle_area_vjp,
+            {f"sliver {s:g}": (a, b, (a + b) / 2 + s * drawn(f"tc {s}", 3, 3))},
+            dtypes=DOUBLE,
+            loses=1e-7,
+        )
         p = drawn(f"hp {s}", 4, 2) / 2
-        yield from at(kind, "haversine", haversine, haversine_vjp,
-                      {f"{s:g}": (p, p + s * drawn(f"hq {s}", 4, 2) / 2)}, dtypes=DOUBLE, loses=1e-6)
+        yield from at(
+            kind,
+            "haversine",
+            haversine,
+            haversine_vjp,
+            {f"{s:g}": (p, p + s * drawn(f"hq {s}", 4, 2) / 2)},
+            dtypes=DOUBLE,
+            loses=1e-6,
+        )
         x = drawn(f"rbf {s}", 3, 2)
-        yield from at(kind, "rbf", rbf, rbf_vjp, {f"{s:g}": (x, x[::-1] + s * drawn(f"rb {s}", 3, 2))},
-                      attrs={"s": s}, dtypes=DOUBLE)
+        yield from at(
+            kind,
+            "rbf",
+            rbf,
+            rbf_vjp,
+            {f"{s:g}": (x, x[::-1] + s * drawn(f"rb {s}", 3, 2))},
+            attrs={"s": s},
+            dtypes=DOUBLE,
+        )
 
 
 def statistics() -> Iterator[Pair]:
@@ -498,21 +666,60 @@ def statistics() -> Iterator[Pair]:
         yield from at(kind, "correlation", correlation, correlation_vjp, {f"{c:g}": (x, y)}, **few)
         yield from at(kind, "sharpe ratio", sharpe, sharpe_vjp, {f"{c:g}": x}, **few)
         z = np.abs(x) + 1
-        yield from at(kind, "geometric mean", geometric_mean,
-                      lambda ct, x: ct * geometric_mean(x) / (x.size * x), {f"{c:g}": z})
-        yield from at(kind, "power mean", power_mean, lambda ct, x, p: ct * power_mean(x, p) * x ** (p - 1)
-                      / (x**p).sum(), {f"{c:g}": z}, attrs={"p": 7.3}, dtypes=DOUBLE)
-        yield from at(kind, "cumulative", lambda x: np.cumsum(x) ** 2,
-                      lambda ct, x: np.cumsum((2 * ct * np.cumsum(x))[::-1])[::-1], {f"{c:g}": x}, dtypes=DOUBLE)
-        yield from at(kind, "convolution", convolved, convolved_vjp, {f"{c:g}": (x, drawn("kernel", 3))})
+        yield from at(
+            kind,
+            "geometric mean",
+            geometric_mean,
+            lambda ct, x: ct * geometric_mean(x) / (x.size * x),
+            {f"{c:g}": z},
+        )
+        yield from at(
+            kind,
+            "power mean",
+            power_mean,
+            lambda ct, x, p: ct * power_mean(x, p) * x ** (p - 1) / (x**p).sum(),
+            {f"{c:g}": z},
+            attrs={"p": 7.3},
+            dtypes=DOUBLE,
+        )
+        yield from at(
+            kind,
+            "cumulative",
+            lambda x: np.cumsum(x) ** 2,
+            lambda ct, x: np.cumsum((2 * ct * np.cumsum(x))[::-1])[::-1],
+            {f"{c:g}": x},
+            dtypes=DOUBLE,
+        )
+        yield from at(
+            kind, "convolution", convolved, convolved_vjp, {f"{c:g}": (x, drawn("kernel", 3))}
+        )
     kind = "finance"
     for n in (1.0, 365.0, 1e8):
-        yield from at(kind, "compound interest", compounded,
-                      lambda ct, r, n: ct * np.exp((n - 1) * np.log1p(r / n)),
-                      {f"{n:g}": uniform(f"rate {n}", 0.01, 0.2, 4)}, attrs={"n": n}, dtypes=DOUBLE, loses=1e-6)
+        yield from at(
+            kind,
+            "compound interest",
+            compounded,
+            lambda ct, r, n: ct * np.exp((n - 1) * np.log1p(r / n)),
+            {f"{n:g}": uniform(f"rate {n}", 0.01, 0.2, 4)},
+            attrs={"n": n},
+            dtypes=DOUBLE,
+            loses=1e-6,
+        )
     for r in (0.05, 1e-9):
-        yield from at(kind, "present value", present_value, present_value_vjp,
-                      {f"{r:g}": (np.asarray(r * 1.1234567), uniform("cash", 50, 200, 8))})
+        yield from at(
+            kind,
+            "present value",
+            present_value,
+            present_value_vjp,
+            {f"{r:g}": (np.asarray(r * 1.1234567), uniform("cash", 50, 200, 8))},
+        )
     for where, x in (("ordinary", drawn("poly", 4)), ("near a root", 1 + 1e-2 * drawn("root", 4))):
-        yield from at(kind, "polynomial", horner, horner_vjp,
-                      {where: (x, np.array([1.0, -5, 10, -10, 5, -1]))}, dtypes=DOUBLE, loses=1e-6)
+        yield from at(
+            kind,
+            "polynomial",
+            horner,
+            horner_vjp,
+            {where: (x, np.array([1.0, -5, 10, -10, 5, -1]))},
+            dtypes=DOUBLE,
+            loses=1e-6,
+        )

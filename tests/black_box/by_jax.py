@@ -45,7 +45,10 @@ def narrow(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any
     def vjp(ct, *primals):
         with jax.enable_x64(False):
             y, back = jax.vjp(f, *map(jnp.asarray, primals))
-            got = [np.asarray(g, p.dtype) for g, p in zip(back(jnp.asarray(ct, y.dtype)), primals, strict=True)]
+            got = [
+                np.asarray(g, p.dtype)
+                for g, p in zip(back(jnp.asarray(ct, y.dtype)), primals, strict=True)
+            ]
         return tuple(got) if len(got) > 1 else got[0]
 
     return forward, vjp
@@ -164,13 +167,39 @@ def pairs() -> Iterator[Pair]:
         forward, vjp = wide(f)
         free = (primals[0] == 0,) if "kink" in name else ()
         zero = {"sees": 0.0, "loses": np.inf} if name == "x/x" else {}
-        yield Pair(name=name, kind=KIND, forward=forward, vjp=vjp, primals=primals, hidden=True,
-                   free=free, **zero)
+        yield Pair(
+            name=name,
+            kind=KIND,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            free=free,
+            **zero,
+        )
     for name in IN_SINGLE:
         f, primals = FUNCTIONS[name]
         forward, vjp = narrow(f)
-        yield Pair(name=f"{name} without x64", kind=KIND, forward=forward, vjp=vjp, primals=primals,
-                   hidden=True, dtypes=DOUBLE, sees=1e-2, loses=1e-3, behind=wide(f)[0])
+        yield Pair(
+            name=f"{name} without x64",
+            kind=KIND,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            dtypes=DOUBLE,
+            sees=1e-2,
+            loses=1e-3,
+            behind=wide(f)[0],
+        )
     for name, (rounding, smooth, primals) in HALF.items():
-        yield Pair(name=name, kind=KIND, forward=wide(rounding)[0], vjp=wide(smooth)[1], primals=primals,
-                   hidden=True, behind=wide(smooth)[0], sees=0.6)
+        yield Pair(
+            name=name,
+            kind=KIND,
+            forward=wide(rounding)[0],
+            vjp=wide(smooth)[1],
+            primals=primals,
+            hidden=True,
+            behind=wide(smooth)[0],
+            sees=0.6,
+        )

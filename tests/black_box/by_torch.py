@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - PyTorch's own name for it
 from .pair import DOUBLE, Pair, drawn, uniform
 
 KIND = "torch"
+torch.set_num_threads(1)
 
 
 def tensors(primals: tuple[Any, ...]) -> list[Any]:
@@ -31,7 +32,10 @@ def both(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]
         given = tensors(primals)
         y = f(*given)
         y.backward(torch.tensor(np.asarray(ct)).to(y.dtype))
-        got = [np.zeros(t.shape, p.dtype) if t.grad is None else t.grad.numpy() for t, p in zip(given, primals, strict=True)]
+        got = [
+            np.zeros(t.shape, p.dtype) if t.grad is None else t.grad.numpy()
+            for t, p in zip(given, primals, strict=True)
+        ]
         return tuple(got) if len(got) > 1 else got[0]
 
     return forward, vjp
@@ -127,7 +131,18 @@ LOW = {
     "int8 weights": (lambda x, w: x @ torch.round(w * 127) / 127, lambda x, w: x @ w,
                      (drawn("tix", 3, 4), uniform("tiw", -1, 1, 4, 2))),
 }  # fmt: skip
-IN_SINGLE = ("tanh", "softmax", "gelu", "layer_norm", "attention", "inv", "cholesky", "logsumexp", "conv2d", "gru")
+IN_SINGLE = (
+    "tanh",
+    "softmax",
+    "gelu",
+    "layer_norm",
+    "attention",
+    "inv",
+    "cholesky",
+    "logsumexp",
+    "conv2d",
+    "gru",
+)
 
 
 def pairs() -> Iterator[Pair]:
@@ -136,13 +151,39 @@ def pairs() -> Iterator[Pair]:
         forward, vjp = both(f)
         free = (primals[0] == 0,) if "kink" in name else ()
         more = {"loses": np.inf} if name == "x/x" else {}
-        yield Pair(name=name, kind=KIND, forward=forward, vjp=vjp, primals=primals, hidden=True,
-                   free=free, **more)
+        yield Pair(
+            name=name,
+            kind=KIND,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            free=free,
+            **more,
+        )
     for name in IN_SINGLE:
         f, primals = FUNCTIONS[name]
         forward, vjp = both(lambda *ts, f=f: f(*[t.float() for t in ts]).double())
-        yield Pair(name=f"{name} in float32", kind=KIND, forward=forward, vjp=vjp, primals=primals,
-                   hidden=True, dtypes=DOUBLE, sees=1e-2, loses=1e-3, behind=both(FUNCTIONS[name][0])[0])
+        yield Pair(
+            name=f"{name} in float32",
+            kind=KIND,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            dtypes=DOUBLE,
+            sees=1e-2,
+            loses=1e-3,
+            behind=both(FUNCTIONS[name][0])[0],
+        )
     for name, (rounding, smooth, primals) in LOW.items():
-        yield Pair(name=name, kind=KIND, forward=both(rounding)[0], vjp=both(smooth)[1], primals=primals,
-                   hidden=True, behind=both(smooth)[0], sees=0.6)
+        yield Pair(
+            name=name,
+            kind=KIND,
+            forward=both(rounding)[0],
+            vjp=both(smooth)[1],
+            primals=primals,
+            hidden=True,
+            behind=both(smooth)[0],
+            sees=0.6,
+        )

@@ -173,35 +173,114 @@ def pairs() -> Iterator[Pair]:
             f, vjp = REAL[name]
             yield from at(KIND, name, f, vjp, {f"{s:g}": z(f"{name} {s}", 3, scale=s)}, **few)
         f, slope = HOLOMORPHIC["log"]
-        yield from at(KIND, "log", f, lambda ct, x: ct / x.conj(), {f"{s:g}": z(f"log {s}", 3, scale=s)}, **few)
+        yield from at(
+            KIND,
+            "log",
+            f,
+            lambda ct, x: ct / x.conj(),
+            {f"{s:g}": z(f"log {s}", 3, scale=s)},
+            **few,
+        )
         f, slope = HOLOMORPHIC["sqrt"]
-        yield from at(KIND, "sqrt", f, lambda ct, x: ct * (0.5 / np.sqrt(x)).conj(),
-                      {f"{s:g}": z(f"sqrt {s}", 3, scale=s)}, **few)
-    yield from at(KIND, "tanh", np.tanh, lambda ct, x: ct * (1 / np.cosh(x) ** 2).conj(),
-                  {"saturated": z("tanh far", 4, offset=15.0)}, dtypes=DOUBLE)
-    yield from at(KIND, "matmul", lambda a, b: a @ b, matmul_vjp, {"ordinary": (z("ca", 2, 3), z("cb", 3, 2))})
-    yield from at(KIND, "matmul mixed", lambda a, b: a @ b,
-                  lambda ct, a, b: ((ct @ h(b)).real, a.T @ ct),
-                  {"ordinary": (drawn("cma", 2, 3), z("cmb", 3, 2))})
+        yield from at(
+            KIND,
+            "sqrt",
+            f,
+            lambda ct, x: ct * (0.5 / np.sqrt(x)).conj(),
+            {f"{s:g}": z(f"sqrt {s}", 3, scale=s)},
+            **few,
+        )
+    yield from at(
+        KIND,
+        "tanh",
+        np.tanh,
+        lambda ct, x: ct * (1 / np.cosh(x) ** 2).conj(),
+        {"saturated": z("tanh far", 4, offset=15.0)},
+        dtypes=DOUBLE,
+    )
+    yield from at(
+        KIND, "matmul", lambda a, b: a @ b, matmul_vjp, {"ordinary": (z("ca", 2, 3), z("cb", 3, 2))}
+    )
+    yield from at(
+        KIND,
+        "matmul mixed",
+        lambda a, b: a @ b,
+        lambda ct, a, b: ((ct @ h(b)).real, a.T @ ct),
+        {"ordinary": (drawn("cma", 2, 3), z("cmb", 3, 2))},
+    )
     for c in (1.0, 1e-3, 1e-6):
         a = z(f"inv {c}", 3, 3) @ np.diag([1, 1, c])
         few = {"dtypes": DOUBLE if c < 1 else ("float64", "float32"), "loses": 1e-4}
         yield from at(KIND, "inv", np.linalg.inv, inv_vjp, {f"{c:g}": a}, **few)
-        yield from at(KIND, "solve", np.linalg.solve, solve_vjp, {f"{c:g}": (a, z("rhs", 3))}, **few)
-        yield from at(KIND, "slogdet", slogdet, lambda ct, a: ct * h(np.linalg.inv(a)), {f"{c:g}": a}, **few)
-        yield from at(KIND, "hermitian eigenvalues", hermitian_values, hermitian_values_vjp, {f"{c:g}": a}, **few)
-    yield from at(KIND, "det", np.linalg.det, lambda ct, a: ct * np.conj(np.linalg.det(a)) * h(np.linalg.inv(a)),
-                  {"ordinary": z("det", 3, 3)})
-    yield from at(KIND, "quadratic form", quadratic, quadratic_vjp, {"ordinary": (z("qa", 3, 3), z("qx", 3))})
-    yield from at(KIND, "fft", np.fft.fft, fft_vjp, {"ordinary": z("fft", 2, 6), "offset": z("fft", 2, 6, offset=1e6)})
-    yield from at(KIND, "ifft", np.fft.ifft, lambda ct, x: np.fft.fft(ct) / x.shape[-1], {"ordinary": z("ifft", 2, 6)})
+        yield from at(
+            KIND, "solve", np.linalg.solve, solve_vjp, {f"{c:g}": (a, z("rhs", 3))}, **few
+        )
+        yield from at(
+            KIND, "slogdet", slogdet, lambda ct, a: ct * h(np.linalg.inv(a)), {f"{c:g}": a}, **few
+        )
+        yield from at(
+            KIND,
+            "hermitian eigenvalues",
+            hermitian_values,
+            hermitian_values_vjp,
+            {f"{c:g}": a},
+            **few,
+        )
+    yield from at(
+        KIND,
+        "det",
+        np.linalg.det,
+        lambda ct, a: ct * np.conj(np.linalg.det(a)) * h(np.linalg.inv(a)),
+        {"ordinary": z("det", 3, 3)},
+    )
+    yield from at(
+        KIND, "quadratic form", quadratic, quadratic_vjp, {"ordinary": (z("qa", 3, 3), z("qx", 3))}
+    )
+    yield from at(
+        KIND,
+        "fft",
+        np.fft.fft,
+        fft_vjp,
+        {"ordinary": z("fft", 2, 6), "offset": z("fft", 2, 6, offset=1e6)},
+    )
+    yield from at(
+        KIND,
+        "ifft",
+        np.fft.ifft,
+        lambda ct, x: np.fft.fft(ct) / x.shape[-1],
+        {"ordinary": z("ifft", 2, 6)},
+    )
     yield from at(KIND, "rfft", np.fft.rfft, rfft_vjp, {"ordinary": drawn("rfft", 2, 8)})
-    yield from at(KIND, "power spectrum", power_spectrum, power_spectrum_vjp, {"ordinary": drawn("ps", 2, 8)})
-    yield from at(KIND, "rotate", rotate, rotate_vjp, {"ordinary": (z("rot", 4), drawn("angle", 4))})
-    yield from at(KIND, "polar", polar, polar_vjp, {"ordinary": (1 + drawn("r", 4) ** 2, drawn("phi", 4))})
-    yield from at(KIND, "impedance", impedance, impedance_vjp,
-                  {"ordinary": tuple(1 + drawn(n, 4) ** 2 for n in ("ir", "ix", "if"))})
-    yield from at(KIND, "mandelbrot", mandelbrot, mandelbrot_vjp, {"ordinary": z("mandel", 4, scale=0.3)})
-    yield from at(KIND, "sum of squares", lambda x: (x * x).sum(), lambda ct, x: 2 * ct * x.conj(), {"ordinary": z("ss", 5)})
-    yield from at(KIND, "norm", lambda x: np.linalg.norm(x), lambda ct, x: ct * x / np.linalg.norm(x),
-                  {"ordinary": z("cn", 5), "tiny": z("cn", 5, scale=1e-12)})
+    yield from at(
+        KIND, "power spectrum", power_spectrum, power_spectrum_vjp, {"ordinary": drawn("ps", 2, 8)}
+    )
+    yield from at(
+        KIND, "rotate", rotate, rotate_vjp, {"ordinary": (z("rot", 4), drawn("angle", 4))}
+    )
+    yield from at(
+        KIND, "polar", polar, polar_vjp, {"ordinary": (1 + drawn("r", 4) ** 2, drawn("phi", 4))}
+    )
+    yield from at(
+        KIND,
+        "impedance",
+        impedance,
+        impedance_vjp,
+        {"ordinary": tuple(1 + drawn(n, 4) ** 2 for n in ("ir", "ix", "if"))},
+    )
+    yield from at(
+        KIND, "mandelbrot", mandelbrot, mandelbrot_vjp, {"ordinary": z("mandel", 4, scale=0.3)}
+    )
+    yield from at(
+        KIND,
+        "sum of squares",
+        lambda x: (x * x).sum(),
+        lambda ct, x: 2 * ct * x.conj(),
+        {"ordinary": z("ss", 5)},
+    )
+    yield from at(
+        KIND,
+        "norm",
+        lambda x: np.linalg.norm(x),
+        lambda ct, x: ct * x / np.linalg.norm(x),
+        {"ordinary": z("cn", 5), "tiny": z("cn", 5, scale=1e-12)},
+    )

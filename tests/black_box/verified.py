@@ -29,5 +29,7 @@ def verify_all(kinds: list[str], names: list[str]) -> int:
         if not far <= pair.loses:
             sys.stdout.write(f"WRONG {name}: {far:.2g} of the largest element\n")
             bad += 1
-    sys.stdout.write(f"{count} pairs, {bad} not verified, {hidden} held against differences alone\n")
+    sys.stdout.write(
+        f"{count} pairs, {bad} not verified, {hidden} held against differences alone\n"
+    )
     return 1 if bad else 0
