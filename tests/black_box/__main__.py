@@ -22,7 +22,9 @@ def main() -> int:
     """Judge, print, and write where asked."""
     parser = argparse.ArgumentParser(prog="tests.black_box", description=__doc__.partition("\n")[0])
     parser.add_argument("--kind", action="append", default=[], help="only this kind")
-    parser.add_argument("--name", action="append", default=[], help="only what has this in its name")
+    parser.add_argument(
+        "--name", action="append", default=[], help="only what has this in its name"
+    )
     parser.add_argument("--dtype", action="append", choices=("float64", "float32"))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--full", action="store_true", help="in full alone; both without")

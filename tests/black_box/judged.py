@@ -79,7 +79,10 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def said(
-    forward: Callable[..., Any], vjp: Callable[..., Any], primals: tuple[Any, ...], limit: float,
+    forward: Callable[..., Any],
+    vjp: Callable[..., Any],
+    primals: tuple[Any, ...],
+    limit: float,
     **known: Any,
 ) -> tuple[str, str, float]:
     """Verdict, reason and seconds of one check."""
@@ -121,8 +124,13 @@ def judge(pair: Pair, asked: Asked) -> list[Judged]:
             for full in asked.modes:
                 for seed in range(asked.seeds if not error else 1):
                     verdict, reason, seconds = said(
-                        pair.forward, vjp, primals, asked.limit,
-                        seed=seed, attrs=pair.attrs, full=full,
+                        pair.forward,
+                        vjp,
+                        primals,
+                        asked.limit,
+                        seed=seed,
+                        attrs=pair.attrs,
+                        full=full,
                     )
                     found.append(Judged(
                         kind=pair.kind, name=pair.name, dtype=dtype, full=full, seed=seed,

@@ -61,7 +61,9 @@ def sort_vjp(ct, x):
 
 def median_vjp(ct, x):
     g = np.zeros_like(x)
-    np.put_along_axis(g, np.argsort(x, -1, kind="stable")[:, x.shape[-1] // 2, None], ct[:, None], -1)
+    np.put_along_axis(
+        g, np.argsort(x, -1, kind="stable")[:, x.shape[-1] // 2, None], ct[:, None], -1
+    )
     return g
 
 
@@ -154,14 +156,21 @@ def pairs() -> Iterator[Pair]:
             beside = np.ravel([(k + d * 1.1, k - d * 0.9) for k in kinks])
             fine = d > 1e-5 or kinks == (0.0,)
             yield from elementwise(
-                KIND, name, f, slope, {f"beside {d:g}": np.append(around, beside)},
-                dtypes=("float64", "float32") if fine else DOUBLE, **known,
+                KIND,
+                name,
+                f,
+                slope,
+                {f"beside {d:g}": np.append(around, beside)},
+                dtypes=("float64", "float32") if fine else DOUBLE,
+                **known,
             )
         if kinks == (0.0,):
             yield from elementwise(KIND, name, f, slope, {"all on": np.zeros(3)}, **known)
-            yield from elementwise(
-                KIND, name, f, slope, {"tiny": 1e-250 * around}, dtypes=DOUBLE, **known
-            ) if name != "x|x|" else ()
+            yield from (
+                elementwise(KIND, name, f, slope, {"tiny": 1e-250 * around}, dtypes=DOUBLE, **known)
+                if name != "x|x|"
+                else ()
+            )
     for name, (f, vjp) in ROWS.items():
         x = drawn(f"rows {name}", 3, 5)
         yield from at(KIND, name, f, vjp, {"apart": x})
@@ -173,42 +182,103 @@ def pairs() -> Iterator[Pair]:
             rows = np.arange(3)
             sign = np.sign(near[rows, b] * near[rows, a]) if name == "chebyshev" else 1
             step = d if last == 0 else -d
-            near[rows, b] = sign * near[rows, a] * (1 + step * np.sign(near[rows, a]) * (
-                np.sign(near[rows, a]) if name == "chebyshev" else 1))
-            yield from at(KIND, name, f, vjp, {f"near a tie {d:g}": near},
-                          dtypes=("float64", "float32") if d > 1e-5 else DOUBLE)
+            near[rows, b] = (
+                sign
+                * near[rows, a]
+                * (
+                    1
+                    + step
+                    * np.sign(near[rows, a])
+                    * (np.sign(near[rows, a]) if name == "chebyshev" else 1)
+                )
+            )
+            yield from at(
+                KIND,
+                name,
+                f,
+                vjp,
+                {f"near a tie {d:g}": near},
+                dtypes=("float64", "float32") if d > 1e-5 else DOUBLE,
+            )
         tied = x.copy()
         tied[:, 1] = tied[:, 0]
         same = np.full((2, 4), 1.7)
         for where, p in {"two tied": tied, "all tied": same, "all zero": np.zeros((2, 3))}.items():
             mask = np.abs(p[..., None]) == np.abs(p[..., None, :])
-            yield from at(KIND, name, f, vjp, {where: p}, free=(mask.sum(-1) > 1,),
-                          loses=2.0 if name == "sort" else 1e-8) \
-                if not (name == "median" and where != "two tied") else ()
+            yield from (
+                at(
+                    KIND,
+                    name,
+                    f,
+                    vjp,
+                    {where: p},
+                    free=(mask.sum(-1) > 1,),
+                    loses=2.0 if name == "sort" else 1e-8,
+                )
+                if not (name == "median" and where != "two tied")
+                else ()
+            )
     x = drawn("l1", 6)
     y = np.where(np.arange(6) < 2, x, drawn("l1 y", 6))
     yield from at(KIND, "l1 loss", l1, l1_vjp, {"met": (x, y)}, free=(x == y, x == y))
     yield from at(KIND, "l1 loss", l1, l1_vjp, {"nearly met": (x, x + 1e-9 * y)}, dtypes=DOUBLE)
     steps = np.repeat(drawn("tv", 3), 2)
-    yield from at(KIND, "total variation", total_variation, total_variation_vjp,
-                  {"flat parts": steps}, free=(np.ones(6, bool),))
-    yield from at(KIND, "total variation", total_variation, total_variation_vjp,
-                  {"nearly flat": steps + 1e-9 * x}, dtypes=DOUBLE)
+    yield from at(
+        KIND,
+        "total variation",
+        total_variation,
+        total_variation_vjp,
+        {"flat parts": steps},
+        free=(np.ones(6, bool),),
+    )
+    yield from at(
+        KIND,
+        "total variation",
+        total_variation,
+        total_variation_vjp,
+        {"nearly flat": steps + 1e-9 * x},
+        dtypes=DOUBLE,
+    )
     yield from at(KIND, "max pool", max_pool, max_pool_vjp, {"apart": drawn("pool", 2, 6)})
-    yield from at(KIND, "max pool", max_pool, max_pool_vjp,
-                  {"tied": np.repeat(drawn("pool t", 2, 3), 2, 1)}, free=(np.ones((2, 6), bool),))
-    yield from at(KIND, "cumulative max", cumulative_max, cumulative_max_vjp, {"apart": drawn("cm", 7)})
+    yield from at(
+        KIND,
+        "max pool",
+        max_pool,
+        max_pool_vjp,
+        {"tied": np.repeat(drawn("pool t", 2, 3), 2, 1)},
+        free=(np.ones((2, 6), bool),),
+    )
+    yield from at(
+        KIND, "cumulative max", cumulative_max, cumulative_max_vjp, {"apart": drawn("cm", 7)}
+    )
     w, v = drawn("rn w", 4, 6), drawn("rn v", 6, 2)
-    yield from at(KIND, "relu network", relu_network, relu_network_vjp,
-                  {"ordinary": (drawn("rn x", 3, 4), w, v)})
+    yield from at(
+        KIND,
+        "relu network",
+        relu_network,
+        relu_network_vjp,
+        {"ordinary": (drawn("rn x", 3, 4), w, v)},
+    )
     for d in (1e-7, 1e-12):
         x = drawn("rn x", 3, 4)
         x = x - ((x @ w[:, 0] - d)[:, None]) * w[:, 0] / (w[:, 0] @ w[:, 0])
-        yield from at(KIND, "relu network", relu_network, relu_network_vjp,
-                      {f"a unit at {d:g}": (x, w, v)}, dtypes=DOUBLE)
+        yield from at(
+            KIND,
+            "relu network",
+            relu_network,
+            relu_network_vjp,
+            {f"a unit at {d:g}": (x, w, v)},
+            dtypes=DOUBLE,
+        )
     for eps in (1e-3, 1e-8):
         yield from elementwise(
-            KIND, "maximum of two", lambda x: np.maximum(x, 1 - x), lambda x: np.where(x > 0.5, 1.0, -1.0),
-            {f"crossing {eps:g}": 0.5 + eps * uniform(f"mx {eps}", 0.5, 1, 4) * np.array([1, -1, 1, -1])},
+            KIND,
+            "maximum of two",
+            lambda x: np.maximum(x, 1 - x),
+            lambda x: np.where(x > 0.5, 1.0, -1.0),
+            {
+                f"crossing {eps:g}": 0.5
+                + eps * uniform(f"mx {eps}", 0.5, 1, 4) * np.array([1, -1, 1, -1])
+            },
             dtypes=DOUBLE if eps < 1e-5 else ("float64", "float32"),
         )

@@ -328,49 +328,128 @@ def pairs() -> Iterator[Pair]:
         for name, (f, vjp) in DEFINITE.items():
             yield from at(KIND, name, f, vjp, {where: definite(c, name=name)}, **known)
         for name, (f, vjp, made) in WITH_VECTOR.items():
-            yield from at(KIND, name, f, vjp, {where: (made(c), drawn(f"b {c} {name}", 4))}, **known)
+            yield from at(
+                KIND, name, f, vjp, {where: (made(c), drawn(f"b {c} {name}", 4))}, **known
+            )
         yield from at(KIND, "pinv", np.linalg.pinv, pinv_vjp, {where: general(c, 5, 3)}, **known)
-        yield from at(KIND, "lstsq", lstsq, lstsq_vjp,
-                      {where: (general(np.sqrt(c), 6, 3), drawn(f"lstsq {c}", 6))}, **known)
-        yield from at(KIND, "gram logdet", gram_logdet, gram_logdet_vjp,
-                      {where: general(np.sqrt(c), 6, 3, "gram")}, **known)
-        yield from at(KIND, "mahalanobis", mahalanobis, mahalanobis_vjp,
-                      {where: (definite(c, 3), drawn(f"m {c}", 4, 3), drawn(f"n {c}", 4, 3))}, **known)
+        yield from at(
+            KIND,
+            "lstsq",
+            lstsq,
+            lstsq_vjp,
+            {where: (general(np.sqrt(c), 6, 3), drawn(f"lstsq {c}", 6))},
+            **known,
+        )
+        yield from at(
+            KIND,
+            "gram logdet",
+            gram_logdet,
+            gram_logdet_vjp,
+            {where: general(np.sqrt(c), 6, 3, "gram")},
+            **known,
+        )
+        yield from at(
+            KIND,
+            "mahalanobis",
+            mahalanobis,
+            mahalanobis_vjp,
+            {where: (definite(c, 3), drawn(f"m {c}", 4, 3), drawn(f"n {c}", 4, 3))},
+            **known,
+        )
     for n in (3, 5, 7):
         known = {"dtypes": DOUBLE, "loses": {3: 1e-8, 5: 1e-4, 7: 1.0}[n]}
         for name in ("inv", "det", "slogdet"):
             yield from at(KIND, f"{name} hilbert", *SQUARE[name], {f"{n}": hilbert(n)}, **known)
-        yield from at(KIND, "cholesky hilbert", *DEFINITE["cholesky"], {f"{n}": hilbert(n)}, **known)
-        yield from at(KIND, "solve hilbert", solve, solve_vjp,
-                      {f"{n}": (hilbert(n), drawn(f"hilbert {n}", n))}, **known)
+        yield from at(
+            KIND, "cholesky hilbert", *DEFINITE["cholesky"], {f"{n}": hilbert(n)}, **known
+        )
+        yield from at(
+            KIND,
+            "solve hilbert",
+            solve,
+            solve_vjp,
+            {f"{n}": (hilbert(n), drawn(f"hilbert {n}", n))},
+            **known,
+        )
     for gap in (1e-2, 1e-5, 1e-8):
         u = orthogonal(f"gap {gap}", 4)
         a = (u * np.array([1.0, 1.0 + gap, 2.0, 3.5])) @ u.T
         known = {"dtypes": DOUBLE, "loses": max(1e-8, 1e-14 / gap)}
         a = (a + a.T) / 2
-        yield from at(KIND, "eigenvalues close", eigenvalues, eigenvalues_vjp, {f"{gap:g}": a}, **known)
-        yield from at(KIND, "eigenvectors close", projectors, projectors_vjp, {f"{gap:g}": a},
-                      dtypes=DOUBLE, loses=max(1e-8, 1e-13 / gap))
-        yield from at(KIND, "singular values close", singular_values, singular_values_vjp,
-                      {f"{gap:g}": a @ orthogonal("other", 4)}, **known)
+        yield from at(
+            KIND, "eigenvalues close", eigenvalues, eigenvalues_vjp, {f"{gap:g}": a}, **known
+        )
+        yield from at(
+            KIND,
+            "eigenvectors close",
+            projectors,
+            projectors_vjp,
+            {f"{gap:g}": a},
+            dtypes=DOUBLE,
+            loses=max(1e-8, 1e-13 / gap),
+        )
+        yield from at(
+            KIND,
+            "singular values close",
+            singular_values,
+            singular_values_vjp,
+            {f"{gap:g}": a @ orthogonal("other", 4)},
+            **known,
+        )
     for s in (1e-2, 1.0, 5.0):
-        yield from at(KIND, "expm", expm_scaled, expm_scaled_vjp, {f"{s:g}": s * drawn(f"e {s}", 3, 3)},
-                      dtypes=DOUBLE)
-        yield from at(KIND, "matrix power", power3, power3_vjp, {f"{s:g}": s * drawn(f"p {s}", 3, 3)})
-        yield from at(KIND, "frobenius", frobenius, lambda ct, a: ct * a / np.linalg.norm(a),
-                      {f"{s:g}": s * drawn(f"f {s}", 3, 4)})
-        yield from at(KIND, "sylvester", sylvester, sylvester_vjp, {f"{s:g}": (
-            3 * np.eye(3) + s / 9 * drawn(f"a {s}", 3, 3), 2 * np.eye(2) + s / 9 * drawn(f"b {s}", 2, 2),
-            drawn(f"c {s}", 3, 2))})
+        yield from at(
+            KIND,
+            "expm",
+            expm_scaled,
+            expm_scaled_vjp,
+            {f"{s:g}": s * drawn(f"e {s}", 3, 3)},
+            dtypes=DOUBLE,
+        )
+        yield from at(
+            KIND, "matrix power", power3, power3_vjp, {f"{s:g}": s * drawn(f"p {s}", 3, 3)}
+        )
+        yield from at(
+            KIND,
+            "frobenius",
+            frobenius,
+            lambda ct, a: ct * a / np.linalg.norm(a),
+            {f"{s:g}": s * drawn(f"f {s}", 3, 4)},
+        )
+        yield from at(
+            KIND,
+            "sylvester",
+            sylvester,
+            sylvester_vjp,
+            {
+                f"{s:g}": (
+                    3 * np.eye(3) + s / 9 * drawn(f"a {s}", 3, 3),
+                    2 * np.eye(2) + s / 9 * drawn(f"b {s}", 2, 2),
+                    drawn(f"c {s}", 3, 2),
+                )
+            },
+        )
     for s in (1e-140, 1e-60, 1e-9, 1e60):
         a = s * general(30.0, 3, 3, "scale")
         for name in ("inv", "slogdet", "singular values"):
             yield from at(KIND, f"{name} scaled", *SQUARE[name], {f"{s:g}": a}, dtypes=DOUBLE)
-        yield from at(KIND, "frobenius scaled", frobenius, lambda ct, a: ct * a / np.linalg.norm(a),
-                      {f"{s:g}": a}, dtypes=DOUBLE)
-        yield from at(KIND, "spectral norm scaled", spectral, spectral_vjp, {f"{s:g}": a}, dtypes=DOUBLE)
-    yield from at(KIND, "batched inv", np.linalg.inv,
-                  lambda ct, a: -np.swapaxes(np.linalg.inv(a), -1, -2) @ ct
-                  @ np.swapaxes(np.linalg.inv(a), -1, -2),
-                  {"3": np.stack([general(10.0**k, 3, 3, f"batch {k}") for k in (1, 3, 5)])},
-                  dtypes=DOUBLE)
+        yield from at(
+            KIND,
+            "frobenius scaled",
+            frobenius,
+            lambda ct, a: ct * a / np.linalg.norm(a),
+            {f"{s:g}": a},
+            dtypes=DOUBLE,
+        )
+        yield from at(
+            KIND, "spectral norm scaled", spectral, spectral_vjp, {f"{s:g}": a}, dtypes=DOUBLE
+        )
+    yield from at(
+        KIND,
+        "batched inv",
+        np.linalg.inv,
+        lambda ct, a: (
+            -np.swapaxes(np.linalg.inv(a), -1, -2) @ ct @ np.swapaxes(np.linalg.inv(a), -1, -2)
+        ),
+        {"3": np.stack([general(10.0**k, 3, 3, f"batch {k}") for k in (1, 3, 5)])},
+        dtypes=DOUBLE,
+    )

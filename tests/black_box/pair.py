@@ -45,6 +45,23 @@ class Pair:
         return tuple(p.astype(kinds.get(p.dtype.kind, p.dtype)) for p in given)
 
 
+def typed(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """The VJP with gradients as wide as their primals, where NumPy has widened them."""
+
+    def one(g: Any, p: Any) -> Any:
+        kind = np.asarray(p).dtype
+        g = g if g is None else np.asarray(g)
+        return g if g is None or g.dtype.kind != kind.kind else g.astype(kind)
+
+    def kept(ct: Any, *primals: Any, **attrs: Any) -> Any:
+        got = vjp(ct, *primals, **attrs)
+        if isinstance(got, (tuple, list)):
+            return tuple(map(one, got, primals))
+        return one(got, primals[0])
+
+    return kept
+
+
 Point = Any
 Points = Mapping[str, Point]
 
@@ -64,9 +81,7 @@ def elementwise(
 ) -> Iterator[Pair]:
     """f(x) per element, and ct·slope(x)."""
 
-    def vjp(ct, x):
-        return ct * slope(x)
-
+    vjp = typed(lambda ct, x: ct * slope(x))
     free = known.pop("free", None)
     for where, x in points.items():
         x = np.asarray(x, dtype=float)
@@ -83,5 +98,5 @@ def at(
     for where, x in points.items():
         primals = x if isinstance(x, tuple) else (x,)
         yield Pair(
-            name=f"{name} {where}", kind=kind, forward=f, vjp=vjp, primals=primals, **known
+            name=f"{name} {where}", kind=kind, forward=f, vjp=typed(vjp), primals=primals, **known
         )

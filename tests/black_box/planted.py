@@ -71,7 +71,9 @@ def _changed(pair: Pair, change: Change) -> Callable[..., Any]:
         new = change([g if g is None else g.copy() for g in old])
         for i, mask in enumerate(pair.free):
             new[i] = np.where(mask, old[i], new[i])
-        new = [n if o is None else np.asarray(n).astype(o.dtype) for n, o in zip(new, old, strict=True)]
+        new = [
+            n if o is None else np.asarray(n).astype(o.dtype) for n, o in zip(new, old, strict=True)
+        ]
         return tuple(new) if many else new[0]
 
     return wrong
@@ -167,9 +169,7 @@ def _noise(pair: Pair, cts: Any, primals: tuple[Any, ...], right: list[Any], rng
     return seen
 
 
-def _shows(
-    pair: Pair, right: list[Any], got: list[Any], noise: list[Any], dtype: str
-) -> bool:
+def _shows(pair: Pair, right: list[Any], got: list[Any], noise: list[Any], dtype: str) -> bool:
     """Whether any element's error is more than rounding, and more than the dtype hides."""
     least = np.finfo(dtype).smallest_normal * 256
     for r, g, n in zip(right, got, noise, strict=True):

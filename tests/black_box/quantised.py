@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, drawn, uniform
+from .pair import DOUBLE, Pair, drawn, typed, uniform
 from .smooth import sigmoid, softmax, softmax_vjp
 
 KIND = "quantised"
@@ -64,7 +64,9 @@ def gelu_slope(x):
 
 def table_of(f: Callable[..., Any]) -> Any:
     """As ggml's: f of each float16, kept as float16."""
-    return f(np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)).astype(np.float16)
+    return f(np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)).astype(
+        np.float16
+    )
 
 
 with np.errstate(all="ignore"):
@@ -127,8 +129,14 @@ def pairs() -> Iterator[Pair]:
 
         def made(name, f, vjp, primals, inside=False, sees=sees, how=how, outer=outer, both=both):
             return Pair(
-                name=f"{name} {'in' if inside else 'to'} {how}", kind=KIND, dtypes=both, behind=f,
-                forward=rounded(outer, f, inside), vjp=vjp, primals=primals, sees=sees,
+                name=f"{name} {'in' if inside else 'to'} {how}",
+                kind=KIND,
+                dtypes=both,
+                behind=f,
+                forward=rounded(outer, f, inside),
+                vjp=typed(vjp),
+                primals=primals,
+                sees=sees,
             )
 
         for name, (f, slope) in SMOOTH.items():
@@ -136,26 +144,73 @@ def pairs() -> Iterator[Pair]:
             yield made(name, f, lambda ct, x, s=slope: ct * s(x), (x,))
         x = uniform(f"inside {how}", 0.3, 1.4, 5)
         yield made("tanh", np.tanh, lambda ct, x: ct / np.cosh(x) ** 2, (x,), inside=True)
-        yield made("matmul", lambda a, b: a @ b, matmul_vjp,
-                   (drawn(f"a {how}", 3, 4), drawn(f"b {how}", 4, 2)), inside=True)
+        yield made(
+            "matmul",
+            lambda a, b: a @ b,
+            matmul_vjp,
+            (drawn(f"a {how}", 3, 4), drawn(f"b {how}", 4, 2)),
+            inside=True,
+        )
         yield made("softmax", softmax, softmax_vjp, (drawn(f"softmax {how}", 2, 4),))
-        yield made("mean square", lambda x: (x * x).mean(), lambda ct, x: ct * 2 * x / x.size,
-                   (drawn(f"loss {how}", 6),), inside=True)
+        yield made(
+            "mean square",
+            lambda x: (x * x).mean(),
+            lambda ct, x: ct * 2 * x / x.size,
+            (drawn(f"loss {how}", 6),),
+            inside=True,
+        )
     for name, table, f, slope in (
         ("gelu", GELU, gelu, gelu_slope),
-        ("silu", SILU, lambda x: x / (1 + np.exp(-x)), lambda x: sigmoid(x) * (1 + x * sigmoid(-x))),
+        (
+            "silu",
+            SILU,
+            lambda x: x / (1 + np.exp(-x)),
+            lambda x: sigmoid(x) * (1 + x * sigmoid(-x)),
+        ),
         ("exp", EXP, np.exp, np.exp),
     ):
-        for where, x in (("middle", drawn(f"ggml {name}", 6)), ("far", 3 + drawn(f"ggml far {name}", 6))):
-            yield Pair(name=f"ggml {name} table {where}", kind=KIND, forward=looked_up(table), behind=f,
-                       vjp=lambda ct, x, s=slope: ct * s(x), primals=(x,), sees=0.3)
+        for where, x in (
+            ("middle", drawn(f"ggml {name}", 6)),
+            ("far", 3 + drawn(f"ggml far {name}", 6)),
+        ):
+            yield Pair(
+                name=f"ggml {name} table {where}",
+                kind=KIND,
+                forward=looked_up(table),
+                behind=f,
+                vjp=typed(lambda ct, x, s=slope: ct * s(x)),
+                primals=(x,),
+                sees=0.3,
+            )
     for name, (f, slope) in SMOOTH.items():
         x = uniform(f"table {name}", 0.3, 1.4, 5)
-        yield Pair(name=f"{name} by np.interp", kind=KIND, forward=linear_table(f, -2, 2, 4001), behind=f,
-                   vjp=lambda ct, x, s=slope: ct * s(x), primals=(x,), sees=0.1, dtypes=DOUBLE)
-        yield Pair(name=f"{name} by nearest entry", kind=KIND, forward=nearest_table(f, -2, 2, 1025),
-                   behind=f, vjp=lambda ct, x, s=slope: ct * s(x), primals=(x,), sees=0.5)
+        yield Pair(
+            name=f"{name} by np.interp",
+            kind=KIND,
+            forward=linear_table(f, -2, 2, 4001),
+            behind=f,
+            vjp=typed(lambda ct, x, s=slope: ct * s(x)),
+            primals=(x,),
+            sees=0.1,
+            dtypes=DOUBLE,
+        )
+        yield Pair(
+            name=f"{name} by nearest entry",
+            kind=KIND,
+            forward=nearest_table(f, -2, 2, 1025),
+            behind=f,
+            vjp=typed(lambda ct, x, s=slope: ct * s(x)),
+            primals=(x,),
+            sees=0.5,
+        )
     for how, (outer, sees) in ROUNDINGS.items():
-        yield Pair(name=f"straight through {how}", kind=KIND, forward=outer, behind=lambda x: x * 1,
-                   vjp=lambda ct, x: ct * 1, primals=(uniform(f"ste {how}", 0.3, 3, 6),), sees=sees,
-                   dtypes=DOUBLE if how == "float32" else ("float64", "float32"))
+        yield Pair(
+            name=f"straight through {how}",
+            kind=KIND,
+            forward=outer,
+            behind=lambda x: x * 1,
+            vjp=lambda ct, x: ct * 1,
+            primals=(uniform(f"ste {how}", 0.3, 3, 6),),
+            sees=sees,
+            dtypes=DOUBLE if how == "float32" else ("float64", "float32"),
+        )

@@ -217,7 +217,12 @@ def pairs() -> Iterator[Pair]:
         for where, x in _span(name, *spans).items():
             small = np.abs(x).min() < 1e-7
             yield from elementwise(
-                "special", name, f, slope, {where: x}, behind=_behind(exact),
+                "special",
+                name,
+                f,
+                slope,
+                {where: x},
+                behind=_behind(exact),
                 dtypes=DOUBLE if small else ("float64", "float32"),
             )
     for name, (f, vjp, exact, a, b) in TWO.items():
@@ -226,7 +231,9 @@ def pairs() -> Iterator[Pair]:
             yield from at("special", name, f, vjp, {"pairs": (x, y)}, behind=_behind(exact))
     for a, b in ((2.5, 1.5), (40.0, 60.0)):
         yield from elementwise(
-            "special", f"betainc {a} {b}", lambda x, a=a, b=b: special.betainc(a, b, x),
+            "special",
+            f"betainc {a} {b}",
+            lambda x, a=a, b=b: special.betainc(a, b, x),
             lambda x, a=a, b=b: betainc_slope(a, b, x),
             {"middle": uniform(f"betainc {a}", 0.3, 0.5, 5)},
             behind=_behind(lambda x, a=a, b=b: mpmath.betainc(a, b, 0, x, regularized=True)),
@@ -237,21 +244,31 @@ def pairs() -> Iterator[Pair]:
             ("gammaincc", -1, lambda x, a=a: mpmath.gammainc(a, x, regularized=True)),
         ):
             yield from elementwise(
-                "special", f"{name} {a}", lambda x, a=a, f=getattr(special, name): f(a, x),
+                "special",
+                f"{name} {a}",
+                lambda x, a=a, f=getattr(special, name): f(a, x),
                 lambda x, a=a, s=sign: s * gammainc_slope(a, x),
-                {"middle": a * uniform(f"{name} {a}", 0.8, 1.3, 5)}, behind=_behind(exact),
+                {"middle": a * uniform(f"{name} {a}", 0.8, 1.3, 5)},
+                behind=_behind(exact),
             )
     yield from at(
-        "special", "logsumexp", lambda x: special.logsumexp(x, axis=-1),
+        "special",
+        "logsumexp",
+        lambda x: special.logsumexp(x, axis=-1),
         lambda ct, x: ct[:, None] * special.softmax(x, axis=-1),
         {"near": uniform("lse", -2, 2, 3, 4), "far": uniform("lse", -2, 2, 3, 4) + 700},
     )
     yield from at(
-        "special", "softmax", lambda x: special.softmax(x, axis=-1), scipy_softmax_vjp,
+        "special",
+        "softmax",
+        lambda x: special.softmax(x, axis=-1),
+        scipy_softmax_vjp,
         {"near": uniform("sm", -2, 2, 3, 4), "far": uniform("sm", -2, 2, 3, 4) - 700},
     )
     yield from at(
-        "special", "log_softmax", lambda x: special.log_softmax(x, axis=-1),
+        "special",
+        "log_softmax",
+        lambda x: special.log_softmax(x, axis=-1),
         lambda ct, x: ct - special.softmax(x, axis=-1) * ct.sum(-1, keepdims=True),
         {"near": uniform("lsm", -2, 2, 3, 4), "spread": uniform("lsm", -20, 20, 3, 4)},
         behind=lambda x: x - special.logsumexp(x, axis=-1)[:, None],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .pair import DOUBLE, Pair, at, drawn, elementwise, uniform
+from .pair import Pair, at, drawn, elementwise, uniform
 from .smooth import layer_norm, layer_norm_vjp, rms_norm, rms_norm_vjp, softmax, softmax_vjp
 
 FLAT = {
@@ -41,7 +41,7 @@ def normalised_sum(x):
 
 def normalised_sum_vjp(ct, x):
     s = x.sum(-1, keepdims=True)
-    return ct[:, None] * (1 / s - (x / s**2).sum(-1, keepdims=True))
+    return np.repeat(ct[:, None] * (1 / s - (x / s**2).sum(-1, keepdims=True)), x.shape[1], 1)
 
 
 def unit_norm(x):
@@ -62,48 +62,148 @@ def pairs() -> Iterator[Pair]:
         x = drawn(f"flat {name}", 6, scale=2.0)
         yield from elementwise("zero", name, f, lambda x: 0 * x, {"ordinary": x}, hidden=True)
         if name not in ("saturated exp", "dead relu", "clipped away"):
-            yield from elementwise("zero", name, f, lambda x: 0 * x,
-                                   {"large": x + 1000.123}, hidden=True)
+            yield from elementwise(
+                "zero", name, f, lambda x: 0 * x, {"large": x + 1000.123}, hidden=True
+            )
     x = drawn("one hot", 3, 4)
-    yield from at("zero", "argmax one hot", argmax_one_hot, lambda ct, x: np.zeros_like(x),
-                  {"ordinary": x}, hidden=True)
-    yield from at("zero", "argsort", lambda x: np.argsort(x, -1) * 1.0, lambda ct, x: np.zeros_like(x),
-                  {"ordinary": x}, hidden=True)
-    yield from at("zero", "count above", lambda x: float((x > 0).sum()), lambda ct, x: np.zeros_like(x),
-                  {"ordinary": x}, hidden=True)
-    yield from at("zero", "second primal unused", lambda x, y: x * 2, lambda ct, x, y: (2 * ct, 0 * y),
-                  {"ordinary": (x, x + 1)})
-    yield from at("zero", "softmax of one", softmax, lambda ct, x: 0 * x, {"ordinary": drawn("s1", 4, 1)})
-    yield from at("zero", "log_softmax of one", lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True)),
-                  lambda ct, x: 0 * x, {"ordinary": drawn("ls1", 4, 1)})
-    yield from at("zero", "attention with one key", attention, attention_vjp,
-                  {"ordinary": (drawn("q", 3, 4), drawn("k", 1, 4), drawn("v", 1, 4))})
+    yield from at(
+        "zero",
+        "argmax one hot",
+        argmax_one_hot,
+        lambda ct, x: np.zeros_like(x),
+        {"ordinary": x},
+        hidden=True,
+    )
+    yield from at(
+        "zero",
+        "argsort",
+        lambda x: np.argsort(x, -1) * 1.0,
+        lambda ct, x: np.zeros_like(x),
+        {"ordinary": x},
+        hidden=True,
+    )
+    yield from at(
+        "zero",
+        "count above",
+        lambda x: float((x > 0).sum()),
+        lambda ct, x: np.zeros_like(x),
+        {"ordinary": x},
+        hidden=True,
+    )
+    yield from at(
+        "zero",
+        "second primal unused",
+        lambda x, y: x * 2,
+        lambda ct, x, y: (2 * ct, 0 * y),
+        {"ordinary": (x, x + 1)},
+    )
+    yield from at(
+        "zero", "softmax of one", softmax, lambda ct, x: 0 * x, {"ordinary": drawn("s1", 4, 1)}
+    )
+    yield from at(
+        "zero",
+        "log_softmax of one",
+        lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True)),
+        lambda ct, x: 0 * x,
+        {"ordinary": drawn("ls1", 4, 1)},
+    )
+    yield from at(
+        "zero",
+        "attention with one key",
+        attention,
+        attention_vjp,
+        {"ordinary": (drawn("q", 3, 4), drawn("k", 1, 4), drawn("v", 1, 4))},
+    )
     kind = "cancelled"
     for s in (1.0, 1e-3, 1e3):
         few = {"dtypes": ("float64", "float32"), "loses": np.inf}
         w = f"{s:g}"
         y = s * uniform(f"cancelled {s}", 0.5, 2, 3, 5)
-        yield from at(kind, "layer_norm over one feature", layer_norm, layer_norm_vjp, {w: y[:, :1]}, **few)
-        yield from elementwise(kind, "x/x", lambda x: x / x, lambda x: 1 / x - x / x**2, {w: y[0]}, **few)
-        yield from at(kind, "softmax(x).sum()", lambda x: softmax(x).sum(-1),
-                      lambda ct, x: softmax_vjp(np.broadcast_to(ct[:, None], x.shape), x), {w: y}, **few)
+        yield from at(
+            kind, "layer_norm over one feature", layer_norm, layer_norm_vjp, {w: y[:, :1]}, **few
+        )
+        yield from elementwise(
+            kind, "x/x", lambda x: x / x, lambda x: 1 / x - x / x**2, {w: y[0]}, **few
+        )
+        yield from at(
+            kind,
+            "softmax(x).sum()",
+            lambda x: softmax(x).sum(-1),
+            lambda ct, x: softmax_vjp(np.broadcast_to(ct[:, None], x.shape), x),
+            {w: y},
+            **few,
+        )
         yield from at(kind, "sum of shares", normalised_sum, normalised_sum_vjp, {w: y}, **few)
         yield from at(kind, "norm of the unit vector", unit_norm, unit_norm_vjp, {w: y}, **few)
-        yield from elementwise(kind, "sin² + cos²", lambda x: np.sin(x) ** 2 + np.cos(x) ** 2,
-                               lambda x: 2 * np.sin(x) * np.cos(x) - 2 * np.cos(x) * np.sin(x), {w: y[0]}, **few)
-        yield from elementwise(kind, "log exp", lambda x: np.log(np.exp(x)) - x,
-                               lambda x: np.exp(x) / np.exp(x) - 1, {w: y[0]}, **few) if s < 100 else ()
-        yield from at(kind, "layer_norm summed", lambda x: layer_norm(x).sum(-1),
-                      lambda ct, x: layer_norm_vjp(np.broadcast_to(ct[:, None], x.shape), x), {w: y}, **few)
-        yield from elementwise(kind, "sqrt squared", lambda x: np.sqrt(x) ** 2 - x,
-                               lambda x: 2 * np.sqrt(x) * (0.5 / np.sqrt(x)) - 1, {w: y[0]}, **few)
-        yield from elementwise(kind, "(x+1)² expanded", lambda x: (x + 1) ** 2 - x * x - 2 * x,
-                               lambda x: 2 * (x + 1) - 2 * x - 2, {w: y[0]}, **few)
-        yield from at(kind, "centred mean", lambda x: (x - x.mean(-1, keepdims=True)).mean(-1),
-                      lambda ct, x: np.broadcast_to(ct[:, None] / x.shape[1], x.shape)
-                      - (ct / x.shape[1])[:, None] * np.full(x.shape, 1 / x.shape[1]).sum(-1, keepdims=True),
-                      {w: y}, **few)
-        yield from at(kind, "rms_norm over one feature", lambda x, w: rms_norm(x, w, 0.0),
-                      lambda ct, x, w: rms_norm_vjp(ct, x, w, 0.0), {w: (y[:, :1], np.array([1.3]))}, **few)
-        yield from at(kind, "cosine with itself", lambda x: (x @ x) / np.sqrt((x @ x) * (x @ x)),
-                      lambda ct, x: ct * (2 * x / (x @ x) - 2 * x / (x @ x)), {w: y[0]}, **few)
+        yield from elementwise(
+            kind,
+            "sin² + cos²",
+            lambda x: np.sin(x) ** 2 + np.cos(x) ** 2,
+            lambda x: 2 * np.sin(x) * np.cos(x) - 2 * np.cos(x) * np.sin(x),
+            {w: y[0]},
+            **few,
+        )
+        yield from (
+            elementwise(
+                kind,
+                "log exp",
+                lambda x: np.log(np.exp(x)) - x,
+                lambda x: np.exp(x) / np.exp(x) - 1,
+                {w: y[0]},
+                **few,
+            )
+            if s < 100
+            else ()
+        )
+        yield from at(
+            kind,
+            "layer_norm summed",
+            lambda x: layer_norm(x).sum(-1),
+            lambda ct, x: layer_norm_vjp(np.broadcast_to(ct[:, None], x.shape), x),
+            {w: y},
+            **few,
+        )
+        yield from elementwise(
+            kind,
+            "sqrt squared",
+            lambda x: np.sqrt(x) ** 2 - x,
+            lambda x: 2 * np.sqrt(x) * (0.5 / np.sqrt(x)) - 1,
+            {w: y[0]},
+            **few,
+        )
+        yield from elementwise(
+            kind,
+            "(x+1)² expanded",
+            lambda x: (x + 1) ** 2 - x * x - 2 * x,
+            lambda x: 2 * (x + 1) - 2 * x - 2,
+            {w: y[0]},
+            **few,
+        )
+        yield from at(
+            kind,
+            "centred mean",
+            lambda x: (x - x.mean(-1, keepdims=True)).mean(-1),
+            lambda ct, x: (
+                np.broadcast_to(ct[:, None] / x.shape[1], x.shape)
+                - (ct / x.shape[1])[:, None]
+                * np.full(x.shape, 1 / x.shape[1]).sum(-1, keepdims=True)
+            ),
+            {w: y},
+            **few,
+        )
+        yield from at(
+            kind,
+            "rms_norm over one feature",
+            lambda x, w: rms_norm(x, w, 0.0),
+            lambda ct, x, w: rms_norm_vjp(ct, x, w, 0.0),
+            {w: (y[:, :1], np.array([1.3]))},
+            **few,
+        )
+        yield from at(
+            kind,
+            "cosine with itself",
+            lambda x: (x @ x) / np.sqrt((x @ x) * (x @ x)),
+            lambda ct, x: ct * (2 * x / (x @ x) - 2 * x / (x @ x)),
+            {w: y[0]},
+            **few,
+        )
