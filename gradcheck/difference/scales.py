@@ -43,18 +43,10 @@ SHARP: Final = 0.1
 """The bar of a slope, as a part of it, with which it says something."""
 FINEST: Final = 6
 """Steps of a few bits, whose even parts are a kink or nothing but rounding."""
-PARTS: Final = 4.0
-"""Stairs of several units each have changes that are so many parts of the least one, or multiples."""
-WIDE: Final = 2.0**-5
-"""A stair that is so wide, as a part of the element, is a function that is flat here."""
-MOST_PARTS: Final = 2.0**8
-"""Of larger changes nothing is asked: a float16 has smaller steps nearer to zero."""
-WHOLE: Final = 2.0**-20
-"""How near a number of parts is to a whole one: another one is so near once in 2^19."""
-GOLDEN: Final = 0.6180339887498949
-UNEVEN: Final = 0.0625
-"""Steps are shorter by up to this part, each by another one: forward's changes would else be
-multiples of one of them for that alone."""
+UNEVEN: Final = 0.8908987181403393
+"""No step is a power of two: stairs have those, too."""
+LONGER: Final = 2.0**-18
+"""A step that is longer by this part stays on the same stair."""
 GUARD: Final = RATIO**2
 """A level may agree with the one above by accident; with both, hardly."""
 
@@ -113,7 +105,7 @@ class Scales:
         structure: Structure,
         colour: int,
     ) -> None:
-        """Evaluate forward 88 times, stacked where it can be."""
+        """Evaluate forward 88 times, twice that where it stands on stairs; stacked where it can be."""
         x = evaluator.x.reshape(-1)
         size = _smallest(evaluator.point.primals)
         self.cells = structure.grid[colour]
@@ -122,11 +114,7 @@ class Scales:
         levels = len(self.h)
         at = x[self.cells]
         ends = np.concatenate([at + self.h, at - self.h]).astype(x.dtype)
-
-        def fill(rows: slice, copies: Array) -> None:
-            copies.reshape(len(copies), -1)[:, self.cells] = ends[rows]
-
-        values = np.concatenate([v for _, v in evaluator.sweep(2 * levels, fill)])
+        values = self._values(evaluator, ends)
         base = evaluator.base
         owner = structure.owner
         self._owned = owner >= 0
@@ -148,8 +136,22 @@ class Scales:
             noise = np.fmax(u * extent, _scatter(self._even, self._width))
             inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
             self._near = np.where(at == 0, size, np.abs(at))
-            wide = self._width >= WIDE * self._near[block]
-            self._noise = np.fmax(noise, _quantum(rise, fall, inside, wide))
+            stairs = _stairs(rise, fall)
+            if stairs.any():
+                longer = at + (ends.astype(np.float64) - at) * (1 + LONGER)
+                again = self._values(evaluator, longer.astype(x.dtype))
+                change = np.concatenate([rise, -fall])
+                quantum = _quantum(change, again == values, inside)
+                noise = np.fmax(noise, np.where(stairs, quantum, 0.0))
+            self._noise = noise
+
+    def _values(self, evaluator: Evaluator, ends: Array) -> Float:
+        """Outputs [k, m] where the elements are `ends` [k, b]."""
+
+        def fill(rows: slice, copies: Array) -> None:
+            copies.reshape(len(copies), -1)[:, self.cells] = ends[rows]
+
+        return np.concatenate([v for _, v in evaluator.sweep(len(ends), fill)])
 
     def sides(self, cts: Float) -> Sides:
         """Where there is a kink: what lies between its two slopes, for the cotangents [q, m]."""
@@ -241,8 +243,7 @@ def _steps(x: Array, at: Array, size: float) -> Float:
     far = np.repeat((top / RATIO ** np.arange(FAR))[:, None], at.size, axis=1)
     start = np.minimum(top / RATIO**FAR, np.where(own > 0, own, np.inf))
     near = start / (RATIO ** np.arange(NEAR))[:, None]
-    shorter = 1 - UNEVEN * np.modf(GOLDEN * np.arange(1, FAR + NEAR + 1))[0]
-    steps = np.concatenate([far, near]) * shorter[:, None]
+    steps = UNEVEN * np.concatenate([far, near])
     far = np.abs(at) + np.where(steps >= spacing, steps, np.nan)
     return np.asarray(far.astype(x.dtype) - np.abs(at), dtype=np.float64)  # both ends are exact
 
@@ -301,30 +302,31 @@ def _scatter(even: Float, width: Float) -> Float:
     return np.asarray(np.max(np.where(finest, left, 0.0), axis=0, initial=0.0))
 
 
-def _quantum(rise: Float, fall: Float, inside: Float, wide: Mask) -> Float:
-    """How far values may be from a smooth function's, for the stairs they stand on: [k, m].
-
-    Where forward does not change at a step, nor at the next, it may stand on stairs: what changes
-    further away are then multiples of one number, and it may have changed by less than that. Other
-    changes say that it is flat here, as does one that is far larger at the next step already, or
-    alone behind a `wide` step [k, m]. Where none is seen at all, the rounding of the largest number that may have been added `inside`
-    [k, m] hides what there is.
-    """
+def _stairs(rise: Float, fall: Float) -> Mask:
+    """Outputs [m] that do not change at two steps one after the other."""
     still = (rise == 0) & (fall == 0)
-    stairs = (still[1:] & still[:-1]).any(axis=0)
-    if not stairs.any():
-        return np.zeros_like(inside)
-    change = np.abs(np.concatenate([rise, fall]))
-    change = np.where(np.isfinite(change) & (change > 0), change, np.inf)
-    least = np.min(change, axis=0, initial=np.inf)
-    with np.errstate(all="ignore"):
-        parts = PARTS * change / least
-        counted = (change > least) & (parts < MOST_PARTS)
-        whole = np.abs(parts - np.rint(parts)) <= WHOLE
-    flat = (counted & ~whole).any(axis=0) | ~np.isfinite(least)
-    far = (np.isfinite(change) & ~counted & (change > least)).sum(axis=0) > 1
-    flat |= ~counted.any(axis=0) & ((still & wide).any(axis=0) | far)
-    return np.where(stairs, np.where(flat, inside, least / 2), 0.0)
+    return np.asarray((still[1:] & still[:-1]).any(axis=0))
+
+
+def _quantum(change: Float, level: Mask, inside: Float) -> Float:
+    """How far values that stand on stairs may be from a smooth function's: [k, m].
+
+    `change` [2k, m] is that from the value at the element, upwards and downwards; where `level`,
+    a slightly longer step gives the same value, bit by bit. So a plateau whose next value stands on
+    a plateau too is a stair, and values may be off by the difference of the two; any other is a
+    function that is flat here. Where nothing changes at all, the rounding of the largest
+    number that may have been added `inside` [k, m] hides what there is.
+    """
+    size = np.abs(change)
+    size = np.where(np.isfinite(size) & (size > 0), size, np.inf)
+    halves = np.split(size, 2)
+    changed = np.isfinite(np.minimum(*halves))
+    last = len(changed) - 1 - np.argmax(changed[::-1], axis=0)
+    every = np.arange(size.shape[1])
+    sides = [(half[last, every], flat[last, every]) for half, flat in zip(halves, np.split(level, 2))]
+    stair = np.any([np.isfinite(half) & flat for half, flat in sides], axis=0)
+    least = np.min(size, axis=0, initial=np.inf)
+    return np.where(stair & changed.any(axis=0), least / 2, inside)
 
 
 def _extrapolated(slopes: Float, rough: Float, h: Float) -> tuple[Float, Float]:

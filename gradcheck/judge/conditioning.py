@@ -28,6 +28,9 @@ NEIGHBOURS: Final = 8
 REACH: Final = 2.0**10
 """How many times further away the farther neighbours are: what rounding does grows with it; what
 is noise, a gradient that is wrong otherwise at every point, does not."""
+CANCELS: Final = {"float64": 2.0**-32, "float32": 2.0**-18, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+"""What may be left where terms cancel, as a part of them: no more than what moves with the last bit
+of the primals, and less than what a narrower type leaves."""
 SAFETY: Final = 8.0
 """Eight neighbours bound the next one within this factor of their root mean square."""
 
@@ -52,18 +55,26 @@ class Conditioning:
         self._noisy = noisy
         self._ask, self._point = ask, point
 
-    def cost(self, index: int, reach: Float) -> Float | None:
-        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told."""
+    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told.
+
+        `size` [q, n] is what terms that cancel in the gradient may come to.
+        """
         if self._costs is None:
             return None
-        moved, lost = (costs[index] for costs in self._costs)
+        moved, lost, noise = (costs[index] for costs in self._costs)
+        if size is not None:
+            moved = np.maximum(moved, np.minimum(noise, CANCELS[self.rules.dtype] * size))
         # Roundings are lumpy: an element that lost nothing at eight neighbours may do so here.
         lost = np.maximum(lost, np.sqrt(np.mean(lost**2, axis=1, keepdims=True)))
         return moved + np.minimum(lost, RELATIVE * self.rules.u * reach)
 
     @cached_property
-    def _costs(self) -> tuple[list[Float], list[Float]] | None:
-        """Per primal, what moves with its last bit, and what is lost inside; [q, n] each."""
+    def _costs(self) -> tuple[list[Float], list[Float], list[Float]] | None:
+        """Per primal, what moves with its last bit, what is lost inside, and all that moves.
+
+        Arrays are [q, n].
+        """
         wide = next(p.dtype for p in self._point.primals if p.dtype.kind == "f")
         here = self._ask(self._point.primals, wide.name)
         if here is None:
@@ -81,8 +92,10 @@ class Conditioning:
             _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
         pairs = zip(near, far, strict=True)
         least = [a if self._noisy else np.minimum(a, b) for a, b in pairs]
-        rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost)]
-        return rms[0], rms[1]
+        rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost, near)]
+        # A sum that cancels exactly at most neighbours does not at all.
+        noise = [np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) for t in rms[2]]
+        return rms[0], rms[1], noise
 
     def _moved(
         self, signs: list[Float], reach: float, dtype: np.dtype[Any] | None = None

@@ -79,7 +79,7 @@ class BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._settle,
-            allowance=lambda _: conditioning.cost(index, self._reach(least_scale)),
+            allowance=lambda _: conditioning.cost(index, self._reach(least_scale), self._terms),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._notes: list[str] = []
@@ -96,6 +96,15 @@ class BlackBox:
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
+
+    @property
+    def _terms(self) -> Float:
+        """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
+        evaluator = self._differences.evaluator
+        base, x = np.abs(evaluator.base), np.abs(evaluator.x.reshape(-1)).astype(np.float64)
+        largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
+        with np.errstate(all="ignore"):
+            return np.asarray(largest * np.max(base, initial=1.0) * np.fmax(1.0, 1 / x))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
