@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.highprecision.array import big, number_protocol, raw
 from gradcheck.highprecision.numbers import DIGITS, Numbers, numbers
+from gradcheck.highprecision.rebound import Rebound
 from gradcheck.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported, placed
 
 Array = NDArray[Any]
@@ -59,7 +60,8 @@ class BigForward:
 
         Floating and complex primals become big numbers; others are passed as they are.
         """
-        self._forward, self._attrs = forward, dict(attrs)
+        _ready()
+        self._forward, self._attrs = Rebound()(forward), dict(attrs)
         self._primals = tuple(np.asarray(p) for p in primals)
         self._moving = [i for i, p in enumerate(self._primals) if p.dtype.kind in "fc"]
         self._left = budget
@@ -168,7 +170,6 @@ class BigForward:
 
     def _spread(self, moved: list[tuple[int, Array]] | None) -> int:
         """Digits that lie between the largest primal, or 1, and the smallest step."""
-        context = numbers().context
         largest = 1.0
         for i in self._moving:
             x = np.abs(self._primals[i])
@@ -217,11 +218,11 @@ class BigForward:
         work = numbers()
         if any(type(v) is work.complex for v in values.ravel().tolist()):
             parts = [
-                work.to_float64(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
+                work.floats(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
                 for p in ("real", "imag")
             ]
             return np.asarray(parts[0] + 1j * parts[1])
-        return _floats(work, values)
+        return work.floats(values)
 
 
 class _Session:
@@ -284,13 +285,6 @@ def _settled(first: Array, second: Array) -> tuple[Array, Array]:
 
 def _finite(number: Any) -> bool:
     return bool(numbers().context.isfinite(number))
-
-
-def _floats(work: Numbers, values: Array) -> Float:
-    from mpmath.libmp import to_float
-
-    flat = [to_float(v._mpf_) for v in values.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(values.shape)
 
 
 def _log10(largest: float, size: Any) -> int:

@@ -238,7 +238,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             results = []
             for part in parts.ravel().tolist():
                 where = part * (rows.shape[-1] - 1)
-                low = min(whole(c, where), max(rows.shape[-1] - 2, 0))
+                low = min(work.whole(where), max(rows.shape[-1] - 2, 0))
                 high = min(low + 1, rows.shape[-1] - 1)
                 results.append(rows[..., low] + (rows[..., high] - rows[..., low]) * (where - low))
             kept = [1 if k in gone else n for k, n in enumerate(a.shape)] if keepdims else None
@@ -279,13 +279,6 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             1
         )(a, 0.5, axis, keepdims=keepdims),
     }  # fmt: skip
-
-
-def whole(c: Any, x: Any) -> int:
-    """The floor of a number that is not negative, as an integer."""
-    from mpmath.libmp import to_int
-
-    return int(to_int(c.floor(x)._mpf_))
 
 
 def product(work: Numbers, a: Array, b: Array) -> Array:
