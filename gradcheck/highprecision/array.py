@@ -156,10 +156,35 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in (
-    "sum mean var std max min prod cumsum cumprod argmax argmin argsort clip round dot trace ptp "
-    "all any nonzero take repeat compress choose searchsorted diagonal argpartition"
-).split():  # noqa: SIM905  a list of names
+for _name in [
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "prod",
+    "cumsum",
+    "cumprod",
+    "argmax",
+    "argmin",
+    "argsort",
+    "clip",
+    "round",
+    "dot",
+    "trace",
+    "ptp",
+    "all",
+    "any",
+    "nonzero",
+    "take",
+    "repeat",
+    "compress",
+    "choose",
+    "searchsorted",
+    "diagonal",
+    "argpartition",
+]:
     setattr(BigArray, _name, _method(_name))
 
 
@@ -549,10 +574,33 @@ def _bare(x: Any) -> Any:
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
 
-METHODS = (
-    "exp log sqrt sin cos tan tanh sinh cosh arcsin arccos arctan arctan2 expm1 log1p log2 "
-    "log10 exp2 cbrt rint fabs hypot arcsinh arccosh arctanh"
-).split()  # noqa: SIM905  a list of names
+METHODS = [
+    "exp",
+    "log",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sinh",
+    "cosh",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "expm1",
+    "log1p",
+    "log2",
+    "log10",
+    "exp2",
+    "cbrt",
+    "rint",
+    "fabs",
+    "hypot",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+]
 """Methods of elements that NumPy's loops over objects call."""
 
 

@@ -63,10 +63,16 @@ class Rebound:
             again = functools.partial(self(x.func), *map(self, x.args))
             again.keywords.update({key: self(v) for key, v in x.keywords.items()})
             return self._keep(x, again)
-        if type(x) is list or type(x) is tuple:
-            return type(x)([self(v) for v in x])
+        if type(x) is tuple:
+            return tuple([self(v) for v in x])
+        if type(x) is list:
+            items: list[Any] = self._keep(x, [])
+            items.extend(map(self, x))
+            return items
         if type(x) is dict:
-            return {key: self(v) for key, v in x.items()}
+            values: dict[Any, Any] = self._keep(x, {})
+            values.update({key: self(v) for key, v in x.items()})
+            return values
         if _is_users(type(x)) and hasattr(x, "__dict__") and not isinstance(x, (type, np.ndarray)):
             return self._object(x)
         return x
@@ -105,16 +111,13 @@ class Rebound:
         known = self._copies.get(id(names))
         if known is not None:
             return known[1]  # type: ignore[no-any-return]
-        copy: dict[str, Any] = {"float": Float}
-        self._keep(names, copy)
-        for name, value in list(names.items()):
-            copy[name] = self(value) if not name.startswith("__") else value
-        return copy
+        return self._keep(names, _Globals(names, self))  # type: ignore[no-any-return]
 
     def _module(self, module: types.ModuleType) -> Any:
-        if module.__name__.partition(".")[0] in ("numpy", "scipy", "math"):
-            return self._keep(module, _Namespace(module, self))
-        return module
+        top = module.__name__.partition(".")[0]
+        if top in LIBRARIES - {"numpy", "scipy", "math"}:
+            return module
+        return self._keep(module, _Namespace(module, self))
 
     def _object(self, x: Any) -> Any:
         """The same object with its methods' copies; what a forward stores stays in the copy."""
@@ -133,6 +136,18 @@ class Rebound:
         for name, value in vars(x).items():
             copy.__dict__[name] = self(value)
         return copy
+
+
+class _Globals(dict[str, Any]):
+    """The globals of copied functions: each name's copy is made when it is first asked for."""
+
+    def __init__(self, names: dict[str, Any], copies: Rebound) -> None:
+        super().__init__(float=Float)
+        self._names, self._copies = names, copies
+
+    def __missing__(self, name: str) -> Any:
+        value = self[name] = self._copies(self._names[name])
+        return value
 
 
 class _Namespace(types.ModuleType):

@@ -35,7 +35,7 @@ def table() -> dict[Any, Callable[..., Any]]:
 # ── scipy.special ────────────────────────────────────────────────────────────────────────────
 
 
-def logsumexp(
+def _logsumexp(
     a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
 ) -> Any:
     a = big(a)
@@ -49,28 +49,28 @@ def logsumexp(
     return (out, sign) if return_sign else out
 
 
-def softmax(x: Any, axis: Any = None) -> Any:
+def _softmax(x: Any, axis: Any = None) -> Any:
     x = big(x)
     e = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
-def log_softmax(x: Any, axis: Any = None) -> Any:
+def _log_softmax(x: Any, axis: Any = None) -> Any:
     x = big(x)
-    return x - logsumexp(x, axis=axis, keepdims=True)
+    return x - _logsumexp(x, axis=axis, keepdims=True)
 
 
-def multigammaln(a: Any, d: int) -> Any:
+def _multigammaln(a: Any, d: int) -> Any:
     a = big(a)
     terms = sum(ufunc("gammaln", a - j / 2) for j in range(d))
     return terms + np.log(big(numbers().pi)) * (d * (d - 1) / 4)
 
 
-def polygamma(n: Any, x: Any) -> Any:
+def _polygamma(n: Any, x: Any) -> Any:
     return ufunc("polygamma", n, x)
 
 
-def sinc(x: Any) -> Any:
+def _sinc(x: Any) -> Any:
     return np.sinc(big(x))
 
 
@@ -81,7 +81,7 @@ def _adjoint(a: Any) -> Any:
     return np.conj(np.swapaxes(a, -1, -2))
 
 
-def solve(
+def _solve(
     a: Any, b: Any, lower: bool = False, transposed: bool = False, assume_a: Any = None, **_: Any
 ) -> Any:
     a = big(a)
@@ -95,7 +95,7 @@ def _symmetric(a: Any, lower: bool) -> Any:
     return np.where(half if lower else half.T, a, np.swapaxes(a, -1, -2))
 
 
-def solve_triangular(
+def _solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
 ) -> Any:
     a = np.tril(big(a)) if lower else np.triu(big(a))
@@ -108,23 +108,23 @@ def solve_triangular(
     return np.linalg.solve(a, big(b))
 
 
-def cholesky(a: Any, lower: bool = False, **_: Any) -> Any:
+def _cholesky(a: Any, lower: bool = False, **_: Any) -> Any:
     a = _symmetric(big(a), lower)
     root = np.linalg.cholesky(a)
     return root if lower else _adjoint(root)
 
 
-def cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
-    return cholesky(a, lower), lower
+def _cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
+    return _cholesky(a, lower), lower
 
 
-def cho_solve(factor: Any, b: Any, **_: Any) -> Any:
+def _cho_solve(factor: Any, b: Any, **_: Any) -> Any:
     root, lower = factor
     root = np.tril(big(root)) if lower else _adjoint(np.triu(big(root)))
     return np.linalg.solve(_adjoint(root), np.linalg.solve(root, big(b)))
 
 
-def expm(a: Any) -> Any:
+def _expm(a: Any) -> Any:
     """Taylor's series of a matrix scaled down, squared up again."""
     a = big(a)
     size = max(1, int(np.ceil(np.log2(np.max(np.sum(np.abs(a), axis=-1)) + 1)).astype(int)) + 20)
@@ -142,7 +142,7 @@ def _terms(size: int) -> int:
     return int(numbers().context.prec / 20) + 8 + size // 8
 
 
-def block_diag(*arrays: Any) -> Any:
+def _block_diag(*arrays: Any) -> Any:
     parts = [np.atleast_2d(big(a)) for a in arrays]
     rows, columns = (sum(p.shape[k] for p in parts) for k in (0, 1))
     out = big(np.zeros((rows, columns)))
@@ -153,42 +153,42 @@ def block_diag(*arrays: Any) -> Any:
     return out
 
 
-def toeplitz(c: Any, r: Any = None) -> Any:
+def _toeplitz(c: Any, r: Any = None) -> Any:
     c = big(c).ravel()
     r = np.conj(c) if r is None else big(r).ravel()
     values = np.concatenate([c[::-1], r[1:]])
     return values[len(c) - 1 - np.arange(len(c))[:, None] + np.arange(len(r))]
 
 
-def circulant(c: Any) -> Any:
+def _circulant(c: Any) -> Any:
     c = big(c)
     n = c.shape[-1]
     return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
 
 
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
     out = np.linalg.svd(big(a), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(out) if compute_uv else out
 
 
-def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
+def _eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
     if b is not None:
-        raise TypeError("the generalised eigh(a, b) is not known in big numbers")
+        raise TypeError("the generalised _eigh(a, b) is not known in big numbers")
     values, vectors = np.linalg.eigh(big(a), "L" if lower else "U")
     return values if eigvals_only else (values, vectors)
 
 
-def eigvalsh(a: Any, b: Any = None, lower: bool = True, **_: Any) -> Any:
-    return eigh(a, b, lower, eigvals_only=True)
+def _eigvalsh(a: Any, b: Any = None, lower: bool = True, **_: Any) -> Any:
+    return _eigh(a, b, lower, eigvals_only=True)
 
 
-def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
+def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
     modes = {"economic": "reduced", "full": "complete", "r": "r"}
     out = np.linalg.qr(big(a), modes[mode])
     return (out,) if mode == "r" else tuple(out)
 
 
-def lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
     a = big(a).copy()
     n = a.shape[-1]
     order = list(range(n))
@@ -208,7 +208,7 @@ def lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
 # ── scipy.signal, scipy.integrate, scipy.fft, scipy.spatial ──────────────────────────────────
 
 
-def convolve(a: Any, v: Any, mode: str = "full", method: str = "auto", axes: Any = None) -> Any:
+def _convolve(a: Any, v: Any, mode: str = "full", method: str = "auto", axes: Any = None) -> Any:
     a, v = big(a), big(v)
     full = [p + q - 1 for p, q in zip(a.shape, v.shape, strict=True)]
     out = big(np.zeros(full))
@@ -222,12 +222,12 @@ def convolve(a: Any, v: Any, mode: str = "full", method: str = "auto", axes: Any
     return out[tuple(slice(b, b + k) for b, k in zip(begin, kept, strict=True))]
 
 
-def correlate(a: Any, v: Any, mode: str = "full", method: str = "auto") -> Any:
+def _correlate(a: Any, v: Any, mode: str = "full", method: str = "auto") -> Any:
     v = big(v)
-    return convolve(a, np.conj(v[(slice(None, None, -1),) * v.ndim]), mode)
+    return _convolve(a, np.conj(v[(slice(None, None, -1),) * v.ndim]), mode)
 
 
-def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+def _lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     if zi is not None:
         raise TypeError("lfilter(zi=…) is not known in big numbers")
     b, a, x = big(b), big(a), np.moveaxis(big(x), axis, -1)
@@ -239,7 +239,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return np.moveaxis(out, -1, axis)
 
 
-def cumulative_trapezoid(
+def _cumulative_trapezoid(
     y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None
 ) -> Any:
     y = np.moveaxis(big(y), axis, -1)
@@ -250,7 +250,7 @@ def cumulative_trapezoid(
     return np.moveaxis(out, -1, axis)
 
 
-def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
+def _simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     y = np.moveaxis(big(y), axis, -1)
     if x is not None or y.shape[-1] % 2 == 0:
         raise TypeError("simpson of uneven points is not known in big numbers")
@@ -258,7 +258,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     return (y[..., 0] + inner + y[..., -1]) * dx / 3
 
 
-def cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
+def _cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
     away = big(a)[:, None, :] - big(b)[None, :, :]
     if metric == "sqeuclidean":
         return np.sum(away**2, axis=-1)
@@ -269,7 +269,7 @@ def cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
     raise TypeError(f"cdist(metric={metric!r}) is not known in big numbers")
 
 
-def dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **_: Any) -> Any:  # noqa: A002  SciPy's name
+def _dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **_: Any) -> Any:
     if type != 2 or n is not None:
         raise TypeError("dct of another type than 2 is not known in big numbers")
     x = np.moveaxis(big(x), axis, -1)
@@ -282,17 +282,26 @@ def dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, 
     return np.moveaxis(out, -1, axis)
 
 
+def _transform(name: str) -> Callable[..., Any]:
+    function = getattr(np.fft, name)
+
+    def transform(x: Any, *args: Any, **keywords: Any) -> Any:
+        return function(big(x), *args, **keywords)
+
+    return transform
+
+
 _OURS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy.special": {
-        "logsumexp": logsumexp, "softmax": softmax, "log_softmax": log_softmax,
-        "multigammaln": multigammaln, "polygamma": polygamma, "sinc": sinc,
+        "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
+        "multigammaln": _multigammaln, "polygamma": _polygamma, "sinc": _sinc,
         "digamma": lambda x: ufunc("psi", x),
     },
     "scipy.linalg": {
-        "solve": solve, "solve_triangular": solve_triangular, "cholesky": cholesky,
-        "cho_factor": cho_factor, "cho_solve": cho_solve, "expm": expm, "svd": svd, "qr": qr,
-        "eigh": eigh, "eigvalsh": eigvalsh, "lu": lu, "block_diag": block_diag,
-        "toeplitz": toeplitz, "circulant": circulant,
+        "solve": _solve, "solve_triangular": _solve_triangular, "cholesky": _cholesky,
+        "cho_factor": _cho_factor, "cho_solve": _cho_solve, "expm": _expm, "svd": _svd, "qr": _qr,
+        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu, "block_diag": _block_diag,
+        "toeplitz": _toeplitz, "circulant": _circulant,
         "inv": lambda a, **_: np.linalg.inv(big(a)), "det": lambda a, **_: np.linalg.det(big(a)),
         "pinv": lambda a, **_: np.linalg.pinv(big(a)),
         "norm": lambda a, ord=None, axis=None, keepdims=False, **_: np.linalg.norm(
@@ -302,24 +311,24 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
         "lstsq": lambda a, b, **_: np.linalg.lstsq(big(a), big(b), rcond=None),
     },
     "scipy.signal": {
-        "convolve": convolve, "fftconvolve": convolve, "oaconvolve": convolve,
-        "correlate": correlate, "lfilter": lfilter,
-        "convolve2d": lambda a, v, mode="full": convolve(a, v, mode),
-        "correlate2d": lambda a, v, mode="full": correlate(a, v, mode),
+        "convolve": _convolve, "fftconvolve": _convolve, "oaconvolve": _convolve,
+        "correlate": _correlate, "lfilter": _lfilter,
+        "convolve2d": lambda a, v, mode="full": _convolve(a, v, mode),
+        "correlate2d": lambda a, v, mode="full": _correlate(a, v, mode),
     },
     "scipy.integrate": {
         "trapezoid": lambda y, x=None, dx=1.0, axis=-1: np.trapezoid(big(y), x, dx, axis),
-        "cumulative_trapezoid": cumulative_trapezoid, "simpson": simpson,
+        "cumulative_trapezoid": _cumulative_trapezoid, "simpson": _simpson,
     },
-    "scipy.spatial.distance": {"cdist": cdist},
+    "scipy.spatial.distance": {"cdist": _cdist},
     "scipy.fft": {
         **{
-            name: (lambda x, *args, _of=getattr(np.fft, name), **keywords: _of(big(x), *args, **keywords))
+            name: _transform(name)
             for name in (
                 "fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "fftn", "ifftn", "rfft2",
                 "irfft2", "rfftn", "irfftn", "hfft", "ihfft",
             )
         },
-        "dct": dct,
+        "dct": _dct,
     },
 }  # fmt: skip

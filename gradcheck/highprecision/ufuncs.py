@@ -13,14 +13,40 @@ HUGE: Final = 1 << 40
 """Arguments of exp beyond which its value is 0 or infinite in any dtype."""
 
 COMPARISONS: Final = frozenset(
-    "less less_equal greater greater_equal equal not_equal isfinite isinf isnan signbit "
-    "logical_and logical_or logical_xor logical_not".split()  # noqa: SIM905
+    [
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "equal",
+        "not_equal",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "signbit",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "logical_not",
+    ]
 )
 """Ufuncs whose results are ordinary booleans."""
 
 NATIVE: Final = frozenset(
-    "add subtract multiply negative positive square less less_equal greater greater_equal equal "
-    "not_equal".split()  # noqa: SIM905
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "negative",
+        "positive",
+        "square",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "equal",
+        "not_equal",
+    ]
 )
 """Ufuncs whose own loop over objects does what the numbers' operators do."""
 
