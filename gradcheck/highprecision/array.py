@@ -510,6 +510,8 @@ def _function(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
     arguments, keywords = raw_all(_calling(args)), raw_all(_calling(kwargs))
     try:
         result = wrapped((own or func)(*arguments, **keywords))
+    except Unsupported as error:
+        raise work.refuse(Unsupported(placed(str(error)))) from None
     except TypeError as error:
         if own is None and not _known(error):
             text = f"{_path(func)} is not known in big numbers"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.highprecision.array import big, number_protocol, raw
-from gradcheck.highprecision.numbers import DIGITS, Numbers, numbers
+from gradcheck.highprecision.array import big, number_protocol, raw, raw_all
+from gradcheck.highprecision.numbers import DIGITS, numbers
 from gradcheck.highprecision.rebound import Rebound
 from gradcheck.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported, placed
 
@@ -30,6 +30,10 @@ ROUNDING: Final = 1e-60
 """Slopes below so much of forward's value over the primal's size, that no steps agree on, are 0."""
 CONFIRM: Final = 400
 """Digits more in which a slope of exactly 0 is confirmed."""
+VISIBLE: Final = 2.0**-20
+"""A step, as a part of each element, that float64 shows."""
+LONGEST: Final = 120
+"""Characters of a foreign exception's text that a reason shows."""
 SMALLEST: Final = -100
 """The binary exponent of an element 0 of a tensor of zeros."""
 BESIDE: Final = 33
@@ -170,17 +174,43 @@ class BigForward:
     # ── evaluation ───────────────────────────────────────────────────────────────────────────
 
     def _base(self, digits: int) -> list[Array]:
+        if not self._values:
+            self._check_constants(digits)
         if digits not in self._values:
             with self._session(digits):
                 self._values[digits] = self._evaluate({})
         return self._values[digits]
 
+    def _check_constants(self, digits: int) -> None:
+        """Results without big numbers must be constants: they are not, if a visible step shows.
+
+        Raises:
+            Leak: they depend on the primals, by a way that no number has seen.
+        """
+        with self._session(digits):
+            here = self._plain({})
+            if not any(isinstance(v, np.ndarray) for v in here):
+                return
+            for sign in (1, -1):
+                steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
+                for before, after in zip(here, self._plain(steps), strict=True):
+                    if before is not None and not np.array_equal(before, after, equal_nan=True):
+                        raise Leak(
+                            "forward's result holds no big numbers, and depends on its primals"
+                        )
+
+    def _plain(self, steps: Mapping[int, Any]) -> list[Array | None]:
+        """Forward's results that are arrays of NumPy's own numbers, None for any other."""
+        parts = called(self._forward, self._arguments(steps), self._attrs)
+        arrays = [np.asarray(raw_all(p)) for p in parts]
+        return [None if a.dtype == object else a for a in arrays]
+
     def _session(self, digits: int) -> Any:
         return _Session(self, digits)
 
-    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
-        """Forward's outputs as object arrays of big numbers."""
-        arguments = []
+    def _arguments(self, steps: Mapping[int, Any]) -> list[Any]:
+        """The primals, with `steps` added, as forward takes them."""
+        arguments: list[Any] = []
         for i, p in enumerate(self._primals):
             if i not in self._moving:
                 arguments.append(p.copy())
@@ -189,8 +219,13 @@ class BigForward:
                 raise NoArbiter("a primal is not finite: there is no derivative here")
             x = big(p.astype(np.result_type(p.dtype, np.float64)))
             arguments.append(x + steps[i] if i in steps else x)
-        with np.errstate(all="ignore"):
-            outputs = evaluate(self._forward, arguments, self._attrs)
+        return arguments
+
+    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
+        """Forward's outputs as object arrays of big numbers."""
+        work = numbers()
+        parts = called(self._forward, self._arguments(steps), self._attrs)
+        outputs = [work.lifted(raw_all(p)) for p in parts]
         for values in outputs:
             if not all(_finite(v) for v in values.ravel().tolist()):
                 raise NoArbiter("forward's values in big numbers are not finite here")
@@ -225,39 +260,30 @@ class _Session:
         self._held.__exit__(*raised)
 
 
-def evaluate(
+def called(
     forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
-) -> list[Array]:
-    """Forward's outputs, in big numbers throughout.
+) -> list[Any]:
+    """What forward returns, as a list.
 
     Raises:
-        NoArbiter: they are not; the text says why.
+        NoArbiter: it needs what big numbers do not have; the text says what.
     """
     work = numbers()
     try:
-        returned = forward(*arguments, **attrs)
+        with np.errstate(all="ignore"):
+            returned = forward(*arguments, **attrs)
     except NoArbiter:
         raise
     except Exception as error:
         if work.refused is not None:
             raise work.refused from error
-        text = " ".join(str(error).split())[:120]
+        text = " ".join(str(error).split())[:LONGEST]
         raise Unsupported(
             f"forward raises {type(error).__name__} on big numbers: {text}"
         ) from error
     if work.refused is not None:  # and forward went on without it
         raise work.refused
-    parts = returned if isinstance(returned, (tuple, list)) else [returned]
-    return [_output(work, part) for part in parts]
-
-
-def _output(work: Numbers, part: Any) -> Array:
-    array = np.ndarray.view(part, np.ndarray) if isinstance(part, np.ndarray) else np.asarray(part)
-    if array.dtype != object:
-        raise Leak(f"forward's result holds {array.dtype} values that depend on no big number")
-    if not array.size:
-        return array
-    return np.asarray(work.normal(array), dtype=object)
+    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
 
 def _exponents(x: Array) -> NDArray[np.int64]:

@@ -132,7 +132,6 @@ class Numbers(BigArithmetic):
 _LOSSES: Final = {
     "__float__": "forward makes a float64 of a number",
     "__complex__": "forward makes a complex128 of a number",
-    "__int__": "forward makes an integer of a number",
     "__str__": "forward writes a number as text",
     "__repr__": "forward writes a number as text",
     "__format__": "forward writes a number as text",

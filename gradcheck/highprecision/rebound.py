@@ -73,9 +73,7 @@ class Rebound:
             values: dict[Any, Any] = self._keep(x, {})
             values.update({key: self(v) for key, v in x.items()})
             return values
-        if _is_users(type(x)) and hasattr(x, "__dict__") and not isinstance(x, (type, np.ndarray)):
-            return self._object(x)
-        return x
+        return self._object(x) if _is_plain(type(x)) else x
 
     def _keep(self, x: Any, copy: Any) -> Any:
         self._copies[id(x)] = x, copy
@@ -128,11 +126,7 @@ class Rebound:
             for name, value in vars(owner).items():
                 if isinstance(value, types.FunctionType) and name != "__init__":
                     methods[name] = self(value)
-        try:
-            copy = object.__new__(type(type(x).__name__, (type(x),), methods))
-        except TypeError:
-            return x
-        self._keep(x, copy)
+        copy = self._keep(x, object.__new__(type(type(x).__name__, (type(x),), methods)))
         for name, value in vars(x).items():
             copy.__dict__[name] = self(value)
         return copy
@@ -163,6 +157,21 @@ class _Namespace(types.ModuleType):
 
 def _is_users(kind: type) -> bool:
     return kind.__module__.partition(".")[0] not in LIBRARIES | {"builtins"}
+
+
+class _Plain:
+    """A class as it is written without slots, in Python."""
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether objects of a user's class are their `__dict__` and nothing else: none is of C."""
+    return (
+        _is_users(kind)
+        and type(kind) is type
+        and kind.__new__ is object.__new__
+        and (kind.__basicsize__, kind.__dictoffset__)
+        == (_Plain.__basicsize__, _Plain.__dictoffset__)
+    )
 
 
 def _has_copy(x: Any) -> bool:
@@ -215,6 +224,8 @@ def _maker(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def made(*args: Any, **keywords: Any) -> Any:
         array = original(*args, **keywords)
+        if array.dtype == object and original is np.empty:
+            array = np.zeros(array.shape)
         wide = array.dtype.kind in "fc" and array.real.dtype.itemsize >= numbers().dtype64.itemsize
         return big(array) if wide or array.dtype == object else array
 

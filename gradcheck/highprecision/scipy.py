@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gradcheck.highprecision.array import BigArray, big, elementwise
 from gradcheck.highprecision.numbers import numbers
+from gradcheck.highprecision.refusal import Unsupported
 
 Array = NDArray[Any]
 
@@ -173,7 +174,7 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) 
 
 def _eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
     if b is not None:
-        raise TypeError("the generalised _eigh(a, b) is not known in big numbers")
+        raise Unsupported("the generalised _eigh(a, b) is not known in big numbers")
     values, vectors = np.linalg.eigh(big(a), "L" if lower else "U")
     return values if eigvals_only else (values, vectors)
 
@@ -229,7 +230,7 @@ def _correlate(a: Any, v: Any, mode: str = "full", method: str = "auto") -> Any:
 
 def _lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     if zi is not None:
-        raise TypeError("lfilter(zi=…) is not known in big numbers")
+        raise Unsupported("lfilter(zi=…) is not known in big numbers")
     b, a, x = big(b), big(a), np.moveaxis(big(x), axis, -1)
     out = np.zeros_like(x)
     for t in range(x.shape[-1]):
@@ -253,7 +254,7 @@ def _cumulative_trapezoid(
 def _simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     y = np.moveaxis(big(y), axis, -1)
     if x is not None or y.shape[-1] % 2 == 0:
-        raise TypeError("simpson of uneven points is not known in big numbers")
+        raise Unsupported("simpson of uneven points is not known in big numbers")
     inner = 4 * np.sum(y[..., 1:-1:2], axis=-1) + 2 * np.sum(y[..., 2:-1:2], axis=-1)
     return (y[..., 0] + inner + y[..., -1]) * dx / 3
 
@@ -266,12 +267,12 @@ def _cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
         return np.sqrt(np.sum(away**2, axis=-1))
     if metric == "cityblock":
         return np.sum(np.abs(away), axis=-1)
-    raise TypeError(f"cdist(metric={metric!r}) is not known in big numbers")
+    raise Unsupported(f"cdist(metric={metric!r}) is not known in big numbers")
 
 
 def _dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **_: Any) -> Any:
     if type != 2 or n is not None:
-        raise TypeError("dct of another type than 2 is not known in big numbers")
+        raise Unsupported("dct of another type than 2 is not known in big numbers")
     x = np.moveaxis(big(x), axis, -1)
     count = x.shape[-1]
     angle = big(np.outer(2 * np.arange(count) + 1, np.arange(count)))
