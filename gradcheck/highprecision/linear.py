@@ -186,7 +186,8 @@ class Linear:
         overlap = np.sum(np.conj(rounded) * floats, axis=-2)
         if np.iscomplexobj(overlap) and np.any(overlap.imag):
             raise Unsupported("the phases of complex vectors are a matter of convention")
-        return np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+        signs = np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+        return np.asarray(signs, dtype=object)
 
     def _rounded(self, m: Array) -> Array:
         if any(type(v) is self._work.complex for v in m.ravel().tolist()):
