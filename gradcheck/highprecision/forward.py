@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -100,9 +101,11 @@ class BigForward:
             zero = np.zeros(sum(v.size for v in self._base(DIGITS)))
             return Slopes(zero, zero.copy())
         ahead = self._side(moved, 1)
-        behind = self._side(moved, -1)
+        behind = self._quotients(moved, -1, STEPS[0][0], DIGITS + self._spread(moved))
+        if not np.all(_same(behind, ahead)):
+            behind = self._side(moved, -1)
         mean = (ahead + behind) / 2
-        same = np.abs(ahead - behind) <= 8 * AGREES * np.abs(mean)
+        same = _same(behind, ahead)
         return Slopes(np.where(same, mean, behind), np.where(same, mean, ahead))
 
     # ── slopes ───────────────────────────────────────────────────────────────────────────────
@@ -151,7 +154,8 @@ class BigForward:
         work = numbers()
         with self._session(digits):
             step = work.context.ldexp(work.context.mpf(sign), power + self._size(moved))
-            values = self._evaluate({i: big(d) * step for i, d in moved})
+            arguments = self._arguments({i: big(d) * step for i, d in moved})
+            values = _lifted(called(self._forward, arguments, self._attrs))
             parts = [
                 self._rounded(raw((big(after) - big(before)) / step)).reshape(-1)
                 for after, before in zip(values, base, strict=True)
@@ -174,41 +178,38 @@ class BigForward:
     # ── evaluation ───────────────────────────────────────────────────────────────────────────
 
     def _base(self, digits: int) -> list[Array]:
-        if not self._values:
-            self._check_constants(digits)
         if digits not in self._values:
             with self._session(digits):
-                self._values[digits] = self._evaluate({})
+                parts = called(self._forward, self._arguments({}), self._attrs)
+                if not self._values:
+                    self._check_constants(parts)
+                self._values[digits] = _lifted(parts)
         return self._values[digits]
 
-    def _check_constants(self, digits: int) -> None:
+    @contextmanager
+    def _session(self, digits: int) -> Iterator[None]:
+        """Evaluate in `digits`, with what is left of the budget."""
+        work = numbers()
+        with work.session(digits, self._left, self._dtype):
+            try:
+                yield
+            finally:
+                self._left = work.left
+
+    def _check_constants(self, here: list[Any]) -> None:
         """Results without big numbers must be constants: they are not, if a visible step shows.
 
         Raises:
             Leak: they depend on the primals, by a way that no number has seen.
         """
-        with self._session(digits):
-            here = self._plain({})
-            if not any(isinstance(v, np.ndarray) for v in here):
-                return
-            for sign in (1, -1):
-                steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
-                for before, after in zip(here, self._plain(steps), strict=True):
-                    if before is None:
-                        continue
-                    if after is None or not np.array_equal(before, after, equal_nan=True):
-                        raise Leak(
-                            "forward's result holds no big numbers, and depends on its primals"
-                        )
-
-    def _plain(self, steps: Mapping[int, Any]) -> list[Array | None]:
-        """Forward's results that are arrays of NumPy's own numbers, None for any other."""
-        parts = called(self._forward, self._arguments(steps), self._attrs)
-        arrays = [np.asarray(raw_all(p)) for p in parts]
-        return [None if a.dtype == object else a for a in arrays]
-
-    def _session(self, digits: int) -> Any:
-        return _Session(self, digits)
+        if all(_is_big(part) for part in here):
+            return
+        for sign in (1, -1):
+            steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
+            there = called(self._forward, self._arguments(steps), self._attrs)
+            for before, after in zip(here, there, strict=True):
+                if not _is_big(before) and not np.array_equal(before, after, equal_nan=True):
+                    raise Leak("forward's result holds no big numbers, and depends on its primals")
 
     def _arguments(self, steps: Mapping[int, Any]) -> list[Any]:
         """The primals, with `steps` added, as forward takes them."""
@@ -223,16 +224,6 @@ class BigForward:
             arguments.append(x + steps[i] if i in steps else x)
         return arguments
 
-    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
-        """Forward's outputs as object arrays of big numbers."""
-        work = numbers()
-        parts = called(self._forward, self._arguments(steps), self._attrs)
-        outputs = [work.lifted(raw_all(p)) for p in parts]
-        for values in outputs:
-            if not all(_finite(v) for v in values.ravel().tolist()):
-                raise NoArbiter("forward's values in big numbers are not finite here")
-        return outputs
-
     @staticmethod
     def _rounded(values: Array) -> Array:
         work = numbers()
@@ -243,23 +234,6 @@ class BigForward:
             ]
             return np.asarray(parts[0] + 1j * parts[1])
         return work.floats(values)
-
-
-class _Session:
-    """The digits of one evaluation, and what is left of the budget after it."""
-
-    def __init__(self, forward: BigForward, digits: int) -> None:
-        self._forward, self._digits = forward, digits
-
-    def __enter__(self) -> None:
-        _ready()
-        work = numbers()
-        self._held = work.session(self._digits, self._forward._left, self._forward._dtype)
-        self._held.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        self._forward._left = numbers().left
-        self._held.__exit__(*raised)
 
 
 def called(
@@ -297,8 +271,27 @@ def _exponents(x: Array) -> NDArray[np.int64]:
     return np.where(there, exponents, beside)
 
 
-def _finite(number: Any) -> bool:
-    return bool(numbers().context.isfinite(number))
+def _is_big(part: Any) -> bool:
+    return np.asarray(raw_all(part)).dtype == object
+
+
+def _lifted(parts: list[Any]) -> list[Array]:
+    """Forward's results as object arrays of big numbers.
+
+    Raises:
+        NoArbiter: some are not finite.
+    """
+    work = numbers()
+    values = [work.lifted(raw_all(part)) for part in parts]
+    for array in values:
+        if not all(map(work.context.isfinite, array.ravel().tolist())):
+            raise NoArbiter("forward's values in big numbers are not finite here")
+    return values
+
+
+def _same(behind: Array, ahead: Array) -> NDArray[np.bool_]:
+    """Where both sides have one slope."""
+    return np.asarray(np.abs(ahead - behind) <= 8 * AGREES * np.abs(ahead))
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
