@@ -33,6 +33,12 @@ def table() -> dict[Any, Callable[..., Any]]:
     return found
 
 
+STEPS = 24
+"""Iterations of a matrix's square root: the last ones double the digits."""
+SHORT = 2.0**-20
+"""Distance from the identity at which a matrix's logarithm is a short series."""
+
+
 # ── scipy.special ────────────────────────────────────────────────────────────────────────────
 
 
@@ -190,21 +196,73 @@ def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full"
     return tuple(np.linalg.qr(big(a), "reduced" if mode == "economic" else "complete"))
 
 
-def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+def _factors(a: Any) -> tuple[Any, list[int]]:
+    """L and U in one matrix, and the row that each row was exchanged with."""
     a = big(a).copy()
-    n = a.shape[-1]
-    order = list(range(n))
-    lower = big(np.eye(n))
-    for k in range(n):
+    swaps = []
+    for k in range(a.shape[-1]):
         p = k + int(np.argmax(np.abs(a[k:, k])))
-        if p != k:
-            a[[k, p]], order[k], order[p] = a[[p, k]], order[p], order[k]
-            lower[[k, p], :k] = lower[[p, k], :k]
-        for i in range(k + 1, n):
-            lower[i, k] = a[i, k] / a[k, k]
-            a[i, k:] = a[i, k:] - lower[i, k] * a[k, k:]
-    swapped = np.eye(n)[:, order]
-    return (swapped @ lower, np.triu(a)) if permute_l else (swapped, lower, np.triu(a))
+        swaps.append(p)
+        a[[k, p]] = a[[p, k]]
+        for i in range(k + 1, a.shape[0]):
+            a[i, k] = a[i, k] / a[k, k]
+            a[i, k + 1 :] = a[i, k + 1 :] - a[i, k] * a[k, k + 1 :]
+    return a, swaps
+
+
+def _order(swaps: Any) -> list[int]:
+    order = list(range(len(swaps)))
+    for k, p in enumerate(swaps):
+        order[k], order[p] = order[p], order[k]
+    return order
+
+
+def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+    both, swaps = _factors(a)
+    lower = np.tril(both, -1) + np.eye(len(swaps))
+    swapped = np.eye(len(swaps))[:, _order(swaps)]
+    return (swapped @ lower, np.triu(both)) if permute_l else (swapped, lower, np.triu(both))
+
+
+def _lu_factor(a: Any, **_: Any) -> Any:
+    both, swaps = _factors(a)
+    return both, np.array(swaps, dtype=np.int32)
+
+
+def _lu_solve(factors: Any, b: Any, trans: int = 0, **_: Any) -> Any:
+    both, swaps = factors
+    a = ((np.tril(both, -1) + np.eye(len(swaps))) @ np.triu(both))[np.argsort(_order(swaps))]
+    return np.linalg.solve({0: a, 1: a.T}.get(trans, _adjoint(a)), big(b))
+
+
+def _sqrtm(a: Any, **_: Any) -> Any:
+    """Denman and Beavers: each step doubles the digits."""
+    y = big(a)
+    z = big(np.eye(y.shape[-1]))
+    for _step in range(STEPS):
+        y, z = (y + np.linalg.inv(z)) / 2, (z + np.linalg.inv(y)) / 2
+    return y
+
+
+def _logm(a: Any, **_: Any) -> Any:
+    """Square roots until the series of log(1 + x) is short."""
+    a = big(a)
+    count = 0
+    while np.max(np.abs(a - np.eye(a.shape[-1]))) > SHORT:
+        a = _sqrtm(a)
+        count += 1
+    x = a - np.eye(a.shape[-1])
+    total = power = x
+    for k in range(2, _terms(0)):
+        power = -power @ x
+        total = total + power / k
+    return total * 2.0**count
+
+
+def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    a, b, q = big(a), big(b), big(q)
+    whole = np.kron(a, np.eye(b.shape[0])) + np.kron(np.eye(a.shape[0]), b.T)
+    return np.linalg.solve(whole, q.ravel()).reshape(q.shape)
 
 
 # ── scipy.signal, scipy.integrate, scipy.fft, scipy.spatial ──────────────────────────────────
@@ -302,7 +360,8 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy.linalg": {
         "solve": _solve, "solve_triangular": _solve_triangular, "cholesky": _cholesky,
         "cho_factor": _cho_factor, "cho_solve": _cho_solve, "expm": _expm, "svd": _svd, "qr": _qr,
-        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu, "block_diag": _block_diag,
+        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu, "lu_factor": _lu_factor, "lu_solve": _lu_solve, "sqrtm": _sqrtm, "logm": _logm,
+        "solve_sylvester": _solve_sylvester, "block_diag": _block_diag,
         "toeplitz": _toeplitz, "circulant": _circulant,
         "inv": lambda a, **_: np.linalg.inv(big(a)), "det": lambda a, **_: np.linalg.det(big(a)),
         "pinv": lambda a, **_: np.linalg.pinv(big(a)),
@@ -322,7 +381,12 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
         "trapezoid": lambda y, x=None, dx=1.0, axis=-1: np.trapezoid(big(y), x, dx, axis),
         "cumulative_trapezoid": _cumulative_trapezoid, "simpson": _simpson,
     },
-    "scipy.spatial.distance": {"cdist": _cdist},
+    "scipy.spatial.distance": {
+        "cdist": _cdist,
+        "pdist": lambda x, metric="euclidean", **_: _cdist(x, x, metric)[
+            np.triu_indices(len(x), 1)
+        ],
+    },
     "scipy.fft": {
         **{
             name: _transform(name)
