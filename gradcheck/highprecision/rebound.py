@@ -46,7 +46,7 @@ class Rebound:
         """Begin without any."""
         self._copies: dict[int, tuple[Any, Any]] = {}  # the original is held: its id stays its own
         later = {f: _of_big(f, ours) for f, ours in scipy.table().items()}  # SciPy may load late
-        for original, ours in (_stand_ins() | later).items():
+        for original, ours in (*(_stand_ins() | later).items(), *scipy.objects()):
             self._copies[id(original)] = original, ours
 
     def __call__(self, x: Any) -> Any:

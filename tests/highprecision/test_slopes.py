@@ -85,6 +85,7 @@ ELEMENTWISE = {
     ),
     "saturated": (np.tanh, np.array([40.0]), MP.tanh),
     "absorbed": (lambda x: (1e3 + np.exp(x)) - 1e3, -20 * X, MP.exp),
+    "far_below_one": (lambda x: 1 + np.exp(x), np.array([-200.0, -650.0]), MP.exp),
     "tiny": (lambda x: 1 + x, np.array([1e-300]), lambda x: 1 + x),
     "tiny_beside_one": (
         lambda x: np.hypot(x, 1e-200), np.array([3e-200]),
