@@ -42,9 +42,9 @@ def objects() -> list[tuple[Any, Any]]:
     return [(original, ours) for original, ours in pairs if original is not None]
 
 
-STEPS = 24
-"""Iterations of a matrix's square root: the last ones double the digits."""
-SHORT = 2.0**-20
+STEPS = 60
+"""Iterations of a matrix's square root at most: the last ones double the digits."""
+SHORT = 2.0**-10
 """Distance from the identity at which a matrix's logarithm is a short series."""
 
 
@@ -248,9 +248,13 @@ def _sqrtm(a: Any, **_: Any) -> Any:
     """Denman and Beavers: each step doubles the digits."""
     y: Any = big(a)
     z: Any = big(np.eye(y.shape[-1]))
+    near = big(2.0) ** (-numbers().context.prec // 2 - 8)
     for _step in range(STEPS):
+        before = y
         y, z = (y + np.linalg.inv(z)) / 2, (z + np.linalg.inv(y)) / 2
-    return y
+        if np.max(np.abs(y - before)) <= near * np.max(np.abs(y)):
+            return y
+    raise Unsupported("sqrtm finds no root in big numbers here")
 
 
 def _logm(a: Any, **_: Any) -> Any:
@@ -262,7 +266,7 @@ def _logm(a: Any, **_: Any) -> Any:
         count += 1
     x = a - np.eye(a.shape[-1])
     total = power = x
-    for k in range(2, _terms(0)):
+    for k in range(2, numbers().context.prec // 9 + 8):
         power = -power @ x
         total = total + power / k
     return total * 2.0**count
