@@ -21,16 +21,16 @@ Float = NDArray[np.float64]
 
 STEPS: Final = ((-73, -86), (-133, -146), (-266, -279))
 """Pairs of steps, as powers of two of every element's own size; each pair asks for more digits."""
-MARGIN: Final = (0, 40, 120)
-"""Digits more for each pair of steps."""
+MORE: Final = 100
+"""Digits by which each finer step is computed more precisely than the one before."""
+CONFIRM: Final = 400
+"""Digits more in which a slope of exactly 0 is confirmed."""
 AGREES: Final = 1e-12
 """How closely the slopes of both steps must agree, as a part of the larger."""
 VANISHES: Final = 1e-24
 """A slope that has shrunk so from the first step to the last is 0 in the limit."""
 ROUNDING: Final = 1e-60
 """Slopes below so much of forward's value over the primal's size, that no steps agree on, are 0."""
-CONFIRM: Final = 400
-"""Digits more in which a slope of exactly 0 is confirmed."""
 VISIBLE: Final = 2.0**-20
 """A step, as a part of each element, that float64 shows."""
 LONGEST: Final = 120
@@ -111,15 +111,19 @@ class BigForward:
     # ── slopes ───────────────────────────────────────────────────────────────────────────────
 
     def _side(self, moved: list[tuple[int, Array]], sign: int) -> Array:
-        """One-sided slopes, [m], by pairs of ever smaller steps until two agree."""
+        """One-sided slopes, [m], by pairs of ever smaller steps until two agree.
+
+        The finer step of a pair is computed in many more digits, so that what agrees is neither
+        curved nor absorbed somewhere on the way: (1 + e⁻²⁰⁰) − 1.
+        """
         digits = DIGITS + self._spread(moved)
         steepest = flattest = found = np.zeros(0)
         open_ = np.ones(0, dtype=bool)
-        for (far, near), margin in zip(STEPS, MARGIN, strict=True):
-            first = self._quotients(moved, sign, far, digits + margin)
-            second = self._quotients(moved, sign, near, digits + margin)
+        for k, (far, near) in enumerate(STEPS):
+            first = self._quotients(moved, sign, far, digits + k * MORE)
+            second = self._quotients(moved, sign, near, digits + (k + 1) * MORE)
             settled = np.abs(first - second) <= AGREES * np.maximum(np.abs(first), np.abs(second))
-            if margin == 0:
+            if k == 0:
                 steepest, found, open_ = np.abs(first), second, ~settled
             else:
                 found = np.where(open_ & settled, second, found)
