@@ -68,7 +68,7 @@ class BigArray(np.ndarray[Any, Any]):
         return _function(func, args, kwargs)
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         return float_dtype()
 
     def __getitem__(self, key: Any) -> Any:
@@ -82,12 +82,12 @@ class BigArray(np.ndarray[Any, Any]):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
-    @property
-    def real(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]  # a part that is written to would be lost
+    def real(self) -> Any:
         return wrapped(_parts(self, "real"))
 
-    @property
-    def imag(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def imag(self) -> Any:
         return wrapped(_parts(self, "imag"))
 
     def astype(self, dtype: Any, *rest: Any, **keywords: Any) -> Any:
@@ -104,6 +104,9 @@ class BigArray(np.ndarray[Any, Any]):
 
     def __float__(self) -> float:
         return float(raw(self).item())
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return np.round(self, digits or 0)
 
     def __array_finalize__(self, other: Any) -> None:
         return None
@@ -293,9 +296,7 @@ def cast(x: BigArray, dtype: Any, how: str) -> Any:
 
 def _integers(x: BigArray, dtype: np.dtype[Any]) -> Array:
     """Truncated, exactly: a step function, whose slope is 0 between its steps."""
-    from mpmath.libmp import to_int
-
-    flat = [int(to_int(number._mpf_)) for number in raw(x).ravel().tolist()]
+    flat = [numbers().whole(number) for number in raw(x).ravel().tolist()]
     return np.array(flat, dtype=dtype).reshape(x.shape)
 
 
@@ -352,6 +353,14 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
     return result
 
 
+def elementwise(name: str, *args: Any) -> BigArray:
+    """One of the known ufuncs by name, SciPy's too: without SciPy."""
+    values = [numbers().lifted(x) for x in args]
+    result = _lifted(name, len(values), 1)(*values)
+    numbers().spend(np.size(result))
+    return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
+
+
 def _finished(ufunc: np.ufunc, result: Any) -> Any:
     if ufunc.__name__ in ufuncs.COMPARISONS:
         return np.asarray(result).astype(bool)[()]
@@ -404,6 +413,7 @@ def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) ->
     rows = x.transpose(*left, *gone).reshape([x.shape[a] for a in left] + [-1])
     loop = _loop(ufunc)
     start = initial if initial is not None else identity if not rows.shape[-1] else None
+    result: Any
     if not gone:
         result = rows[..., 0]
     elif start is None and rows.shape[-1] == 0:
@@ -482,6 +492,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
 
     return {
         **functions.table(work, ufunc),
+        np.astype: lambda x, dtype, **_: raw_all(cast(wrapped(x), dtype, "astype")),
         **Linear(work).table(),
         **Fourier(work).table(),
     }
@@ -504,6 +515,8 @@ def _function(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
     arguments, keywords = raw_all(_calling(args)), raw_all(_calling(kwargs))
     try:
         result = wrapped((own or func)(*arguments, **keywords))
+    except Unsupported as error:
+        raise work.refuse(Unsupported(placed(str(error)))) from None
     except TypeError as error:
         if own is None and not _known(error):
             text = f"{_path(func)} is not known in big numbers"
@@ -568,6 +581,36 @@ def _bare(x: Any) -> Any:
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
 
+METHODS = [
+    "exp",
+    "log",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sinh",
+    "cosh",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "expm1",
+    "log1p",
+    "log2",
+    "log10",
+    "exp2",
+    "cbrt",
+    "rint",
+    "fabs",
+    "hypot",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+]
+"""Methods of elements that NumPy's loops over objects call."""
+
+
 def number_protocol(work: Numbers) -> None:
     """Let bare numbers, as elements of object arrays are, be seen by ufuncs and functions."""
 
@@ -580,33 +623,7 @@ def number_protocol(work: Numbers) -> None:
     for kind in work.kinds:
         kind.__array_ufunc__ = ufunc_of
         kind.__array_function__ = function_of
-        for name in [
-            "exp",
-            "log",
-            "sqrt",
-            "sin",
-            "cos",
-            "tan",
-            "tanh",
-            "sinh",
-            "cosh",
-            "arcsin",
-            "arccos",
-            "arctan",
-            "arctan2",
-            "expm1",
-            "log1p",
-            "log2",
-            "log10",
-            "exp2",
-            "cbrt",
-            "rint",
-            "fabs",
-            "hypot",
-            "arcsinh",
-            "arccosh",
-            "arctanh",
-        ]:
+        for name in METHODS:
             setattr(kind, name, _table()[name])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.highprecision.numbers import Numbers
+from gradcheck.highprecision.refusal import Unsupported
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
@@ -35,6 +36,7 @@ class Linear:
             la.norm: self.norm, la.pinv: self.pinv, la.matrix_power: self.matrix_power,
             la.lstsq: self.lstsq, la.cond: self.cond, la.multi_dot: self.multi_dot,
             la.eig: self.eig, la.eigvals: lambda x: self.eig(x)[0], la.trace: _trace,
+            la.matrix_rank: self.matrix_rank, np.polyfit: self.polyfit,
             la.matrix_norm: self.matrix_norm, la.vector_norm: self.vector_norm,
             la.matmul: self._matmul, la.tensorsolve: self.tensorsolve, la.tensorinv: self.tensorinv,
         }  # fmt: skip
@@ -162,7 +164,11 @@ class Linear:
         return _named("eigh", values, vectors)
 
     def eigvalsh(self, a: Any, UPLO: str = "L") -> Array:  # noqa: N803  NumPy's name
-        return np.asarray(self.eigh(a, UPLO)[0], dtype=object)
+        a = self._symmetric(self._work.lifted(a), UPLO)
+        values = np.empty(a.shape[:-1], dtype=object)
+        for at in np.ndindex(a.shape[:-2]):
+            values[at] = self._rotated(a[at])[0]
+        return values
 
     def _symmetric(self, a: Array, uplo: str) -> Array:
         """The matrix that NumPy reads from one triangle."""
@@ -173,21 +179,23 @@ class Linear:
 
     def _oriented(self, columns: Array, m: Array, uplo: str) -> Array:
         """Columns with the signs that NumPy gives them in float64."""
-        return columns * self._signs(columns, np.linalg.eigh(self._rounded(m), uplo)[1])
+        floats = np.linalg.eigh(self._rounded(m), "U" if uplo.upper() == "U" else "L")[1]
+        return np.asarray(columns * self._signs(columns, floats), dtype=object)
 
     def _signs(self, columns: Array, floats: Array) -> Array:
         rounded = self._rounded(columns)
         overlap = np.sum(np.conj(rounded) * floats, axis=-2)
         if np.iscomplexobj(overlap) and np.any(overlap.imag):
-            raise TypeError("the phases of complex vectors are a matter of convention")
-        return np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+            raise Unsupported("the phases of complex vectors are a matter of convention")
+        signs = np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+        return np.asarray(signs, dtype=object)
 
     def _rounded(self, m: Array) -> Array:
         if any(type(v) is self._work.complex for v in m.ravel().tolist()):
             parts = [np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(m) for p in ("real", "imag")]
-            real, imag = (self._work.to_float64(p) for p in parts)
+            real, imag = (self._work.floats(p) for p in parts)
             return real + 1j * imag
-        return self._work.to_float64(m)
+        return self._work.floats(m)
 
     def eig(self, a: Any) -> Any:
         a = self._work.lifted(a)
@@ -234,7 +242,9 @@ class Linear:
         m, n = a.shape[-2:]
         k = min(m, n)
         if compute_uv and full_matrices and m != n:
-            raise TypeError("svd(full_matrices=True) of a matrix that is not square is not unique")
+            raise Unsupported(
+                "svd(full_matrices=True) of a matrix that is not square is not unique"
+            )
         values = np.empty((*a.shape[:-2], k), dtype=object)
         left = np.empty((*a.shape[:-1], k), dtype=object)
         right = np.empty((*a.shape[:-2], k, n), dtype=object)
@@ -253,11 +263,11 @@ class Linear:
 
     def qr(self, a: Any, mode: str = "reduced") -> Any:
         if mode not in ("reduced", "r", "complete"):
-            raise TypeError(f"qr(mode={mode!r}) is not known in big numbers")
+            raise Unsupported(f"qr(mode={mode!r}) is not known in big numbers")
         a = self._work.lifted(a)
         m, n = a.shape[-2:]
         if mode == "complete" and m != n:
-            raise TypeError("qr(mode='complete') is not known in big numbers")
+            raise Unsupported("qr(mode='complete') is not known in big numbers")
         k = min(m, n)
         q = np.empty((*a.shape[:-1], k), dtype=object)
         r = np.empty((*a.shape[:-2], k, n), dtype=object)
@@ -348,7 +358,9 @@ class Linear:
                 out[at] = max(sums) if ord_ > 0 else min(sums)
                 continue
             values = self.svd(m, compute_uv=False).tolist()
-            out[at] = {"nuc": lambda v: sum(v), 2: max, -2: min}[ord_](values)
+            if ord_ not in ("nuc", 2, -2):
+                raise ValueError("Invalid norm order for matrices.")
+            out[at] = sum(values) if ord_ == "nuc" else max(values) if ord_ == 2 else min(values)
         if keepdims:
             for axis in sorted(axes):
                 out = np.expand_dims(out, axis)
@@ -380,6 +392,13 @@ class Linear:
             return low / top if p == -2 else top / low
         return self.norm(x, p, (-2, -1)) * self.norm(self.inv(x), p, (-2, -1))
 
+    def matrix_rank(self, a: Any, *args: Any, **keywords: Any) -> Any:
+        return np.linalg.matrix_rank(self._rounded(self._work.lifted(a)), *args, **keywords)
+
+    def polyfit(self, x: Any, y: Any, deg: int) -> Any:
+        x, y = self._work.lifted(x), self._work.lifted(y)
+        return self.lstsq(np.vander(x, deg + 1), y)[0]
+
     def matrix_power(self, a: Any, n: int) -> Array:
         a = self._work.lifted(a)
         if n < 0:
@@ -397,7 +416,7 @@ class Linear:
 
     def tensorsolve(self, a: Any, b: Any, axes: Any = None) -> Array:
         if axes is not None:
-            raise TypeError("tensorsolve(axes=…) is not known in big numbers")
+            raise Unsupported("tensorsolve(axes=…) is not known in big numbers")
         a, b = self._work.lifted(a), self._work.lifted(b)
         return self.solve(a.reshape(b.size, -1), b.ravel()).reshape(a.shape[b.ndim :])
 
