@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--right", action="store_true", help="the right ones alone")
     parser.add_argument("--wrong", action="store_true", help="the wrong ones alone")
     parser.add_argument("--places", type=int, default=20, help="single elements 1%% off, per pair")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds of one check")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds of one check")
     parser.add_argument("--verify", action="store_true", help="hold the pairs against 60 digits")
     parser.add_argument("--scales", action="store_true", help="no blind PASS from 1e-300 to 1e300")
     parser.add_argument("--large", action="store_true", help="a million elements, right and wrong")
@@ -46,7 +46,7 @@ def main() -> int:
     if given.scales:
         from .scales import judge_scales
 
-        return judge_scales(given.seeds, given.limit)
+        return judge_scales(given.name, given.seeds, given.limit)
     if given.large:
         from .large import judge_large
 

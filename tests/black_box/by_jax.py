@@ -93,7 +93,8 @@ FUNCTIONS = {
     "softmax 1000": (lambda x: jax.nn.softmax(x, axis=-1), (1000 + drawn("js", 3, 4),)),
     "log_softmax": (lambda x: jax.nn.log_softmax(x, axis=-1), (10 * drawn("jl", 3, 4),)),
     "logsumexp": (lambda x: jax.nn.logsumexp(x, axis=-1), (drawn("jlse", 3, 4),)),
-    "logsumexp margin": (lambda x: jax.nn.logsumexp(x, axis=-1), (drawn("jlse", 3, 4) + np.array([30, 0, 0, 0]),)),
+    "logsumexp margin": (lambda x: jax.nn.logsumexp(x, axis=-1), (drawn("jlse", 3,
+        4) + np.array([30, 0, 0, 0]),)),
     "gelu": (lambda x: jax.nn.gelu(x, approximate=False), (drawn("jg", 5),)),
     "gelu tanh": (jax.nn.gelu, (drawn("jgt", 5),)),
     "silu": (jax.nn.silu, (3 * drawn("jsi", 5),)),
@@ -118,7 +119,8 @@ FUNCTIONS = {
     "qr": (lambda x: jnp.linalg.qr(x)[1], (drawn("jqr", 4, 3),)),
     "expm": (jax.scipy.linalg.expm, (drawn("jexp", 3, 3),)),
     "norm": (jnp.linalg.norm, (drawn("jno", 5),)),
-    "einsum": (lambda a, b: jnp.einsum("ij,kj->ik", a, b), (drawn("jea", 2, 3), drawn("jeb", 4, 3))),
+    "einsum": (lambda a, b: jnp.einsum("ij,kj->ik", a, b), (drawn("jea", 2, 3), drawn("jeb", 4,
+        3))),
     "logaddexp": (jnp.logaddexp, (20 * drawn("jla", 5), 20 * drawn("jlb", 5))),
     "hypot": (lambda x, y: jnp.sqrt(x * x + y * y), (drawn("jh", 5), drawn("jhy", 5))),
     "arctan2": (jnp.arctan2, (drawn("ja", 5), drawn("jay", 5))),
@@ -136,9 +138,11 @@ FUNCTIONS = {
     "cumprod": (jnp.cumprod, (drawn("jcp", 5),)),
     "cumsum": (lambda x: jnp.cumsum(x) ** 2, (drawn("jcs", 5),)),
     "where": (lambda x: jnp.where(x > 0, jnp.log1p(jnp.abs(x)), x * x), (drawn("jwh", 5),)),
-    "interp": (lambda x: jnp.interp(x, jnp.arange(5, dtype=x.dtype), jnp.arange(5, dtype=x.dtype) ** 2), (uniform("jin", 0.1, 3.9, 5),)),
+    "interp": (lambda x: jnp.interp(x, jnp.arange(5, dtype=x.dtype), jnp.arange(5,
+        dtype=x.dtype) ** 2), (uniform("jin", 0.1, 3.9, 5),)),
     "fft power": (lambda x: jnp.abs(jnp.fft.fft(x)) ** 2, (drawn("jff", 8),)),
-    "huber": (lambda x: jnp.where(jnp.abs(x) < 1, 0.5 * x * x, jnp.abs(x) - 0.5), (2 * drawn("jhu", 6),)),
+    "huber": (lambda x: jnp.where(jnp.abs(x) < 1, 0.5 * x * x, jnp.abs(x) - 0.5), (2 * drawn("jhu",
+        6),)),
     "x/x": (lambda x: x / x, (drawn("jxx", 4),)),
     "floor": (jnp.floor, (3 * drawn("jfl", 5),)),
 }  # fmt: skip
@@ -151,7 +155,8 @@ HALF = {
         lambda x: jnp.tanh(x.astype(jnp.float16)).astype(x.dtype), jnp.tanh, (drawn("jht", 5),)
     ),
     "bfloat16 gelu": (
-        lambda x: jax.nn.gelu(x.astype(jnp.bfloat16)).astype(x.dtype), jax.nn.gelu, (drawn("jbg", 5),)
+        lambda x: jax.nn.gelu(x.astype(jnp.bfloat16)).astype(x.dtype), jax.nn.gelu, (drawn("jbg",
+            5),)
     ),
 }  # fmt: skip
 IN_SINGLE = (
@@ -162,7 +167,7 @@ IN_SINGLE = (
 
 
 def pairs() -> Iterator[Pair]:
-    """All of this file; big numbers cannot enter, and central differences in float64 verify them."""
+    """All of this file: big numbers cannot enter; differences in float64 verify them."""
     for name, (f, primals) in FUNCTIONS.items():
         forward, vjp = wide(f)
         free = (primals[0] == 0,) if "kink" in name else ()

@@ -10,7 +10,7 @@ from .pair import Pair
 
 FAMILIES = {
     "smooth": (), "kinks": (), "linear_algebra": (), "quantised": (), "zero": (), "applied": (),
-    "complex_numbers": (), "special_functions": ("scipy",), "by_scipy": ("scipy",),
+    "complex_numbers": (), "special_functions": ("scipy",),
     "by_jax": ("jax",), "by_torch": ("torch",),
 }  # fmt: skip
 """The modules, and what each needs beside NumPy."""
@@ -27,11 +27,11 @@ def _there(name: str) -> bool:
 
 
 @cache
-def corpus() -> dict[str, Pair]:
-    """Pairs by `kind/name`."""
+def corpus(*, plain: bool = False) -> dict[str, Pair]:
+    """Pairs by `kind/name`; those alone that need nothing beside NumPy, where `plain`."""
     found: dict[str, Pair] = {}
-    for module in FAMILIES:
-        if module in missing():
+    for module, needs in FAMILIES.items():
+        if module in missing() or (plain and needs):
             continue
         for pair in importlib.import_module(f"{__package__}.{module}").pairs():
             name = f"{pair.kind}/{pair.name}"

@@ -86,7 +86,7 @@ def said(
     **known: Any,
 ) -> tuple[str, str, float]:
     """Verdict, reason and seconds of one check."""
-    start = time.perf_counter()
+    start, reason = time.perf_counter(), ""
     try:
         with limited(limit), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -101,12 +101,15 @@ def said(
                 f" ± {w.error_bar:.1g} (bound {w.bound:.1g}, {w.cotangent})"
             )
     except Late:
-        verdict, reason = "TIMEOUT", f"more than {limit:g} s"
+        verdict = "TIMEOUT"
     except UsageError as error:
         verdict, reason = "REFUSED", str(error)
     except Exception as error:  # noqa: BLE001 - a fault of gradcheck's own, and counted as one
         verdict, reason = "RAISED", f"{type(error).__name__}: {error}"
-    return verdict, " ".join(reason.split()), time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    if seconds > limit:  # `check` may have taken `Late` for an exception of the code judged
+        verdict, reason = "TIMEOUT", f"more than {limit:g} s"
+    return verdict, " ".join(reason.split()), seconds
 
 
 def judge(pair: Pair, asked: Asked) -> list[Judged]:

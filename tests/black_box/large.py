@@ -27,8 +27,10 @@ def mean_square_vjp(ct, x, y):
 
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
-    "tanh": (np.tanh, lambda ct, x: ct * (1 - np.tanh(x) ** 2), lambda: (drawn("large tanh", 1_000_000),)),
-    "relu": (lambda x: np.maximum(x, 0), lambda ct, x: ct * (x > 0), lambda: (drawn("large relu", 1_000_000),)),
+    "tanh": (np.tanh, lambda ct, x: ct * (1 - np.tanh(x) ** 2), lambda: (drawn("large tanh",
+        1_000_000),)),
+    "relu": (lambda x: np.maximum(x, 0), lambda ct, x: ct * (x > 0), lambda: (drawn("large relu",
+        1_000_000),)),
     "mean square": (mean_square, mean_square_vjp,
                     lambda: (drawn("large loss", 1_000_000), drawn("large target", 1_000_000))),
     "matmul": (lambda a, b: a @ b, lambda ct, a, b: (ct @ b.T, a.T @ ct),

@@ -298,7 +298,8 @@ def whitened_vjp(ct, a, x):
 SQUARE = {
     "inv": (np.linalg.inv, inv_vjp), "det": (np.linalg.det, det_vjp),
     "slogdet": (slogdet, slogdet_vjp), "singular values": (singular_values, singular_values_vjp),
-    "nuclear norm": (nuclear, nuclear_vjp), "trace of the inverse": (trace_inverse, trace_inverse_vjp),
+    "nuclear norm": (nuclear, nuclear_vjp), "trace of the inverse": (trace_inverse,
+        trace_inverse_vjp),
     "condition number": (condition_number, condition_number_vjp),
     "qr": (qr, qr_vjp),
 }  # fmt: skip

@@ -83,8 +83,8 @@ def elementwise(
 
     vjp = typed(lambda ct, x: ct * slope(x))
     free = known.pop("free", None)
-    for where, x in points.items():
-        x = np.asarray(x, dtype=float)
+    for where, point in points.items():
+        x = np.asarray(point, dtype=float)
         mask = () if free is None else (free(x),)
         yield Pair(
             name=f"{name} {where}", kind=kind, forward=f, vjp=vjp, primals=(x,), free=mask, **known

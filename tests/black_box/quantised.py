@@ -48,7 +48,8 @@ def significant(y):
 ROUNDINGS = {
     # what rounds, and the largest relative error that may hide in it at these points
     "float16": (half, 0.2), "bfloat16": (brain, 0.6), "float32": (single, 1e-3),
-    "three decimals": (decimals, 0.3), "fixed point": (fixed_point, 0.5), "truncated": (truncated, 0.3),
+    "three decimals": (decimals, 0.3), "fixed point": (fixed_point, 0.5), "truncated": (truncated,
+        0.3),
     "three digits": (significant, 0.5),
 }  # fmt: skip
 
@@ -105,7 +106,8 @@ def nearest_table(f, low, high, count):
 SMOOTH = {
     "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2), "exp": (np.exp, np.exp),
     "gelu": (gelu, gelu_slope), "x²": (lambda x: x * x, lambda x: 2 * x),
-    "sin": (np.sin, np.cos), "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x: sigmoid(x) * sigmoid(-x)),
+    "sin": (np.sin, np.cos), "sigmoid": (lambda x: 1 / (1 + np.exp(-x)),
+        lambda x: sigmoid(x) * sigmoid(-x)),
 }  # fmt: skip
 
 

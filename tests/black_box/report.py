@@ -24,7 +24,7 @@ def accepted(judged: Sequence[Judged]) -> bool:
 
 
 def report(judged: Sequence[Judged]) -> str:
-    """Per kind and dtype what became of the right and of the wrong; each that is not as it should."""
+    """What became of the right and the wrong, per kind and dtype, and each that is amiss."""
     right = [j for j in judged if not j.error]
     wrong = [j for j in judged if j.error]
     lines = [
@@ -33,7 +33,7 @@ def report(judged: Sequence[Judged]) -> str:
         "Made by `tox -e black-box`. Each pair is a forward and its right VJP, verified without",
         "gradcheck (`python -m tests.black_box --verify`); the wrong ones are made of it.",
         "",
-        f"{len(corpus())} pairs; left out, for want of a framework: {', '.join(missing()) or 'none'}.",
+        f"{len(corpus())} pairs; left out for want of a framework: {', '.join(missing()) or '-'}.",
         "",
     ]
     for title, full in (("By projection", False), ("In full", True)):
@@ -119,5 +119,6 @@ def _listed(judged: Iterable[Judged]) -> list[str]:
         modes = sorted({"full" if j.full else "projection" for j in some})
         reason = some[0].reason.replace("|", "\\|")[:300]
         where = f"{', '.join(modes)} ({len(some)})"
-        lines.append(f"| {kind}/{name} | {error} | {dtype} | {verdict} | {where} | {reason} |")
+        title = f"{kind}/{name}".replace("|", "\\|")
+        lines.append(f"| {title} | {error} | {dtype} | {verdict} | {where} | {reason} |")
     return lines

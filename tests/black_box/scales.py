@@ -48,7 +48,8 @@ ELEMENTWISE: dict[str, One] = {
     "arcsinh": (np.arcsinh, lambda x: 1 / np.hypot(1, x)),
     "sigmoid": (smooth.sigmoid, lambda x: smooth.sigmoid(x) * smooth.sigmoid(-x)),
     "softplus": (lambda x: np.logaddexp(0, x), smooth.sigmoid),
-    "silu": (lambda x: x * smooth.sigmoid(x), lambda x: smooth.sigmoid(x) * (1 + x * smooth.sigmoid(-x))),
+    "silu": (lambda x: x * smooth.sigmoid(x),
+        lambda x: smooth.sigmoid(x) * (1 + x * smooth.sigmoid(-x))),
     "gaussian": (lambda x: np.exp(-x * x), lambda x: -2 * x * np.exp(-x * x)),
     "softsign": (lambda x: x / (1 + np.abs(x)), lambda x: 1 / (1 + np.abs(x)) ** 2),
     "soft abs": (lambda x: np.hypot(x, 1), lambda x: x / np.hypot(x, 1)),
@@ -57,7 +58,8 @@ ELEMENTWISE: dict[str, One] = {
     "huber 1e-20": (lambda x: smooth.huber(x, 1e-20), lambda x: np.clip(x / 1e-20, -1, 1)),
     "log cosh": (lambda x: np.logaddexp(x, -x), np.tanh), "1 + x": (lambda x: 1 + x, np.ones_like),
     "x + x²": (lambda x: x + x * x, lambda x: 1 + 2 * x), "elu": (
-        lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), lambda x: np.exp(np.minimum(x, 0))),
+        lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), lambda x: np.exp(np.minimum(x,
+            0))),
     "x log x": positive(lambda x: x * np.log(x), lambda x: np.log(x) + 1),
 }  # fmt: skip
 SEVERAL: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
@@ -67,12 +69,15 @@ SEVERAL: dict[str, tuple[Callable[..., Any], Callable[..., Any], int]] = {
     "maximum": (np.maximum, lambda ct, x, y: (ct * (x > y), ct * (y >= x)), 2),
     "sum": (lambda x, y: x + y, lambda ct, x, y: (ct.copy(), ct.copy()), 2),
     "arctan2": (np.arctan2, lambda ct, y, x: (
-        ct * (x / np.hypot(x, y)) / np.hypot(x, y), -ct * (y / np.hypot(x, y)) / np.hypot(x, y)), 2),
-    "logaddexp": (np.logaddexp, lambda ct, x, y: (ct * smooth.sigmoid(x - y), ct * smooth.sigmoid(y - x)), 2),
+        ct * (x / np.hypot(x, y)) / np.hypot(x, y), -ct * (y / np.hypot(x, y)) / np.hypot(x, y)),
+            2),
+    "logaddexp": (np.logaddexp, lambda ct, x, y: (ct * smooth.sigmoid(x - y),
+        ct * smooth.sigmoid(y - x)), 2),
     "norm": (smooth.scaled_norm, smooth.scaled_norm_vjp, 1),
     "max": (np.max, lambda ct, x: ct * (x == x.max()), 1),
     "sum of absolutes": (lambda x: np.abs(x).sum(), lambda ct, x: ct * np.sign(x), 1),
-    "l1": (lambda x, y: np.abs(x - y), lambda ct, x, y: (ct * np.sign(x - y), -ct * np.sign(x - y)), 2),
+    "l1": (lambda x, y: np.abs(x - y), lambda ct, x, y: (ct * np.sign(x - y),
+        -ct * np.sign(x - y)), 2),
     "cosine": (smooth.cosine, smooth.cosine_vjp, 2),
     "dot": (lambda x, y: x @ y, lambda ct, x, y: (ct * y, ct * x), 2),
 }  # fmt: skip
@@ -105,11 +110,13 @@ def shows(vjp: Callable[..., Any], y: Any, primals: tuple[Any, ...], dtype: str)
     return all(np.isfinite(g).all() and np.abs(g).max() > least for g in got)
 
 
-def judge_scales(seeds: int, limit: float) -> int:
+def judge_scales(names: list[str], seeds: int, limit: float) -> int:
     """Print what passes, and the counts; 1 if anything does."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for dtype in SCALES:
         for name, f, vjp, count in functions():
+            if names and name not in names:
+                continue
             for where, primals in points(name, count, dtype):
                 with np.errstate(all="ignore"):
                     if not shows(vjp, np.asarray(f(*primals)), primals, dtype):
@@ -126,7 +133,9 @@ def judge_scales(seeds: int, limit: float) -> int:
                         verdict, reason, _ = said(f, wrong, primals, limit, seed=seed)
                         counts[dtype, error, verdict] += 1
                         if (verdict == "PASS") is (error != "right"):
-                            sys.stdout.write(f"{verdict} {error}: {name} at {where}, {dtype}: {reason}\n")
+                            sys.stdout.write(
+                                f"{verdict} {error}: {name} at {where}, {dtype}: {reason}\n"
+                            )
     for key, number in sorted(counts.items()):
         sys.stdout.write(f"{' '.join(key)}: {number}\n")
     return int(any(error != "right" and verdict == "PASS" for _, error, verdict in counts))

@@ -65,7 +65,8 @@ ONE = {
                   lambda x: -mpmath.log(1 + mpmath.exp(-x)), ((-3, 3), (20, 30))),
     "gamma": (special.gamma, lambda x: special.gamma(x) * special.psi(x), mpmath.gamma,
               ((0.5, 4), (-2.7, -2.3), (20, 30))),
-    "gammaln": (special.gammaln, special.psi, mpmath.loggamma, ((0.5, 4), (1e3, 1e5), (1e-8, 1e-7))),
+    "gammaln": (special.gammaln, special.psi, mpmath.loggamma, ((0.5, 4), (1e3, 1e5), (1e-8,
+        1e-7))),
     "digamma": (special.psi, lambda x: special.polygamma(1, x), lambda x: mpmath.psi(0, x),
                 ((0.5, 4), (1e3, 1e4), (-1.8, -1.2))),
     "trigamma": (lambda x: special.polygamma(1, x), lambda x: special.polygamma(2, x),
@@ -147,7 +148,7 @@ ONE = {
               lambda x: x * x / 2 if abs(x) <= 1.3 else 1.3 * (abs(x) - 0.65), ((-3, 3),)),
     "pseudo_huber": (lambda x: special.pseudo_huber(1e-9, x),
                      lambda x: 1e-9 * (x / 1e-9) / np.sqrt(1 + (x / 1e-9) ** 2),
-                     lambda x: mpmath.mpf(1e-9) ** 2 * (mpmath.sqrt(1 + (x / mpmath.mpf(1e-9)) ** 2) - 1),
+                     lambda x: 1e-9 * (mpmath.hypot(1e-9, x) - 1e-9),
                      ((-3e-9, 3e-9),)),
 }  # fmt: skip
 
@@ -192,13 +193,17 @@ def boxcox_vjp(ct, x, lam):
 
 
 TWO = {
-    "betaln": (special.betaln, betaln_vjp, lambda a, b: mpmath.log(mpmath.beta(a, b)), (0.5, 4), (0.5, 4)),
+    "betaln": (special.betaln, betaln_vjp, lambda a, b: mpmath.log(mpmath.beta(a, b)), (0.5, 4),
+        (0.5, 4)),
     "beta": (special.beta, beta_vjp, mpmath.beta, (0.5, 4), (0.5, 4)),
     "xlogy": (special.xlogy, xlogy_vjp, lambda x, y: x * mpmath.log(y), (1e-9, 1e-8), (0.5, 4)),
-    "xlog1py": (special.xlog1py, xlog1py_vjp, lambda x, y: x * mpmath.log1p(y), (0.1, 4), (1e-9, 1e-8)),
-    "rel_entr": (special.rel_entr, rel_entr_vjp, lambda x, y: x * mpmath.log(x / y), (0.1, 1), (0.1, 1)),
-    "kl_div": (special.kl_div, kl_div_vjp, lambda x, y: x * mpmath.log(x / y) - x + y, (0.1, 0.2), (0.5, 1)),
-    "boxcox": (special.boxcox, boxcox_vjp, lambda x, l: (x**l - 1) / l, (0.5, 4), (0.3, 2)),
+    "xlog1py": (special.xlog1py, xlog1py_vjp, lambda x, y: x * mpmath.log1p(y), (0.1, 4), (1e-9,
+        1e-8)),
+    "rel_entr": (special.rel_entr, rel_entr_vjp, lambda x, y: x * mpmath.log(x / y), (0.1, 1),
+        (0.1, 1)),
+    "kl_div": (special.kl_div, kl_div_vjp, lambda x, y: x * mpmath.log(x / y) - x + y, (0.1, 0.2),
+        (0.5, 1)),
+    "boxcox": (special.boxcox, boxcox_vjp, lambda x, p: (x**p - 1) / p, (0.5, 4), (0.3, 2)),
 }  # fmt: skip
 
 
@@ -246,7 +251,7 @@ def pairs() -> Iterator[Pair]:
             yield from elementwise(
                 "special",
                 f"{name} {a}",
-                lambda x, a=a, f=getattr(special, name): f(a, x),
+                lambda x, a=a, name=name: getattr(special, name)(a, x),
                 lambda x, a=a, s=sign: s * gammainc_slope(a, x),
                 {"middle": a * uniform(f"{name} {a}", 0.8, 1.3, 5)},
                 behind=_behind(exact),

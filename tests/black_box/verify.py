@@ -200,8 +200,7 @@ class Module:
         self._own = own
 
     def __getattr__(self, name):
-        found = getattr(self._own, name)
-        return found
+        return getattr(self._own, name)
 
 
 def product(m, args):
@@ -291,19 +290,25 @@ def cuberoot(x):
 Numpy = Module(
     np, linalg=LINALG, fft=FFT, mean=mean, clip=clip, abs=absolute, absolute=absolute,
     log2=ufunc(lambda x: mpmath.log(x, 2)), exp2=ufunc(lambda x: mpmath.mpf(2) ** x),
-    **{name: ufunc(getattr(mpmath, name), 2 if name == "hypot" else 1) for name in SAME if name != "cbrt"},
+    **{name: ufunc(getattr(mpmath, name),
+        2 if name == "hypot" else 1) for name in SAME if name != "cbrt"},
     **{name: ufunc(getattr(mpmath, text)) for name, text in OTHER.items()},
     cbrt=ufunc(cuberoot), arctan2=ufunc(mpmath.atan2, 2), logaddexp=ufunc(logaddexp, 2),
     power=ufunc(lambda a, b: a**b, 2), sinc=ufunc(sinc), square=lambda x: x * x,
     real=ufunc(mpmath.re), imag=ufunc(mpmath.im), angle=ufunc(mpmath.arg),
     var=lambda x, **k: big(x).var(**k), std=lambda x, **k: big(x).std(**k),
     asarray=big, array=big, ascontiguousarray=big, float32=big, float64=big, float16=big,
-    zeros_like=lambda x, **_: big(np.zeros(np.shape(x))), isfinite=ufunc(lambda x: mpmath.isfinite(x)),
-    zeros=lambda shape, *_, **__: big(np.zeros(shape)), ones=lambda shape, *_, **__: big(np.ones(shape)),
-    empty=lambda shape, *_, **__: big(np.zeros(shape)), empty_like=lambda x, **_: big(np.zeros(np.shape(x))),
-    eye=lambda *a, **_: big(np.eye(*a)), trapezoid=lambda y, x: ((y[1:] + y[:-1]) * (x[1:] - x[:-1])).sum() / 2,
+    zeros_like=lambda x, **_: big(np.zeros(np.shape(x))),
+        isfinite=ufunc(mpmath.isfinite),
+    zeros=lambda shape, *_, **__: big(np.zeros(shape)), ones=lambda shape, *_,
+        **__: big(np.ones(shape)),
+    empty=lambda shape, *_, **__: big(np.zeros(shape)), empty_like=lambda x,
+        **_: big(np.zeros(np.shape(x))),
+    eye=lambda *a, **_: big(np.eye(*a)), trapezoid=lambda y,
+        x: ((y[1:] + y[:-1]) * (x[1:] - x[:-1])).sum() / 2,
     cross=lambda a, b: big(np.stack([
-        a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1], a[..., 2] * b[..., 0] - a[..., 0] * b[..., 2],
+        a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1], a[..., 2] * b[..., 0] - a[..., 0] * b[...,
+            2],
         a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]], -1)),
 )  # fmt: skip
 SPECIAL = Module(

@@ -13,10 +13,13 @@ FLAT = {
     "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "rint": np.rint, "trunc": np.trunc,
     "round half": lambda x: np.round(x * 2) / 2, "step": lambda x: (x > 0) * 1.0,
     "heaviside": lambda x: np.heaviside(x, 0.5), "constant": lambda x: np.full_like(x, 3.7),
-    "zeros": np.zeros_like, "0·x": lambda x: 0 * x, "bins": lambda x: np.digitize(x, [-1, 0, 1]) * 1.0,
-    "isfinite": lambda x: np.isfinite(x).astype(x.dtype), "shape alone": lambda x: np.ones(x.shape) * x.size,
+    "zeros": np.zeros_like, "0·x": lambda x: 0 * x, "bins": lambda x: np.digitize(x, [-1, 0,
+        1]) * 1.0,
+    "isfinite": lambda x: np.isfinite(x).astype(x.dtype),
+        "shape alone": lambda x: np.ones(x.shape) * x.size,
     "dead relu": lambda x: np.maximum(x - 50, 0), "clipped away": lambda x: np.clip(x, 50, 60),
-    "x⁰": lambda x: x**0, "floor division": lambda x: x // 0.7, "saturated exp": lambda x: np.exp(-(x * x) - 800),
+    "x⁰": lambda x: x**0, "floor division": lambda x: x // 0.7,
+        "saturated exp": lambda x: np.exp(-(x * x) - 800),
 }  # fmt: skip
 
 
