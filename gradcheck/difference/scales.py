@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gradcheck.difference.evaluate import Array, Evaluator
 from gradcheck.difference.ladder import RATIO, top_step
 from gradcheck.difference.structure import Structure
+from gradcheck.draw import key_of
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -43,6 +44,12 @@ SHARP: Final = 0.1
 """The bar of a slope, as a part of it, with which it says something."""
 FINEST: Final = 6
 """Steps of a few bits, whose even parts are a kink or nothing but rounding."""
+BESIDE: Final = 32
+"""Points beside a kink: among six equal elements each is the largest of all in some of them."""
+ASIDE: Final = 2.0**-20
+"""How far they are, as a part of each element."""
+NEARBY: Final = 2.0**-30
+"""The step for slopes there: within it no two of them change their order but by chance."""
 UNEVEN: Final = 0.8908987181403393
 """No step is a power of two: stairs have those, too."""
 LONGER: Final = 2.0**-18
@@ -227,6 +234,33 @@ class Scales:
         bar = np.where(np.isfinite(bar), bar, np.inf)
         best = np.argmin(bar, axis=0)[None]
         return np.take_along_axis(values[1:], best, 0)[0], np.take_along_axis(bar, best, 0)[0]
+
+
+class Beside:
+    """Points beside a kink on which several elements of a primal lie, where forward is smooth."""
+
+    def __init__(self, evaluator: Evaluator, elements: NDArray[np.int64]) -> None:
+        """Move the `elements` [k] (flat) of the evaluator's primal at random, each by its size."""
+        x = evaluator.x.reshape(-1)
+        own = np.abs(x[elements])
+        self._size = np.where(own == 0, _smallest(evaluator.point.primals), own)
+        rng = np.random.Generator(np.random.Philox(key=key_of("beside a kink")))
+        self._moved = np.repeat(x[None], BESIDE, axis=0)
+        self._moved[:, elements] += ASIDE * self._size * rng.normal(size=(BESIDE, elements.size))
+        self._evaluator, self._elements = evaluator, elements
+
+    def slopes(self, along: NDArray[np.int64]) -> Float:
+        """Slopes [points, m] of every output where the elements `along` move by the same."""
+        which = np.isin(self._elements, along)
+        h = NEARBY * float(self._size[which].min())
+        ends = np.repeat(self._moved[None], 2, axis=0)
+        ends[0][:, self._elements[which]] += h
+        ends[1][:, self._elements[which]] -= h
+        gap = ends[0] - ends[1]
+        gap = gap[:, self._elements[which]].mean(axis=1)
+        copies = ends.reshape(-1, *self._evaluator.x.shape)
+        above, below = np.split(self._evaluator.values(copies), 2)
+        return np.asarray((above - below) / gap[:, None])
 
 
 def _smallest(primals: Sequence[Array]) -> float:

@@ -78,13 +78,15 @@ class BigForward:
 
     # ── the face ─────────────────────────────────────────────────────────────────────────────
 
-    def outputs(self) -> tuple[Array, ...]:
+    def outputs(self, digits: int = DIGITS) -> tuple[Array, ...]:
         """Forward's values here, rounded to float64 (complex128 where they are complex).
+
+        With fewer `digits`, forward rounds as it does in a narrower type.
 
         Raises:
             NoArbiter: forward cannot be evaluated in big numbers; the text says why.
         """
-        return tuple(self._rounded(v) for v in self._base(DIGITS))
+        return tuple(self._rounded(v) for v in self._base(digits))
 
     def slopes(self, direction: Sequence[Array | None]) -> Slopes:
         """Derivatives of every output along `direction`, one part for each primal.

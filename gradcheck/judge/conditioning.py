@@ -28,7 +28,7 @@ NEIGHBOURS: Final = 8
 REACH: Final = 2.0**10
 """How many times further away the farther neighbours are: what rounding does grows with it; what
 is noise, a gradient that is wrong otherwise at every point, does not."""
-CANCELS: Final = {"float64": 2.0**-32, "float32": 2.0**-18, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+CANCELS: Final = {"float64": 2.0**-28, "float32": 2.0**-15, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """What may be left where terms cancel, as a part of them: no more than what moves with the last bit
 of the primals, and less than what a narrower type leaves."""
 SAFETY: Final = 8.0
@@ -94,7 +94,8 @@ class Conditioning:
         least = [a if self._noisy else np.minimum(a, b) for a, b in pairs]
         rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost, near)]
         # A sum that cancels exactly at most neighbours does not at all.
-        noise = [np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) for t in rms[2]]
+        every = [np.maximum(a, b) for a, b in zip(rms[1], rms[2], strict=True)]
+        noise = [np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) for t in every]
         return rms[0], rms[1], noise
 
     def _moved(

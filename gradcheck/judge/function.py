@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.scales import Scales
+from gradcheck.difference.scales import Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
@@ -38,6 +38,8 @@ UNSEEN: Final = 1024.0
 AGREES: Final = 1e-3
 """How closely, as part of its largest value, a float32 forward must agree with itself in float64 to
 be differenced there."""
+SHARED: Final = 1e-3
+"""How well slopes beside a kink are known, as a part of their terms."""
 SAME: Final = 1e-11
 """One-sided slopes in 50 digits that differ by less, as a part of their terms, are one slope."""
 
@@ -83,6 +85,7 @@ class BlackBox:
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._notes: list[str] = []
+        self._shared = ""
 
     @property
     def estimate(self) -> Estimate:
@@ -93,6 +96,8 @@ class BlackBox:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
         notes = [*self._notes]
+        if self._shared and finding.verdict is not Verdict.FAIL:
+            finding = replace(finding, verdict=Verdict.FAIL, failed=1, reason=self._shared)
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
@@ -139,6 +144,7 @@ class BlackBox:
                     self._by_scales(int(colour), mine, found.got, kinks)
                 confirmed += self._still_fails(mine, found, kinks)
         if kinks.elements:
+            self._compare_beside(found.got, kinks)
             self._notes.append(
                 f"{self._subject[1]} has an undeclared kink at {self._where(kinks.elements)}: "
                 "judged by the slopes on both sides"
@@ -164,7 +170,43 @@ class BlackBox:
                 f"{self._subject[1]} has another slope at a finer scale at "
                 f"{self._where(kinks.split)}, and its values do not tell which one holds"
             )
+        self._shared = kinks.shared
         return kinks.intervals()
+
+    def _compare_beside(self, got: Float, kinks: Kinks) -> None:
+        """Widen the intervals of elements on a kink by the slopes beside it; look at their sums.
+
+        Where several elements tie (a sort, a maximum), each slope is that of some order of them.
+        Along a direction through all of a block's elements on kinks the slope may be the same
+        in every order: then it is what they must share.
+        """
+        evaluator, structure = self._differences.evaluator, self._differences.structure
+        if evaluator.x.dtype != np.float64:
+            return
+        cells = np.array(kinks.elements)
+        points = Beside(evaluator, cells)
+        for interval in kinks.intervals():
+            outside = (got < interval.low) | (got > interval.high)
+            for element in cells[outside[:, cells].any(axis=0)][:EXAMINED]:
+                slopes = self._cts @ points.slopes(np.array([element])).T  # [q, points]
+                kinks.widen(int(element), slopes.min(axis=1), slopes.max(axis=1))
+        owner = np.empty(evaluator.x.size, dtype=np.int64)
+        owner[structure.grid] = np.arange(structure.blocks)
+        rise = points.slopes(cells)  # [points, m]
+        sums = structure.by_block(self._cts[:, None, :] * rise)  # [q, points, b]
+        size = structure.by_block(np.abs(self._cts[:, None, :] * rise)).max(axis=1)
+        given = np.zeros((len(got), structure.blocks))
+        np.add.at(given.T, owner[cells], got[:, cells].T)
+        allowed = SHARED * size
+        apart = sums.max(axis=1) - sums.min(axis=1)
+        wrong = (apart <= allowed) & ~(np.abs(given - sums[:, 0]) <= 2 * allowed)
+        wrong[:, np.bincount(owner[cells], minlength=structure.blocks) == 0] = False
+        if wrong.any():
+            q, b = (int(k) for k in np.argwhere(wrong)[0])
+            kinks.shared = (
+                f"the {int((owner[cells] == b).sum())} elements on a kink share {given[q, b]:.6g}: "
+                f"whatever the convention, it must be {sums[q, 0, b]:.6g}"
+            )
 
     def _still_fails(self, elements: NDArray[np.int64], found: Comparison, kinks: Kinks) -> bool:
         """Whether one of `elements` fails by what is known now."""
@@ -266,7 +308,7 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             # What all scales say replaces what contradicts it, and what is known less well.
             agree = np.abs(value - old) <= KAPPA * (bar + its_bar)
-        new = ~agree | (bar < its_bar)
+        new = ~agree | (bar < its_bar) | read.split[:, column]
         estimate.value[:, cells] = np.where(new & np.isfinite(value), value, old)
         estimate.bar[:, cells] = np.where(ends | unclear, np.inf, np.where(new, bar, its_bar))
 
@@ -289,7 +331,8 @@ class Kinks:
     """What was found of elements that have no one slope: intervals [q, n], and lists of the rest.
 
     `lost` have no slope at all, `vague` a kink that may lie beside them, `stepped` an envelope that
-    is not their slope, `split` a slope of each of two scales.
+    is not their slope, `split` a slope of each of two scales. `shared` says what those on kinks get
+    wrong together.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -300,11 +343,17 @@ class Kinks:
         self.vague: list[int] = []
         self.stepped: list[int] = []
         self.split: list[int] = []
+        self.shared = ""
 
     def add(self, elements: NDArray[np.int64], low: Float, high: Float) -> None:
         """Between `low` and `high` [q, k] the `elements` [k] may be."""
         self._which[:, elements] = True
         self._low[:, elements], self._high[:, elements] = low, high
+
+    def widen(self, element: int, low: Float, high: Float) -> None:
+        """Slopes from `low` to `high` [q] are those of `element`, too."""
+        self._low[:, element] = np.minimum(self._low[:, element], low - SHARED * np.abs(low))
+        self._high[:, element] = np.maximum(self._high[:, element], high + SHARED * np.abs(high))
 
     def lose(self, elements: NDArray[np.int64]) -> None:
         """`elements` [k] have no slope."""
