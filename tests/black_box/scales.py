@@ -126,9 +126,7 @@ def judge_scales(seeds: int, limit: float) -> int:
                         verdict, reason, _ = said(f, wrong, primals, limit, seed=seed)
                         counts[dtype, error, verdict] += 1
                         if (verdict == "PASS") is (error != "right"):
-                            sys.stdout.write(
-                                f"{verdict} {error}: {name} at {where}, {dtype}: {reason}\n"
-                            )
+                            sys.stdout.write(f"{verdict} {error}: {name} at {where}, {dtype}: {reason}\n")
     for key, number in sorted(counts.items()):
         sys.stdout.write(f"{' '.join(key)}: {number}\n")
     return int(any(error != "right" and verdict == "PASS" for _, error, verdict in counts))
