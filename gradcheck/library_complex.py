@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gradcheck.difference.evaluate import REFUSALS
 from gradcheck.draw import Draw
 from gradcheck.finding import Diagnosis, Finding, Heat, Miss
+from gradcheck.highprecision.array import BigArray
 from gradcheck.library_check import Check
 from gradcheck.verdict import Verdict
 
@@ -135,10 +136,17 @@ class Parts:
 
     def _forward(self, *arrays: Array, **attrs: Any) -> Any:
         out = self.check.forward(*self._given(arrays), **attrs)
-        found = [_array(part) for part in _several(out)]
+        values = _several(out)
+        if any(isinstance(a, BigArray) for a in arrays):
+            kinds = [dtype.kind for _, dtype in self._outputs]
+            if len(values) != len(kinds):
+                return out
+            pairs = zip(values, kinds, strict=True)
+            return _like(out, [_big(value) if kind == "c" else value for value, kind in pairs])
+        found = [_array(value) for value in values]
         if not self._outputs and all(a is not None for a in found):
             self._outputs = [(a.shape, a.dtype) for a in found if a is not None]
-        return _like(out, [_either(a, part) for a, part in zip(found, _several(out), strict=True)])
+        return _like(out, [_either(a, value) for a, value in zip(found, values, strict=True)])
 
     def _cotangent(self, ct: Any, turned: bool) -> Any:
         parts = _several(ct)
@@ -327,8 +335,17 @@ def _parts(array: Array) -> Array:
     return native[..., None].view(native.real.dtype)
 
 
+def _big(value: Any) -> Any:
+    """The parts of complex big numbers (see `gradcheck.highprecision`); else as it came."""
+    if not isinstance(value, BigArray):
+        return value
+    return np.stack([value.real, value.imag], axis=-1)
+
+
 def _joined(parts: Array, conjugated: bool = False) -> Array:
     """The complex array, or its conjugate, of its parts; read-only as they are."""
+    if isinstance(parts, BigArray):  # no view of it is another array
+        return np.asanyarray(parts[..., 0] + 1j * parts[..., 1])
     dtype = np.complex128 if parts.dtype == np.float64 else np.complex64
     flat = np.asarray(parts, order="C")
     joined: Array = flat.view(dtype).reshape(parts.shape[:-1])

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from gradcheck import assert_vjp, check
+from gradcheck.difference.evaluate import flatten
 from gradcheck.errors import UsageError
+from gradcheck.highprecision.forward import BigForward
+from gradcheck.library_check import Check
+from gradcheck.library_complex import Parts
+from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 from tests.complex_pairs import PAIRS, WRONG, c, like, narrow
 
@@ -387,3 +392,20 @@ def test_jaxs_own_gradients_are_in_its_convention():
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         assert check(forward, vjp, Z, Z.imag + 0.1, convention="jax").ok
         assert not check(forward, vjp, Z, Z.imag + 0.1, convention="torch").ok
+
+
+# ── in 50 digits ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["product", "abs", "fft", "solve", "to complex", "parts"])
+def test_the_parts_of_a_complex_forward_are_evaluated_in_big_numbers(name):
+    primals = primals_of(name)
+    names = tuple(f"x{k}" for k in range(len(primals)))
+    asked = Check(
+        forward=PAIRS[name].forward, vjp=PAIRS[name].vjp, names=names, attrs={}, dtype="float64",
+        seed=0, subject="f", full=False, order=1, double_vjp=None, jvp=None,
+    )  # fmt: skip
+    parts = Parts(asked, primals, "torch")
+    want = flatten(as_tuple(parts._forward(*parts._real)))
+    big = BigForward(parts._forward, parts._real, {}, 10**6)
+    np.testing.assert_allclose(flatten(big.outputs()), want, rtol=1e-12, atol=1e-14)
