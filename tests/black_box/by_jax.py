@@ -171,7 +171,9 @@ def pairs() -> Iterator[Pair]:
     for name, (f, primals) in FUNCTIONS.items():
         forward, vjp = wide(f)
         free = (primals[0] == 0,) if "kink" in name else ()
-        zero = {"sees": 0.0, "loses": np.inf} if name == "x/x" else {}
+        more: dict[str, Any] = {"loses": np.inf} if name == "x/x" else {}
+        if name == "standardize 1000":  # mean(x²) − mean(x)²: in float32 JAX's own VJP is wrong
+            more["dtypes"] = DOUBLE
         yield Pair(
             name=name,
             kind=KIND,
@@ -180,7 +182,7 @@ def pairs() -> Iterator[Pair]:
             primals=primals,
             hidden=True,
             free=free,
-            **zero,
+            **more,
         )
     for name in IN_SINGLE:
         f, primals = FUNCTIONS[name]
