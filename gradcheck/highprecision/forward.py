@@ -68,7 +68,11 @@ class BigForward:
         Floating and complex primals become big numbers; others are passed as they are.
         """
         _ready()
-        self._forward, self._attrs = Rebound()(forward), dict(attrs)
+        try:
+            self._forward = Rebound()(forward)
+        except Exception:  # noqa: BLE001  foreign objects: what cannot be copied is called as it is
+            self._forward = forward
+        self._attrs = dict(attrs)
         self._primals = tuple(np.asarray(p) for p in primals)
         self._moving = [i for i, p in enumerate(self._primals) if p.dtype.kind in "fc"]
         self._left = budget

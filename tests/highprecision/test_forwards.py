@@ -60,6 +60,29 @@ def test_what_a_forward_stores_is_not_touched():
     assert layer.seen is None
 
 
+def test_containers_that_a_forward_fills_are_not_touched():
+    seen, slots = [1.0], {}
+
+    class Odd:
+        __slots__ = ("scale",)
+
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    odd = Odd()
+    odd.scale = 3.0
+
+    def forward(x):
+        seen.append(x)
+        slots["x"] = x
+        return odd.scale * x
+
+    box = BigForward(forward, [np.ones(2)], {}, BUDGET)
+    assert box.slopes([np.ones(2)]).ahead.tolist() == [3.0, 3.0]
+    assert seen == [1.0]
+    assert slots == {}
+
+
 def test_scipy_is_carried():
     scipy_special = pytest.importorskip("scipy.special")
     linalg = pytest.importorskip("scipy.linalg")

@@ -71,7 +71,7 @@ ELEMENTWISE = {
     "j0": (special("j0"), SIGNED, lambda x: MP.hyp0f1(1, -x * x / 4)),
     "j1": (special("j1"), SIGNED, lambda x: x / 2 * MP.hyp0f1(2, -x * x / 4)),
     "i1e": (special("i1e"), X, lambda x: x / 2 * MP.hyp0f1(2, x * x / 4) * MP.exp(-x)),
-    "k0": (special("k0"), X[:1], lambda x: MP.besselk(0, x)),
+    "k0": (special("k0"), X[1:2], lambda x: MP.besselk(0, x)),
     "xlogy": (special("xlogy", 2.0), X, lambda x: 2 * MP.ln(x)),
     "entr": (special("entr"), X, lambda x: -x * MP.ln(x)),
     "kl_div": (special("kl_div", 0.4), X, lambda x: MP.mpf(0.4) * MP.ln(MP.mpf(0.4) / x) + x),
