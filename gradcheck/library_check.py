@@ -16,7 +16,7 @@ from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
-from gradcheck.judge.arbiter import Arbiter
+from gradcheck.judge.arbiter import Arbiter, Formula
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
@@ -227,6 +227,7 @@ class Check:
         asked = asking(vjp, cotangents, attrs)
         conditioning = Conditioning(asked, point, rules)
         arbiter = Arbiter(forward, arrays, attrs, outputs)
+        formula = Formula(vjp, typed, arrays, attrs)
         findings: list[Finding] = []
         for i in point.differentiable:
             got = answer.gradients[names[i]]
@@ -236,7 +237,16 @@ class Check:
             if not arrays[i].size and any(arrays[k].size for k in point.differentiable):
                 findings.append(empty(names[i]))
                 continue
-            primal = BlackBox(point, i, names[i], cotangents, around, conditioning, arbiter=arbiter)
+            primal = BlackBox(
+                point,
+                i,
+                names[i],
+                cotangents,
+                around,
+                conditioning,
+                arbiter=arbiter,
+                formula=formula,
+            )
             findings.append(primal.judge(got))
             estimates[names[i]] = primal.estimate
         findings = explained(findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -71,15 +72,6 @@ class Arbiter:
                 self.refusal = str(error)
         return self._slopes.get(key)
 
-    def values(self) -> tuple[Float, ...] | None:
-        """What forward returns, rounded to float64; None where it refuses 50 digits."""
-        from gradcheck.highprecision.forward import BigForward, NoArbiter
-
-        try:
-            return BigForward(self._forward, self._primals, self._attrs, BUDGET).outputs()
-        except NoArbiter:
-            return None
-
     def _checked(self) -> BigForward:
         """Forward in 50 digits, which returns what forward does.
 
@@ -104,3 +96,47 @@ class Arbiter:
             return False
         largest = float(np.max(np.abs(self._values), initial=0.0))
         return bool(np.all(np.abs(values - self._values) <= AGREES * largest))
+
+
+class Formula:
+    """What a VJP gives in 50 digits: what is left of its text where nothing rounds."""
+
+    def __init__(
+        self,
+        vjp: Callable[..., Any],
+        cotangents: Sequence[tuple[Array, ...]],
+        primals: Sequence[Array],
+        attrs: Attrs,
+    ) -> None:
+        """Evaluate nothing yet."""
+        self._vjp, self._cotangents, self._primals = vjp, cotangents, primals
+        self._attrs = attrs
+
+    def __call__(self, index: int) -> Float | None:
+        """Gradients [q, n] of primal `index`, rounded to float64; None where vjp refuses."""
+        rows = self._rows
+        return None if rows is None else np.stack([row[index].reshape(-1) for row in rows])
+
+    @cached_property
+    def _rows(self) -> list[tuple[Array, ...]] | None:
+        from gradcheck.highprecision.forward import BigForward, NoArbiter
+
+        rows = []
+        try:
+            for ct in self._cotangents:
+                # A vjp itself, where that can be: the text of a wrapper is not its text.
+                vjp = self._vjp if len(ct) == 1 else _joined(self._vjp, len(ct))
+                big = BigForward(vjp, (*ct, *self._primals), self._attrs, BUDGET)
+                rows.append(big.outputs())
+        except NoArbiter:
+            return None
+        return rows if all(len(row) == len(self._primals) for row in rows) else None
+
+
+def _joined(vjp: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """`vjp`, called with the `count` parts of its cotangent one by one."""
+
+    def joined(*values: Any, **attrs: Any) -> Any:
+        return vjp(values[:count], *values[count:], **attrs)
+
+    return joined

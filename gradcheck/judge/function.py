@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -40,6 +40,10 @@ AGREES: Final = 1e-3
 be differenced there."""
 SHARED: Final = 1e-3
 """How well slopes beside a kink are known, as a part of their terms."""
+ROUNDINGS: Final = 64.0
+"""Units of u of its terms that a gradient may lose whose formula is right."""
+RIGHT: Final = 1e-9
+"""How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
 """One-sided slopes in 50 digits that differ by less, as a part of their terms, are one slope."""
 
@@ -58,15 +62,19 @@ class BlackBox:
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),
         arbiter: Arbiter | None = None,
+        formula: Callable[[int], Float | None] = lambda _: None,
     ) -> None:
         """Difference `point` with respect to its primal `index`.
 
         `around` shows forward's values and noise. `least_scale` [q, 1] is what Σ|ct·J| counts for
         at least, where a derivative that is zero everywhere is no
         surprise. `subject` is what notes call the primal (empty: `name`) and the function.
-        `arbiter` is forward in 50 digits.
+        `arbiter` is forward in 50 digits, `formula(index)` what the VJP judged gives in 50 digits,
+        [q, n]; None where it refuses.
         """
-        self._index, self._arbiter = index, arbiter
+        self._index, self._arbiter, self._formula = index, arbiter, formula
+        self._found: list[Interval] | None = None
+        self._only_rounds = False
         self._read: dict[int, Scales] = {}
         self._subject = (subject[0] or name, subject[1])
         self._rules = conditioning.rules
@@ -81,7 +89,7 @@ class BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._settle,
-            allowance=lambda _: conditioning.cost(index, self._reach(least_scale), self._terms),
+            allowance=lambda _: self._allowed(conditioning, least_scale),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._notes: list[str] = []
@@ -96,13 +104,28 @@ class BlackBox:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
         notes = [*self._notes]
+        if finding.verdict is Verdict.FAIL and self._is_right_formula():
+            self._only_rounds = True
+            finding = self._truth.judge_again(got, self._rules)
+            if finding.verdict is not Verdict.FAIL:
+                notes.append("what vjp gives in 50 digits is right: the rest is its rounding")
         if self._shared and finding.verdict is not Verdict.FAIL:
             finding = replace(finding, verdict=Verdict.FAIL, failed=1, reason=self._shared)
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
-    @property
+    def _allowed(self, conditioning: Conditioning, least_scale: Float | None) -> Float | None:
+        """What rounding may cost, [q, n]; None if it cannot be told.
+
+        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        """
+        terms, reach = self._terms(), self._reach(least_scale)
+        if not self._only_rounds:
+            return conditioning.cost(self._index, reach, terms)
+        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        return np.maximum(0.0 if cost is None else cost, ROUNDINGS * self._rules.u * terms)
+
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
         evaluator = self._differences.evaluator
@@ -110,6 +133,18 @@ class BlackBox:
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
         with np.errstate(all="ignore"):
             return np.asarray(largest * np.max(base, initial=1.0) * np.fmax(1.0, 1 / x))
+
+    def _is_right_formula(self) -> bool:
+        """Whether vjp would be right but for rounding, wherever the truth is certain."""
+        rows, estimate = self._formula(self._index), self.estimate
+        known = estimate.settled
+        if rows is None or rows.shape != known.shape or not known.any():
+            return False
+        with np.errstate(invalid="ignore"):
+            off = np.abs(rows - estimate.value)
+            size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
+        least = np.finfo(np.float64).eps * np.max(size, initial=0.0, where=known)
+        return bool(np.all(off[known] <= RIGHT * size[known] + least))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
@@ -125,6 +160,8 @@ class BlackBox:
         First from forward in 50 digits. Where that cannot be had, or contradicts what forward's
         own values show, every scale of those decides.
         """
+        if self._found is not None:
+            return self._found
         kinks = Kinks(found.got.shape)
         structure = self._differences.structure
         for suspects in (found.failed, found.open):
@@ -170,8 +207,8 @@ class BlackBox:
                 f"{self._subject[1]} has another slope at a finer scale at "
                 f"{self._where(kinks.split)}, and its values do not tell which one holds"
             )
-        self._shared = kinks.shared
-        return kinks.intervals()
+        self._shared, self._found = kinks.shared, kinks.intervals()
+        return self._found
 
     def _compare_beside(self, got: Float, kinks: Kinks) -> None:
         """Widen the intervals of elements on a kink by the slopes beside it; look at their sums.

@@ -51,6 +51,11 @@ class Truth:
         finding = found.finding(self.name, self.shape, self.cotangents, told=told)
         return finding if self.kinks is None else _on_kinks(self.kinks, found, finding)
 
+    def judge_again(self, got: Float, rules: Rules) -> Finding:
+        """As `judge`, where what is allowed has become another since."""
+        self._last = None
+        return self.judge(got, rules)
+
     def confirmed(self, got: Float, rules: Rules) -> Float | None:
         """Within what distance [q, n] of the truth `got` [q, n] lies; None where it does not pass.
 
