@@ -341,11 +341,14 @@ class BlackBox:
         split = read.split[:, column].any(axis=0) & ~kinked & ~unclear
         kinks.split += [int(e) for e in cells[split]]
         value, bar = read.value[:, column], read.bar[:, column]
-        old, its_bar = estimate.value[:, cells], estimate.bar[:, cells]
+        old, its_bar, given = estimate.value[:, cells], estimate.bar[:, cells], got[:, cells]
         with np.errstate(invalid="ignore"):
             # What all scales say replaces what contradicts it, and what is known less well.
             agree = np.abs(value - old) <= KAPPA * (bar + its_bar)
-        new = ~agree | (bar < its_bar) | read.split[:, column]
+            # And what alone would accuse a gradient that all scales allow.
+            accused = np.abs(given - old) > KAPPA * its_bar
+            allowed = np.abs(given - value) <= KAPPA * bar
+        new = ~agree | (bar < its_bar) | read.split[:, column] | (accused & allowed)
         estimate.value[:, cells] = np.where(new & np.isfinite(value), value, old)
         estimate.bar[:, cells] = np.where(ends | unclear, np.inf, np.where(new, bar, its_bar))
 
