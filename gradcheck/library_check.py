@@ -18,12 +18,13 @@ from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.conditioning import Conditioning, asking, rows_of
+from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
+from gradcheck.judge.large import Projected, too_large
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.spec import as_tuple
@@ -196,12 +197,20 @@ class Check:
             return tuple(explained(ended))
         around = Around(point, outputs if point.primals is arrays else None)
         asked = asking(vjp, cotangents, attrs)
+
+        def wondering(some: Cotangents) -> Ask:
+            return asking(vjp, some, attrs)
+
         conditioning = Conditioning(asked, point, rules)
         findings: list[Finding] = []
         for i in point.differentiable:
             got = answer.gradients[names[i]]
             if isinstance(got, Finding):
                 findings.append(got)
+                continue
+            if not self.full and too_large(point, i, outputs):
+                projected = Projected(point, i, names[i], cotangents, around, rules, wondering)
+                findings.append(projected.judge(got))
                 continue
             primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
             findings.append(primal.judge(got))

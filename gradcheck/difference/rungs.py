@@ -136,8 +136,10 @@ class Rungs:
 
     def _residuals(self) -> Residuals:
         """What there is by now; u shows only in the values."""
-        u = self.ray.value.u
-        return Residuals(self.base, u, u * abs(self.base), self._line, self.pairs)
+        value = self.ray.value
+        return Residuals(
+            self.base, value.u, value.rounding(self.base), self._line, self.pairs
+        )
 
     def _measure(self, level: int) -> None:
         if level not in self.pairs:
