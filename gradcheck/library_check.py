@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Around, Estimate
+from gradcheck.difference.watch import UNWATCHED, Ended, Watch
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
@@ -53,6 +54,7 @@ class Check:
     double_vjp: Callable[..., Any] | None
     jvp: Callable[..., Any] | None
     told: bool = True
+    watch: Watch = UNWATCHED
 
     def findings(self, primals: tuple[Array, ...]) -> tuple[Finding, ...]:
         """By a projection where that is asked for, and certain; else element by element."""
@@ -146,6 +148,7 @@ class Check:
         dtype, seed, subject, arrays = self.dtype, self.seed, self.subject, primals
 
         def function(*values: Array) -> tuple[Array, ...]:
+            self.watch.look()
             return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
 
         try:
@@ -170,7 +173,9 @@ class Check:
         except Broken as error:
             ended = [error.finding]
         rules = RULES[dtype]
-        point = promoted(Point(function, arrays), outputs)  # after vjp: a forward may save for it
+        point = promoted(
+            Point(function, arrays, watch=self.watch), outputs
+        )  # after vjp: a forward may save for it
         estimates: dict[str, Estimate] = {}
 
         def explained(findings: Sequence[Finding]) -> list[Finding]:
@@ -191,15 +196,25 @@ class Check:
                 cotangents=cotangents,
                 estimates=estimates,
             )
-            return black_box.explained(checked, findings)
+            try:
+                return black_box.explained(checked, findings)
+            except Ended:  # what is wrong is known, and why has to wait
+                return [*findings]
 
         if ended:
             return tuple(explained(ended))
         around = Around(point, outputs if point.primals is arrays else None)
-        asked = asking(vjp, cotangents, attrs)
 
-        def wondering(some: Cotangents) -> Ask:
-            return asking(vjp, some, attrs)
+        def elsewhere(some: Cotangents) -> Ask:
+            ask = asking(vjp, some, attrs)
+
+            def asked(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
+                self.watch.look()
+                return ask(primals, dtype)
+
+            return asked
+
+        asked = elsewhere(cotangents)
 
         conditioning = Conditioning(asked, point, rules)
         findings: list[Finding] = []
@@ -208,13 +223,20 @@ class Check:
             if isinstance(got, Finding):
                 findings.append(got)
                 continue
-            if not self.full and too_large(point, i, outputs):
-                projected = Projected(point, i, names[i], cotangents, around, rules, wondering)
-                findings.append(projected.judge(got))
-                continue
-            primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
-            findings.append(primal.judge(got))
-            estimates[names[i]] = primal.estimate
+            self.watch.about(names[i])
+            try:
+                large = not self.full and too_large(point, i, outputs)
+                if large or self.watch.budget is not None:
+                    projected = Projected(point, i, names[i], cotangents, around, rules, elsewhere)
+                    finding = projected.judge(got)
+                    if large or finding.verdict is Verdict.FAIL:
+                        findings.append(finding)
+                        continue
+                primal = BlackBox(point, i, names[i], cotangents, around, conditioning)
+                findings.append(primal.judge(got))
+                estimates[names[i]] = primal.estimate
+            except Ended as ended_early:
+                findings.append(_undecided(names[i], ended_early))
         findings = explained(findings)
         floating = [names[i] for i in point.differentiable]
         gradients = rows_of(answer, floating, len(typed))
@@ -236,9 +258,12 @@ class Check:
                 findings.append(Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason))
             else:
                 of_vjp = Gradients(vjp, ct, arrays, names, attrs, tuple(base))
-                findings += Second(point, of_vjp, drawn, rules).judge(right)
-                if self.double_vjp is not None:
-                    findings += judge_double(self.double_vjp, of_vjp, drawn("double"), rules)
+                try:
+                    findings += Second(point, of_vjp, drawn, rules).judge(right)
+                    if self.double_vjp is not None:
+                        findings += judge_double(self.double_vjp, of_vjp, drawn("double"), rules)
+                except Ended as ended_early:
+                    findings.append(_undecided("d vjp", ended_early))
         if self.jvp is not None:
             mode = ForwardMode(
                 self.jvp,
@@ -252,8 +277,16 @@ class Check:
                 drawn("jvp"),
                 rules,
             )
-            findings += mode.judge(gradients)
+            try:
+                findings += mode.judge(gradients)
+            except Ended as ended_early:
+                findings.append(_undecided("jvp", ended_early))
         return tuple(findings)
+
+
+def _undecided(name: str, ended: Ended) -> Finding:
+    """What the budget left open."""
+    return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=str(ended))
 
 
 @lru_cache(maxsize=16)

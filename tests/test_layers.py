@@ -20,7 +20,8 @@ LAYERS = (
     "config_file user_modules",
     "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "keyword_expression choice",
-    "difference difference.evaluate difference.structure difference.noise difference.ladder",
+    "difference difference.watch",
+    "difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
@@ -73,6 +74,7 @@ LAYERS = (
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.beside judge.conditioning judge.function judge.handed",
+    "judge.large",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",

@@ -12,7 +12,7 @@ OFTEN: Final = 0.2
 """Seconds between two looks of the line."""
 
 
-class Ended(BaseException):  # noqa: N818  no error: no code judged may take it for its own
+class Ended(BaseException):
     """The budget ended; the text is one sentence."""
 
 

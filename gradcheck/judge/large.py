@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import structure
-from gradcheck.difference.evaluate import Evaluator, Point, flatten
+from gradcheck.difference.evaluate import REFUSALS, Evaluator, Point, flatten
 from gradcheck.difference.pages import keep_pages
 from gradcheck.difference.projection import Given, Scalar, unit_of
 from gradcheck.difference.rungs import Site
+from gradcheck.difference.structure import NUDGES
 from gradcheck.difference.truth import Around
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding, Miss
@@ -59,6 +60,8 @@ SEARCH: Final = 400
 """Evaluations that may be spent on finding wrong elements of one gradient."""
 NEIGHBOURS: Final = 2
 """Points beside the primals at which vjp is asked what rounding does to one element."""
+CLEAR: Final = 16.0
+"""An error along a direction, as a multiple of what is tolerated, that needs no whole ladder."""
 ACCUSED: Final = 3
 """Elements that are looked at alone before an accusation is dropped."""
 
@@ -83,7 +86,7 @@ def own_units(x: Array) -> Array:
     size = np.abs(x)
     some = size[size > 0]
     usual = float(np.median(some)) if some.size else 1.0
-    return np.exp2(np.frexp(np.maximum(size, usual))[1] - 1).astype(x.dtype)
+    return np.asarray(np.exp2(np.frexp(np.maximum(size, usual))[1] - 1).astype(x.dtype))
 
 
 class Weighted(Scalar):
@@ -183,9 +186,14 @@ class Projected:
             found = self._not_finite(got, strange)
         else:
             rows, off = self._in_float64(got)
-            found = self._off(got, rows, off) if off.any() else None
-            found = found or self._along_all(got, got if off.any() else rows)
+            found = self._in_detail(got, rows, off)
         return replace(found, compared=got.size, evaluations=self._evaluations)
+
+    def _in_detail(self, got: Float, rows: Float, off: NDArray[np.bool_]) -> Finding:
+        """A finite `got`, by `rows` in float64 where it is those."""
+        if not off.any():
+            return self._along_all(got, rows)
+        return self._off(got, rows, off) or self._along_all(got, got)
 
     def _along_all(self, got: Float, rows: Float) -> Finding:
         """`rows` [q, n] along directions; they stand for `got`."""
@@ -216,7 +224,7 @@ class Projected:
         count = int(strange.any(axis=0).sum())
         reason = f"{count} of {got.shape[1]} elements are not finite"
         alone = self._alone(k, element, got)
-        return self._failed(k, reason, count, [self._placed(alone, k, element, got)])
+        return self._failed(reason, count, [self._placed(alone, element)])
 
     def _off(self, got: Float, rows: Float, off: NDArray[np.bool_]) -> Finding | None:
         """FAIL where `got` is not what vjp gives in float64, if an element proves it."""
@@ -227,16 +235,14 @@ class Projected:
             alone = self._alone(k, int(element), got)
             if alone.verdict is Verdict.FAIL:
                 reason = f"{count} of {got.shape[1]} elements are not what vjp gives in float64"
-                return self._failed(
-                    k, reason, count, [self._placed(alone, k, int(element), got)]
-                )
+                return self._failed(reason, count, [self._placed(alone, int(element))])
         return None
 
     def _along(self, k: int, got: Float, row: Float, *, rounded: bool) -> Finding:
-        """The verdict on `row` [n], under cotangent `k`; `rounded` is what the dtype makes of it."""
+        """The verdict on `row` [n], under cotangent `k`; where `rounded`, `got` is that in float32."""
         value, site, least = self._site(k, row, rounded=rounded)
         seed = ("check", self._name, self._cotangents.names[k])
-        projection = Projection(self._name, site, seed, least=least, subject="forward")
+        projection = Projection(self._name, site, seed, least=least, subject="forward", clear=CLEAR)
         if not np.isfinite(site.base):
             reason = "forward's values are too large for a sum: scale them down"
             return Finding(name=self._name, verdict=Verdict.INCONCLUSIVE, reason=reason)
@@ -272,8 +278,8 @@ class Projected:
                     for miss, other in zip(placed, elements, strict=True)
                     if other != element
                 ]
-                worst = [self._placed(alone, k, element, got), *others]
-                return self._failed(k, finding.reason, finding.failed, worst)
+                worst = [self._placed(alone, element), *others]
+                return self._failed(finding.reason, finding.failed, worst)
         allowed = [s.ok or abs(s.error) <= self._rules.rtol * s.norm for s in projection.strikes]
         if all(allowed) and projection.lone(projection.strikes[0]) <= projection.least:
             return replace(finding, verdict=Verdict.PASS, reason="", failed=0)
@@ -321,24 +327,47 @@ class Projected:
             primals[self._index] = moved
             return self._forward(*primals)
 
-        point = Point(forward, (np.array(x.reshape(-1)[element]),))
-        cotangents = Cotangents(
-            (self._cotangents.names[k],), (self._cotangents.values[k],)
-        )
+        here = np.array(x.reshape(-1)[element])
+        moving = self._moving(forward, here, float(self._units.reshape(-1)[element]))
+
+        def some(number: Array) -> tuple[Array, ...]:
+            outputs = forward(number)
+            kind = np.result_type(*outputs)
+            return (np.concatenate([o.reshape(-1) for o in outputs])[moving].astype(kind),)
+
+        point = Point(some, (here,))
+        name = self._cotangents.names[k]
+        part = Cotangents((name,), ((self._cotangents.flat[k][moving],),))
+        cotangents = Cotangents((name,), (self._cotangents.values[k],))
         rounding = Alone(self._asking(cotangents), self._point, self._rules)
         where = ", ".join(str(i) for i in self._place(element))
         judged = BlackBox(
             point,
             0,
             self._name,
-            cotangents,
-            Around(point, self._around.outputs),
+            part,
+            Around(point),
             rounding.at(self._index, element),
             subject=(f"{self._name}[{where}]", "forward"),
         )
         return judged.judge(got[[k]][:, [element]])
 
-    def _failed(self, k: int, reason: str, count: int, worst: Sequence[Miss]) -> Finding:
+    def _moving(
+        self, forward: Callable[[Array], tuple[Array, ...]], here: Array, unit: float
+    ) -> NDArray[np.int64]:
+        """Outputs that move with one element; the first one, where none does."""
+        base = flatten(self._around.outputs)
+        moved = np.zeros(base.size, dtype=bool)
+        for number in (np.nan, here + NUDGES[0] * unit, here - NUDGES[1] * unit):
+            try:
+                values = flatten(forward(np.asarray(number, here.dtype)))
+            except REFUSALS:
+                continue
+            if values.shape == base.shape:
+                moved |= values != base
+        return np.flatnonzero(moved) if moved.any() else np.zeros(1, dtype=np.int64)
+
+    def _failed(self, reason: str, count: int, worst: Sequence[Miss]) -> Finding:
         return Finding(
             name=self._name,
             verdict=Verdict.FAIL,
@@ -347,7 +376,7 @@ class Projected:
             worst=tuple(worst),
         )
 
-    def _placed(self, alone: Finding, k: int, element: int, got: Float) -> Miss:
+    def _placed(self, alone: Finding, element: int) -> Miss:
         """The element that was judged alone, as one of the whole."""
         return replace(alone.worst[0], index=self._place(element))
 

@@ -145,7 +145,8 @@ class Projection:
     """The check of one tensor's gradient, wherever the tensor lies; both are finite.
 
     An error of `least` in any one element, in units of the gradient, is to be visible where it
-    passes; `subject` is what sentences call the function.
+    passes; `subject` is what sentences call the function. Where what is accused is confirmed by
+    others, a `clear` alarm is one: so many times what is tolerated.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Projection:
     seed: tuple[object, ...]
     least: float = np.inf
     subject: str = "the loss"
+    clear: float = np.inf
     strikes: list[Strike] = field(default_factory=list)
 
     def judge(self, search: int) -> Finding:
@@ -175,7 +177,7 @@ class Projection:
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.u * norm
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
-            if self._sees(strike):
+            if self._sees(strike) or abs(strike.error) > self.clear * strike.tolerance:
                 return strike
             alarm = np.inf if strike.ok else strike.tolerance
             slope = rungs.exhaust()
@@ -247,8 +249,8 @@ class Projection:
         if strike.sides is not None:
             low, high = (strike.product + side for side in (strike.sides.low, strike.sides.high))
             return (
-                f"{self.subject} has a kink here: its slopes along a random direction are {low:.6g} and "
-                f"{high:.6g}, the gradient says {strike.product:.6g}; move away from the kink"
+                f"{self.subject} has a kink here: its slopes along a random direction are "
+                f"{low:.6g} and {high:.6g}, the gradient says {strike.product:.6g}; move away from the kink"
             )
         if not np.isfinite(strike.bar):
             refusal = self.site.value.refusal
@@ -266,7 +268,8 @@ class Projection:
             )
         return (
             f"even an error of the whole tensor would show only above {part:.1g} of it: "
-            f"{self.subject} is known to {strike.noise / abs(base) if base else 0.0:.1g} of itself; give float64"
+            f"{self.subject} is known to {strike.noise / abs(base) if base else 0.0:.1g} of "
+            "itself; give float64"
         )
 
     def _failed(self, strikes: Sequence[Strike], search: int) -> Finding:
@@ -290,8 +293,8 @@ class Projection:
         """What is wrong with the whole of it, if all directions agree; else an empty string."""
         if all(abs(s.product + s.error) <= s.tolerance for s in strikes):
             return (
-                f"{self.subject} does not depend on {self.name}, but the gradient is not zero; does "
-                f"{self.subject} read another copy of it?"
+                f"{self.subject} does not depend on {self.name}, but the gradient is not zero; "
+                f"does {self.subject} read another copy of it?"
             )
         if all(s.product == 0 for s in strikes):
             return f"the gradient is zero, but {self.subject} depends on {self.name}"
