@@ -57,7 +57,8 @@ class Watch:
             self._length = 0
 
     def _write(self, text: str) -> None:
-        assert self._stream is not None
+        if self._stream is None:
+            return
         try:
             self._stream.write(f"\r{text.ljust(self._length)}\r{text}")
             self._stream.flush()

@@ -45,11 +45,13 @@ AFFORDED: Final = 1 << 27
 """Numbers that forward may evaluate for one primal, element by element: some seconds."""
 CALL: Final = 1 << 12
 """What a call costs at least, in numbers."""
-PAIRS: Final = 2
-"""Copies per colour."""
 EACH: Final = 64
 PROBED: Final = 1000
-"""Copies that a failing element takes, and at most all those that settle the matter."""
+"""Copies that one failing element takes; and those that take the longest to settle, together."""
+PER_COLOUR: Final = 8
+FIRST: Final = 256
+MORE: Final = 32
+"""Copies per colour, where all fail; and so many more for each of the first ones."""
 SHARE: Final = 0.1
 """The part of an element that must show."""
 SPARE: Final = 1000
@@ -71,14 +73,18 @@ def too_large(point: Point, index: int, outputs: Sequence[Array]) -> bool:
     x = point.primals[index]
     m = sum(o.size for o in outputs)
     width = max(m, CALL, *(p.size for p in point.primals))
-    probes = min(PROBED, EACH * x.size)
-    if (PAIRS * x.size + probes) * width <= AFFORDED:
+    least = min(PROBED, EACH * x.size)
+
+    def afforded(colours: int) -> bool:
+        copies = least + PER_COLOUR * colours + MORE * min(colours, FIRST)
+        return copies * width <= AFFORDED
+
+    if afforded(x.size):
         return False
-    if m == 1 or probes * width > AFFORDED:
+    if m == 1 or not afforded(1):
         return True
     rng = np.random.Generator(np.random.Philox(key=key_of("large", index)))
-    colours = structure.find(Evaluator(point, index), rng).colours
-    return (PAIRS * colours + probes) * width > AFFORDED
+    return not afforded(structure.find(Evaluator(point, index), rng).colours)
 
 
 def own_units(x: Array) -> Array:
@@ -239,7 +245,7 @@ class Projected:
         return None
 
     def _along(self, k: int, got: Float, row: Float, *, rounded: bool) -> Finding:
-        """The verdict on `row` [n], under cotangent `k`; where `rounded`, `got` is that in float32."""
+        """The verdict on `row` [n], under cotangent `k`; `rounded`: `got` is that in float32."""
         value, site, least = self._site(k, row, rounded=rounded)
         seed = ("check", self._name, self._cotangents.names[k])
         projection = Projection(self._name, site, seed, least=least, subject="forward", clear=CLEAR)

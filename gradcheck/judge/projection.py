@@ -250,7 +250,8 @@ class Projection:
             low, high = (strike.product + side for side in (strike.sides.low, strike.sides.high))
             return (
                 f"{self.subject} has a kink here: its slopes along a random direction are "
-                f"{low:.6g} and {high:.6g}, the gradient says {strike.product:.6g}; move away from the kink"
+                f"{low:.6g} and {high:.6g}, the gradient says {strike.product:.6g}; move away "
+                "from the kink"
             )
         if not np.isfinite(strike.bar):
             refusal = self.site.value.refusal
