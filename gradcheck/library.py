@@ -106,8 +106,8 @@ def check(
     primals (bare for one, None for an integer one). It is judged element by element against
     forward (row `jvp`), and by ⟨v, J u⟩ = ⟨Jᵀv, u⟩ against `vjp` (row `dot product`).
 
-    A primal so large that each element would cost more than some seconds (from about 3,000 elements
-    of a loss, 130,000 of an elementwise function) is judged along directions alone, under each of
+    A primal so large that each element would cost more than some seconds (from about 2,300 elements
+    of a loss, 64,000 of an elementwise function) is judged along directions alone, under each of
     the three cotangents, and its wrong elements are found by bisection. It passes if a tenth of all
     but one element in a thousand would show, or (float32) a thousandth of the largest. A float32
     gradient is compared, element by element, with what vjp gives in float64, if it gives that.

@@ -220,7 +220,7 @@ def test_a_large_element_beside_small_ones_moves_by_its_own_size():
 
 @pytest.mark.parametrize("budget", [0, -1.0, "5", float("nan")])
 def test_a_budget_that_is_no_time_is_refused(budget):
-    with pytest.raises(UsageError, match="budget is .*: give seconds, more than 0"):
+    with pytest.raises(UsageError, match=r"budget is .*: give seconds, more than 0"):
         check(np.tanh, lambda ct, x: ct, np.ones(2), budget=budget)
 
 

@@ -41,9 +41,9 @@ from gradcheck.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-AFFORDED: Final = 1 << 27
+AFFORDED: Final = 1 << 26
 """Numbers that forward may evaluate for one primal, element by element: some seconds."""
-CALL: Final = 1 << 12
+CALL: Final = 1 << 11
 """What a call costs at least, in numbers."""
 EACH: Final = 64
 PROBED: Final = 1000
