@@ -1,6 +1,6 @@
 """Forwards and seconds of `check` against the elements of a primal, right and wrong.
 
-`python -m benchmarks.any_size` prints Markdown; `--most N` stops at N elements. Seconds are those of
+`python -m benchmarks.any_size` prints Markdown; `--most N` stops at N elements. Seconds are of
 a wall clock, with whatever else the machine does.
 """
 
