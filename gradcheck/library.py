@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MappingProxyType, MethodType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.watch import Watch
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES
@@ -66,6 +69,7 @@ def check(
     double_vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     convention: Literal["torch", "jax"] | None = None,
+    budget: float | None = None,
 ) -> Result:
     """Judge `vjp` against the derivative of `forward` at `primals`.
 
@@ -113,14 +117,25 @@ def check(
     alike; the first finding says which one where they differ. The gradient of a real primal is
     real. Each part counts as an element; `Miss.index` is that of the complex array, `Miss.tensor`
     is "z.real" or "z.imag".
+    A primal so large that each element would cost more than some seconds (from about 2,300 elements
+    of a loss, 64,000 of an elementwise function) is judged along directions alone, under each of
+    the three cotangents, and its wrong elements are found by bisection. It passes if a tenth of all
+    but one element in a thousand would show, or (float32) a thousandth of the largest. A float32
+    gradient is compared, element by element, with what vjp gives in float64, if it gives that.
+    Otherwise it is INCONCLUSIVE: no float32 sum shows one element of a million. `full=True` goes
+    through all of them, and tells a terminal on stderr how far it is.
+
+    `budget` bounds the time, in seconds: what is proved wrong by then is a FAIL, what was not
+    decided is INCONCLUSIVE. A call that is running is not interrupted.
 
     A gradient that is wrong has a diagnosis (`Finding.diagnosis`), which stands in the text: vjp is
     asked at other primals and attributes too, and held against differences of forward there.
 
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
     batch, and two of vjp, three where forward is one number; at short primals twice that. Element
-    by element 2 to 6 evaluations per element, fewer where outputs do not mix (rows), batched too: a
-    loss of more than 100,000 elements is for `check_model`, which never goes there. `order=2`: per
+    by element 2 to 6 evaluations per element, fewer where outputs do not mix (rows), batched too. A
+    large primal takes some 20 to 150 where it is right, 300 where it is wrong, and 5 more for
+    each doubling of its elements. `order=2`: per
     primal about 160 more of forward and 80 of vjp, whatever its size; a `double_vjp` as a first
     order of its own, with vjp in the place of forward. `jvp`: about 100. A diagnosis: what forward
     does in a second.
@@ -129,7 +144,8 @@ def check(
         UsageError: a primal is infinite or NaN somewhere, or of a dtype other than float64,
             float32, complex128 or complex64 (integers apart), or there is none of these to
             differentiate by, or two precisions; `order` is neither 1 nor 2, a `double_vjp` comes
-            without `order=2`, or `convention` is another one.
+            without `order=2`, `convention` is another one, or
+            `budget` is not more than 0.
 
     >>> import numpy as np
     >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
@@ -142,7 +158,7 @@ def check(
     >>> check(lambda x: x**2, lambda ct, x: 2 * saved * ct, saved, order=2).verdict.name
     'FAIL'
     """
-    _check_request(order, double_vjp, jvp, convention)
+    _check_request(order, double_vjp, jvp, convention, budget)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
     names = _names(forward, len(arrays))
@@ -160,18 +176,27 @@ def check(
         order=order,
         double_vjp=double_vjp,
         jvp=jvp,
+        watch=Watch(budget, sys.stderr if full and _rewrites(sys.stderr) else None),
     )
-    holds = "c" in [a.dtype.kind for a in arrays]
-    findings = () if holds else asked.judged(arrays)
-    if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
-        # Deferred: few functions are complex.
-        from gradcheck.library_complex import gives_complex
-        from gradcheck.library_convention import judged
+    try:
+        holds = "c" in [a.dtype.kind for a in arrays]
+        findings = () if holds else asked.judged(arrays)
+        if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
+            # Deferred: few functions are complex.
+            from gradcheck.library_complex import gives_complex
+            from gradcheck.library_convention import judged
 
-        if holds or gives_complex(asked, arrays):
-            findings = judged(asked, arrays, convention)
-            dtype = {real: name for name, real in REAL.items()}[dtype]
+            if holds or gives_complex(asked, arrays):
+                findings = judged(asked, arrays, convention)
+                dtype = {real: name for name, real in REAL.items()}[dtype]
+    finally:
+        asked.watch.clear()
     return Result(findings=findings, dtype=dtype, subject=subject)
+
+
+def _rewrites(stream: TextIO | None) -> bool:
+    """Whether it is a terminal that can write a line again."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def assert_vjp(
@@ -185,6 +210,7 @@ def assert_vjp(
     double_vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     convention: Literal["torch", "jax"] | None = None,
+    budget: float | None = None,
 ) -> None:
     """Raise unless `check` passes; the arguments are those of `check`.
 
@@ -203,12 +229,15 @@ def assert_vjp(
         double_vjp=double_vjp,
         jvp=jvp,
         convention=convention,
+        budget=budget,
     )
     if not found.ok:
         raise AssertionError(str(found))
 
 
-def _check_request(order: Any, double_vjp: Any, jvp: Any, convention: Any) -> None:
+def _check_request(
+    order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any
+) -> None:
     """Refuse what cannot be meant."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
@@ -217,6 +246,8 @@ def _check_request(order: Any, double_vjp: Any, jvp: Any, convention: Any) -> No
         )
     if isinstance(order, bool) or order not in (1, 2):
         raise UsageError(f"order is {order!r}: 1 judges the gradients, 2 their derivatives too")
+    if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
+        raise UsageError(f"budget is {budget!r}: give seconds, more than 0, or None")
     if double_vjp is not None and order != 2:
         raise UsageError("double_vjp is judged at order=2: pass that too")
     for name, function in (("double_vjp", double_vjp), ("jvp", jvp)):

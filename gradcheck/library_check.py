@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Around, Estimate
+from gradcheck.difference.watch import UNWATCHED, Ended, Watch
 from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter, Formula
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.conditioning import Conditioning, asking, rows_of
+from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
+from gradcheck.judge.large import Projected, too_large
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.judge.value import empty
@@ -59,6 +61,7 @@ class Check:
     jvp: Callable[..., Any] | None
     told: bool = True
     rules: frozenset[str] | None = None
+    watch: Watch = UNWATCHED
 
     def judged(
         self, primals: tuple[Array, ...], passed: tuple[Finding, ...] | None = None
@@ -173,6 +176,7 @@ class Check:
         dtype, seed, subject, arrays = self.dtype, self.seed, self.subject, primals
 
         def function(*values: Array) -> tuple[Array, ...]:
+            self.watch.look()
             return tuple(np.asarray(o) for o in as_tuple(forward(*values, **attrs)))
 
         try:
@@ -197,7 +201,9 @@ class Check:
         except Broken as error:
             ended = [error.finding]
         rules = RULES[dtype]
-        point = promoted(Point(function, arrays), outputs)  # after vjp: a forward may save for it
+        point = promoted(
+            Point(function, arrays, watch=self.watch), outputs
+        )  # after vjp: a forward may save for it
         estimates: dict[str, Estimate] = {}
 
         def explained(findings: Sequence[Finding]) -> list[Finding]:
@@ -219,12 +225,26 @@ class Check:
                 estimates=estimates,
                 rules=self.rules,
             )
-            return black_box.explained(checked, findings)
+            try:
+                return black_box.explained(checked, findings)
+            except Ended:  # what is wrong is known, and why has to wait
+                return [*findings]
 
         if ended:
             return tuple(explained(ended))
         around = Around(point, outputs if point.primals is arrays else None)
-        asked = asking(vjp, cotangents, attrs)
+
+        def elsewhere(some: Cotangents) -> Ask:
+            ask = asking(vjp, some, attrs)
+
+            def asked(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
+                self.watch.look()
+                return ask(primals, dtype)
+
+            return asked
+
+        asked = elsewhere(cotangents)
+
         conditioning = Conditioning(asked, point, rules)
         arbiter = Arbiter(forward, arrays, attrs, outputs)
         formula = Formula(vjp, typed, arrays, attrs)
@@ -237,18 +257,29 @@ class Check:
             if not arrays[i].size and any(arrays[k].size for k in point.differentiable):
                 findings.append(empty(names[i]))
                 continue
-            primal = BlackBox(
-                point,
-                i,
-                names[i],
-                cotangents,
-                around,
-                conditioning,
-                arbiter=arbiter,
-                formula=formula,
-            )
-            findings.append(primal.judge(got))
-            estimates[names[i]] = primal.estimate
+            self.watch.about(names[i])
+            try:
+                large = not self.full and too_large(point, i, outputs)
+                if large or self.watch.budget is not None:
+                    projected = Projected(point, i, names[i], cotangents, around, rules, elsewhere)
+                    finding = projected.judge(got)
+                    if large or finding.verdict is Verdict.FAIL:
+                        findings.append(finding)
+                        continue
+                primal = BlackBox(
+                    point,
+                    i,
+                    names[i],
+                    cotangents,
+                    around,
+                    conditioning,
+                    arbiter=arbiter,
+                    formula=formula,
+                )
+                findings.append(primal.judge(got))
+                estimates[names[i]] = primal.estimate
+            except Ended as ended_early:
+                findings.append(_undecided(names[i], ended_early))
         findings = explained(findings)
         floating = [names[i] for i in point.differentiable]
         gradients = rows_of(answer, floating, len(typed))
@@ -270,9 +301,12 @@ class Check:
                 findings.append(Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason))
             else:
                 of_vjp = Gradients(vjp, ct, arrays, names, attrs, tuple(base))
-                findings += Second(point, of_vjp, drawn, rules).judge(right)
-                if self.double_vjp is not None:
-                    findings += judge_double(self.double_vjp, of_vjp, drawn("double"), rules)
+                try:
+                    findings += Second(point, of_vjp, drawn, rules).judge(right)
+                    if self.double_vjp is not None:
+                        findings += judge_double(self.double_vjp, of_vjp, drawn("double"), rules)
+                except Ended as ended_early:
+                    findings.append(_undecided("d vjp", ended_early))
         if self.jvp is not None:
             mode = ForwardMode(
                 self.jvp,
@@ -286,8 +320,16 @@ class Check:
                 drawn("jvp"),
                 rules,
             )
-            findings += mode.judge(gradients)
+            try:
+                findings += mode.judge(gradients)
+            except Ended as ended_early:
+                findings.append(_undecided("jvp", ended_early))
         return tuple(findings)
+
+
+def _undecided(name: str, ended: Ended) -> Finding:
+    """What the budget left open."""
+    return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=str(ended))
 
 
 @lru_cache(maxsize=16)

@@ -23,7 +23,8 @@ LAYERS = (
     "highprecision.functions highprecision.linear highprecision.fourier highprecision.array",
     "highprecision.scipy highprecision.rebound highprecision.forward",
     "keyword_expression choice",
-    "difference difference.evaluate difference.structure difference.noise difference.ladder",
+    "difference difference.watch",
+    "difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.scales difference.oracle difference.jacobian",
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
@@ -77,6 +78,7 @@ LAYERS = (
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.arbiter",
     "judge.beside judge.conditioning judge.function judge.handed",
+    "judge.large",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",

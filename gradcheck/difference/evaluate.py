@@ -10,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.watch import UNWATCHED, Watch
+
 Array = NDArray[Any]
 Function = Callable[..., tuple[Array, ...]]
 CHUNK_BYTES: Final = 512 * 1024  # measured: within 12% of the best chunk on every operator tried
@@ -23,11 +25,13 @@ class Point:
 
     `forward(*primals)` returns a tuple of floating arrays and may be called with any floating
     primal perturbed. `core_ranks`, where known, counts each primal's core axes (gufunc notation).
+    `watch` is told how far sweeps over copies are.
     """
 
     forward: Function
     primals: tuple[Array, ...]
     core_ranks: tuple[int, ...] | None = None
+    watch: Watch = UNWATCHED
 
     @property
     def differentiable(self) -> tuple[int, ...]:
@@ -86,6 +90,7 @@ class Evaluator:
             copies = np.repeat(self.x[None], size, axis=0)
             fill(rows, copies)
             yield rows, self.values(copies)
+            self.point.watch.show(rows.stop, count)
 
     def first_values(self, copies: Array, still: int) -> NDArray[np.float64]:
         """`values`, and a layout for all that follow: the first that gets copy `still` right.
@@ -150,6 +155,7 @@ class Evaluator:
             some = shown if size == step else shown[:, :size]
             values = self.values(some.reshape(2 * size, *self.x.shape), owned=False)
             yield rows, values[:size] - values[size:]
+            self.point.watch.show(2 * rows.stop, 2 * count)
             if rows.stop < count:
                 still = self.x.reshape(-1)[rows if alone else cells[rows]]
                 parts[0][at], parts[1][at] = still, still

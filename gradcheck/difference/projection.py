@@ -103,6 +103,10 @@ class Scalar:
         single = self._declared or (not self._double and len(self._few) >= DISTINCT)
         return 2.0**-24 if single else 2.0**-53
 
+    def rounding(self, base: float) -> float:
+        """The least noise, one standard deviation, that its values near `base` can have."""
+        return self.u * abs(base)
+
 
 @dataclass(frozen=True, slots=True)
 class Given:

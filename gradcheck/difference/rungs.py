@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import noise
-from gradcheck.difference.ladder import RATIO
+from gradcheck.difference.ladder import RATIO, SIGMAS
 from gradcheck.difference.line import Line, Place
 from gradcheck.difference.projection import Given, Heading, Pair, Ray, Scalar, Segment
 from gradcheck.difference.residuals import Residuals, Sides, Slope
@@ -114,6 +114,22 @@ class Rungs:
             if slope.bar <= target or not self._extend(slope):
                 return slope
 
+    def glance(self, target: float, first: int) -> Slope | None:
+        """Two steps below level `first`, where they agree to within `target`."""
+        level = min(max(first, self.top), self.plan.bottom - TRIPLE) + 1
+        pairs = []
+        for k in (level, level + 1):
+            self._measure(k)
+            pairs.append(self.pairs[k])
+        t = RATIO ** -float(level)
+        longer, shorter = (
+            (p.above - p.below - p.given) / (2 * step)
+            for p, step in zip(pairs, (t, t / RATIO), strict=True)
+        )
+        noise = SIGMAS * self.ray.value.rounding(self.base) * RATIO / t
+        bar = abs(shorter - longer) + noise
+        return Slope(shorter, bar, noise / bar if bar else 1.0, first) if bar <= target else None
+
     def exhaust(self) -> Slope:
         """Every step there is, and the noise on a line of its own."""
         for level in range(self.top, self.plan.bottom + 1):
@@ -136,8 +152,8 @@ class Rungs:
 
     def _residuals(self) -> Residuals:
         """What there is by now; u shows only in the values."""
-        u = self.ray.value.u
-        return Residuals(self.base, u, u * abs(self.base), self._line, self.pairs)
+        value = self.ray.value
+        return Residuals(self.base, value.u, value.rounding(self.base), self._line, self.pairs)
 
     def _measure(self, level: int) -> None:
         if level not in self.pairs:

@@ -52,6 +52,8 @@ KINK: Final = 8.0
 """An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
 CLEARED: Final = 0.5
 """What a ladder could overlook is at most this part of an alarm that it clears."""
+LARGE: Final = 1 << 17
+"""Elements of all tensors above which what needs a ladder is handed over: it costs seconds."""
 SPARE: Final = 1 << 13
 """One element of so many may be too small to show, if it is negligible in its tensor."""
 U: Final = 2.0**-53
@@ -140,6 +142,8 @@ class Screen:
         settled = abs(error) <= tolerance and not kinked
         # A ladder must see less than what has raised an alarm here.
         alarm = CLEARED * abs(error) if abs(error) > tolerance else math.inf
+        if alarm < math.inf and self._bundle.x.size > LARGE:
+            return None
         used = self._points.evaluations + 1
         sharp = SHARP[self._dtype]
         found = []
@@ -188,7 +192,8 @@ class Screen:
         norm = math.sqrt(square)
         part = min(part * norm, alarm * float(np.abs(only.d / bundle.part(bundle.d, k)).min()))
         lone = LONE[self._dtype]
-        for look in (self._three, self._ladder):
+        large = bundle.x.size > LARGE
+        for look in (self._three,) if large else (self._three, self._ladder):
             before = self._points.evaluations
             error, bar, kinked = look(only, k)
             tolerance = self._allowed * norm + KAPPA * bar

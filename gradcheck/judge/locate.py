@@ -136,7 +136,8 @@ class _Hunt:
         self, heading: Heading, start: int, stop: int, level: int, target: float
     ) -> Suspect:
         with self.site.ray(heading, start, stop) as ray:
-            slope = rungs_of(self.site, ray).settle(target, level)
+            rungs = rungs_of(self.site, ray)
+            slope = rungs.glance(target, level) or rungs.settle(target, level)
         return self._run(heading, start, stop, slope)
 
     def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Suspect:

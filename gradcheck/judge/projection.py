@@ -142,11 +142,19 @@ def _not_finite(name: str, site: Site) -> Finding | None:
 
 @dataclass(slots=True)
 class Projection:
-    """The check of one tensor's gradient, wherever the tensor lies; both are finite."""
+    """The check of one tensor's gradient, wherever the tensor lies; both are finite.
+
+    An error of `least` in any one element, in units of the gradient, is to be visible where it
+    passes; `subject` is what sentences call the function. Where what is accused is confirmed by
+    others, a `clear` alarm is one: so many times what is tolerated.
+    """
 
     name: str
     site: Place
     seed: tuple[object, ...]
+    least: float = np.inf
+    subject: str = "the loss"
+    clear: float = np.inf
     strikes: list[Strike] = field(default_factory=list)
 
     def judge(self, search: int) -> Finding:
@@ -169,7 +177,7 @@ class Projection:
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.u * norm
             strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
-            if self._sees(strike):
+            if self._sees(strike) or abs(strike.error) > self.clear * strike.tolerance:
                 return strike
             alarm = np.inf if strike.ok else strike.tolerance
             slope = rungs.exhaust()
@@ -210,7 +218,12 @@ class Projection:
         visible = BLIND[kind] * abs(strike.product)
         if strike.zero:
             visible = BLIND_TO_ZERO[kind] * abs(self.site.base)
-        return strike.ok and strike.visible <= min(visible, strike.alarm, self._alarm)
+        lone = self.lone(strike) <= self.least
+        return lone and strike.ok and strike.visible <= min(visible, strike.alarm, self._alarm)
+
+    def lone(self, strike: Strike) -> float:
+        """The error of one element that would be seen for certain, in units of the gradient."""
+        return strike.visible / (LEAST * self.site.ray(strike.heading).unit)
 
     def _passed(self) -> Finding:
         seeing = [strike for strike in self.strikes if self._sees(strike)]
@@ -225,7 +238,7 @@ class Projection:
         """What a pass does not say."""
         notes = []
         if strike.sides is not None:
-            notes.append("the loss has a kink here: judged by the slopes on both sides")
+            notes.append(f"{self.subject} has a kink here: judged by the slopes on both sides")
         if strike.zero:
             notes.append(f"zero but for rounding: a slope of {strike.visible:.2g} would be seen")
         return "; ".join(notes)
@@ -236,19 +249,28 @@ class Projection:
         if strike.sides is not None:
             low, high = (strike.product + side for side in (strike.sides.low, strike.sides.high))
             return (
-                f"the loss has a kink here: its slopes along a random direction are {low:.6g} and "
-                f"{high:.6g}, the gradient says {strike.product:.6g}; move away from the kink"
+                f"{self.subject} has a kink here: its slopes along a random direction are "
+                f"{low:.6g} and {high:.6g}, the gradient says {strike.product:.6g}; move away "
+                "from the kink"
             )
         if not np.isfinite(strike.bar):
             refusal = self.site.value.refusal
             why = f" (it raises {refusal})" if refusal else ""
-            return f"no step is short enough for the loss to have a slope{why}"
+            return f"no step is short enough for {self.subject} to have a slope{why}"
         if not strike.ok or self._alarm < np.inf:
             return "one random direction shows an error that others neither confirm nor clear"
         part = strike.visible / abs(strike.product) if strike.product else np.inf
+        if part <= BLIND[self.site.dtype.name]:
+            return (
+                f"it agrees along a random direction, but a single wrong element would show only "
+                f"above {self._finding(strike).smallest_visible_error:.1g} times a typical one: "
+                f"{self.subject} is known to {strike.noise / abs(base) if base else 0.0:.1g} of "
+                "itself"
+            )
         return (
-            f"even an error of the whole tensor would show only above {part:.1g} of it: the loss "
-            f"is known to {strike.noise / abs(base) if base else 0.0:.1g} of itself; give float64"
+            f"even an error of the whole tensor would show only above {part:.1g} of it: "
+            f"{self.subject} is known to {strike.noise / abs(base) if base else 0.0:.1g} of "
+            "itself; give float64"
         )
 
     def _failed(self, strikes: Sequence[Strike], search: int) -> Finding:
@@ -272,17 +294,17 @@ class Projection:
         """What is wrong with the whole of it, if all directions agree; else an empty string."""
         if all(abs(s.product + s.error) <= s.tolerance for s in strikes):
             return (
-                f"the loss does not depend on {self.name}, but the gradient is not zero; does "
-                "the loss read another copy of it?"
+                f"{self.subject} does not depend on {self.name}, but the gradient is not zero; "
+                f"does {self.subject} read another copy of it?"
             )
         if all(s.product == 0 for s in strikes):
-            return f"the gradient is zero, but the loss depends on {self.name}"
+            return f"the gradient is zero, but {self.subject} depends on {self.name}"
         factor = common_factor(strikes)
         if factor is None:
             return ""
         return (
             f"along {len(strikes)} random directions the whole of it is {factor:.8g} times "
-            "the slope of the loss"
+            f"the slope of {self.subject}"
         )
 
     def _extent(self, found: Located, strikes: Sequence[Strike]) -> str:
