@@ -381,6 +381,21 @@ def _call(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> A
     return _finished(ufunc, loop(*values, **keywords))
 
 
+def elementwise(name: str, *inputs: Any) -> BigArray:
+    """A function of numbers by its name, NumPy's or scipy.special's, whether SciPy is there or not.
+
+    Raises:
+        Unsupported: it is not known.
+    """
+    work = numbers()
+    loop = _lifted(name, len(inputs), 1)
+    if loop is None:
+        raise work.refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+    result = loop(*map(work.lifted, inputs))
+    work.spend(np.size(result))
+    return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
+
+
 def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
     work = numbers()
     x = work.lifted(inputs[0])
@@ -610,4 +625,4 @@ def number_protocol(work: Numbers) -> None:
             setattr(kind, name, _table()[name])
 
 
-__all__ = ["BigArray", "NoArbiter", "big", "number_protocol", "raw", "raw_all", "wrapped"]
+__all__ = ["BigArray", "NoArbiter", "big", "elementwise", "number_protocol", "raw", "raw_all", "wrapped"]

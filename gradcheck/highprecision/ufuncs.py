@@ -261,7 +261,7 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "dawsn": lambda x: c.sqrt(c.pi) / 2 * exp(-x * x) * c.erfi(x),
         "gammaln": gammaln, "_gammaln": gammaln, "loggamma": c.loggamma, "gamma": c.gamma, "rgamma": c.rgamma,
         "psi": c.psi0 if hasattr(c, "psi0") else lambda x: c.psi(0, x),
-        "digamma": lambda x: c.psi(0, x), "zeta": lambda s, a: c.zeta(s, a),
+        "digamma": lambda x: c.psi(0, x), "polygamma": lambda n, x: c.psi(n, x), "zeta": lambda s, a: c.zeta(s, a),
         "_zeta": lambda s, a: c.zeta(s, a), "_riemann_zeta": c.zeta,
         "poch": c.rf, "beta": c.beta, "betaln": betaln, "binom": c.binomial,
         "expit": expit, "log_expit": log_expit, "logit": lambda x: log(divide(x, 1 - x)),
