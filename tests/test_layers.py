@@ -21,7 +21,7 @@ LAYERS = (
     "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "highprecision highprecision.refusal highprecision.numbers highprecision.ufuncs",
     "highprecision.functions highprecision.linear highprecision.fourier highprecision.array",
-    "highprecision.forward",
+    "highprecision.scipy highprecision.rebound highprecision.forward",
     "keyword_expression choice",
     "difference difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.kinks difference.oracle difference.jacobian",
@@ -171,7 +171,7 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "narrow", "draw",
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "highprecision", "rounding", "narrow", "draw",
               "spec_checks", "spec", "program", "model", "rule", "suite", "difference", "manifest",
               "contract", "binding", "judge", "protocol.probe", "power", "explain", "plan",
               "cluster.identity", "run", "repro", "demo.kernels", "library", "library_check",
@@ -179,7 +179,7 @@ OUTSIDE = {
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
               "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_check",
               "library_model", "testing", "stored.parts", "stored.plain"),
-    "mpmath": ("fifty_digits",),
+    "mpmath": ("fifty_digits", "highprecision.numbers"),
     "ml_dtypes": ("dtypes",),
     "torch": ("binding.tensors",),
     "jax": ("binding.jax_op",),

@@ -293,9 +293,7 @@ def cast(x: BigArray, dtype: Any, how: str) -> Any:
 
 def _integers(x: BigArray, dtype: np.dtype[Any]) -> Array:
     """Truncated, exactly: a step function, whose slope is 0 between its steps."""
-    from mpmath.libmp import to_int
-
-    flat = [int(to_int(number._mpf_)) for number in raw(x).ravel().tolist()]
+    flat = [numbers().whole(number) for number in raw(x).ravel().tolist()]
     return np.array(flat, dtype=dtype).reshape(x.shape)
 
 
@@ -350,6 +348,14 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
                 np.copyto(np.ndarray.view(target, np.ndarray), raw_all(value), where=where)
         return out
     return result
+
+
+def elementwise(name: str, *args: Any) -> BigArray:
+    """One of the known ufuncs by name, SciPy's too: without SciPy."""
+    values = [numbers().lifted(x) for x in args]
+    result = _lifted(name, len(values), 1)(*values)
+    numbers().spend(np.size(result))
+    return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
 
 
 def _finished(ufunc: np.ufunc, result: Any) -> Any:
@@ -519,6 +525,8 @@ def _function(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
     arguments, keywords = raw_all(_calling(args)), raw_all(_calling(kwargs))
     try:
         result = wrapped((own or func)(*arguments, **keywords))
+    except Unsupported as error:
+        raise work.refuse(Unsupported(placed(str(error)))) from None
     except TypeError as error:
         if own is None and not _known(error):
             text = f"{_path(func)} is not known in big numbers"
@@ -583,6 +591,36 @@ def _bare(x: Any) -> Any:
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
 
+METHODS = [
+    "exp",
+    "log",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sinh",
+    "cosh",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "expm1",
+    "log1p",
+    "log2",
+    "log10",
+    "exp2",
+    "cbrt",
+    "rint",
+    "fabs",
+    "hypot",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+]
+"""Methods of elements that NumPy's loops over objects call."""
+
+
 def number_protocol(work: Numbers) -> None:
     """Let bare numbers, as elements of object arrays are, be seen by ufuncs and functions."""
 
@@ -595,33 +633,7 @@ def number_protocol(work: Numbers) -> None:
     for kind in work.kinds:
         kind.__array_ufunc__ = ufunc_of
         kind.__array_function__ = function_of
-        for name in [
-            "exp",
-            "log",
-            "sqrt",
-            "sin",
-            "cos",
-            "tan",
-            "tanh",
-            "sinh",
-            "cosh",
-            "arcsin",
-            "arccos",
-            "arctan",
-            "arctan2",
-            "expm1",
-            "log1p",
-            "log2",
-            "log10",
-            "exp2",
-            "cbrt",
-            "rint",
-            "fabs",
-            "hypot",
-            "arcsinh",
-            "arccosh",
-            "arctanh",
-        ]:
+        for name in METHODS:
             setattr(kind, name, _table()[name])
 
 

@@ -10,8 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.highprecision.array import big, number_protocol, raw
-from gradcheck.highprecision.numbers import DIGITS, Numbers, numbers
+from gradcheck.highprecision import frameworks
+from gradcheck.highprecision.array import big, number_protocol, raw, raw_all
+from gradcheck.highprecision.numbers import DIGITS, numbers
+from gradcheck.highprecision.rebound import Rebound
 from gradcheck.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported, placed
 
 Array = NDArray[Any]
@@ -23,14 +25,20 @@ MARGIN: Final = (0, 40, 120)
 """Digits more for each pair of steps."""
 AGREES: Final = 1e-12
 """How closely the slopes of both steps must agree, as a part of the larger."""
-SHRINKS: Final = 1e-3
-"""A slope that shrinks so with a step 2⁻¹³ times as long is 0 in the limit."""
+VANISHES: Final = 1e-24
+"""A slope that has shrunk so from the first step to the last is 0 in the limit."""
+ROUNDING: Final = 1e-60
+"""Slopes below so much of forward's value over the primal's size, that no steps agree on, are 0."""
 CONFIRM: Final = 400
 """Digits more in which a slope of exactly 0 is confirmed."""
-SMALLEST: Final = 1e-30
-"""The size of an element 0 of a tensor of zeros."""
-BESIDE: Final = 1e-10
-"""The size of an element 0, as a part of the smallest element beside it."""
+VISIBLE: Final = 2.0**-20
+"""A step, as a part of each element, that float64 shows."""
+LONGEST: Final = 120
+"""Characters of a foreign exception's text that a reason shows."""
+SMALLEST: Final = -100
+"""The binary exponent of an element 0 of a tensor of zeros."""
+BESIDE: Final = 33
+"""Powers of two by which an element 0 counts as smaller than the smallest beside it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class BigForward:
 
         Floating and complex primals become big numbers; others are passed as they are.
         """
-        self._forward, self._attrs = forward, dict(attrs)
+        _ready()
+        self._forward, self._attrs = Rebound()(forward), dict(attrs)
         self._primals = tuple(np.asarray(p) for p in primals)
         self._moving = [i for i, p in enumerate(self._primals) if p.dtype.kind in "fc"]
         self._left = budget
@@ -75,7 +84,7 @@ class BigForward:
         Raises:
             NoArbiter: forward cannot be evaluated in big numbers; the text says why.
         """
-        return tuple(self._rounded(v) for v in self._base(DIGITS + self._spread(None)))
+        return tuple(self._rounded(v) for v in self._base(DIGITS))
 
     def slopes(self, direction: Sequence[Array | None]) -> Slopes:
         """Derivatives of every output along `direction`, one part for each primal.
@@ -89,7 +98,7 @@ class BigForward:
             if direction[i] is not None and np.any(direction[i])
         ]
         if not moved:
-            zero = np.zeros(sum(v.size for v in self._base(DIGITS + self._spread(None))))
+            zero = np.zeros(sum(v.size for v in self._base(DIGITS)))
             return Slopes(zero, zero.copy())
         ahead = self._side(moved, 1)
         behind = self._side(moved, -1)
@@ -101,102 +110,108 @@ class BigForward:
 
     def _side(self, moved: list[tuple[int, Array]], sign: int) -> Array:
         """One-sided slopes, [m], by pairs of ever smaller steps until two agree."""
-        size = self._size(moved)
-        spread = self._spread(moved)
-        found: Array | None = None
-        open_: Array | None = None
+        digits = DIGITS + self._spread(moved)
+        steepest = flattest = found = np.zeros(0)
+        open_ = np.ones(0, dtype=bool)
         for (far, near), margin in zip(STEPS, MARGIN, strict=True):
-            digits = DIGITS + spread + margin
-            first, second = (
-                self._quotients(moved, sign, size, power, digits) for power in (far, near)
-            )
-            value, settled = _settled(first, second)
-            if found is None or open_ is None:
-                found, open_ = value, ~settled
+            first = self._quotients(moved, sign, far, digits + margin)
+            second = self._quotients(moved, sign, near, digits + margin)
+            settled = np.abs(first - second) <= AGREES * np.maximum(np.abs(first), np.abs(second))
+            if margin == 0:
+                steepest, found, open_ = np.abs(first), second, ~settled
             else:
-                found = np.where(open_ & settled, value, found)
+                found = np.where(open_ & settled, second, found)
                 open_ &= ~settled
+            flattest = np.abs(second)
             if not open_.any():
                 break
         else:
-            shrinks = np.abs(second) <= SHRINKS * np.abs(first)
-            found = np.where(open_, np.where(shrinks, 0.0, np.nan), found)
-        zero = found == 0
-        if zero.any():
-            exact = self._quotients(moved, sign, size, near, DIGITS + spread + margin + CONFIRM)
-            again = self._quotients(moved, sign, size, far, DIGITS + spread + margin + CONFIRM)
-            shrinks = np.abs(exact) <= SHRINKS * np.abs(again)
-            value = np.where(shrinks, 0.0, exact)
-            found = np.where(zero, value, found)
-        return np.asarray(found)
+            limit = np.maximum(VANISHES * steepest, self._negligible(moved))
+            found = np.where(open_, np.where(flattest <= limit, 0.0, np.nan), found)
+        if np.any(found == 0):  # more digits show what is flat and what was absorbed
+            far, near = STEPS[0]
+            first = self._quotients(moved, sign, far, digits + CONFIRM)
+            second = self._quotients(moved, sign, near, digits + CONFIRM)
+            settled = np.abs(first - second) <= AGREES * np.abs(first)
+            found = np.where((found == 0) & settled, second, found)
+        return found
+
+    def _negligible(self, moved: list[tuple[int, Array]]) -> Float:
+        """Slopes that are rounding of the big numbers themselves, [m]."""
+        base = self._base(DIGITS + self._spread(moved))
+        sizes = [np.abs(self._rounded(v)).reshape(-1) for v in base]
+        with np.errstate(all="ignore"):
+            scale = np.ldexp(ROUNDING, -max(-900, min(900, self._size(moved))))
+            return np.asarray(np.concatenate(sizes) * scale, dtype=np.float64)
 
     def _quotients(
-        self, moved: list[tuple[int, Array]], sign: int, size: Any, power: int, digits: int
+        self, moved: list[tuple[int, Array]], sign: int, power: int, digits: int
     ) -> Array:
-        """(f(x ± t d) − f(x)) / ±t, rounded, [m]; t is 2^power of the common `size`."""
+        """(f(x + t d) − f(x)) / t, rounded, [m]; t is ±2^power of the moved elements' size."""
         base = self._base(digits)
         work = numbers()
         with self._session(digits):
-            step = sign * work.context.ldexp(size, power)
+            step = work.context.ldexp(work.context.mpf(sign), power + self._size(moved))
             values = self._evaluate({i: big(d) * step for i, d in moved})
             parts = [
-                raw((big(after) - big(before)) / step).reshape(-1)
+                self._rounded(raw((big(after) - big(before)) / step)).reshape(-1)
                 for after, before in zip(values, base, strict=True)
             ]
-            return np.concatenate([self._rounded(p) for p in parts]) if parts else np.zeros(0)
+        return np.concatenate(parts) if parts else np.zeros(0)
 
-    def _size(self, moved: list[tuple[int, Array]]) -> Any:
-        """The step along the direction that is each moved element's own size or less."""
-        context = numbers().context
-        least = context.inf
-        for i, d in moved:
-            x, d = np.abs(self._primals[i]).astype(np.float64), np.abs(d).astype(np.float64)
-            there = x[x > 0]
-            smallest = context.mpf(float(there.min())) * BESIDE if there.size else SMALLEST
-            on = (d > 0) & (x > 0)
-            with np.errstate(all="ignore"):
-                ratio = np.where(on, x / np.where(on, d, 1.0), np.inf)
-            k = int(np.argmin(ratio))
-            if np.isfinite(x.reshape(-1)[k] / d.reshape(-1)[k] if d.reshape(-1)[k] else np.inf):
-                own = context.mpf(float(x.reshape(-1)[k])) / float(d.reshape(-1)[k])
-                least = min(least, own)
-            if np.any((d > 0) & (x == 0)):
-                least = min(least, smallest / float(d[(d > 0) & (x == 0)].max()))
-        mantissa, exponent = context.frexp(least)
-        del mantissa
-        return context.ldexp(context.one, int(exponent) - 1)
-
-    def _spread(self, moved: list[tuple[int, Array]] | None) -> int:
-        """Digits that lie between the largest primal, or 1, and the smallest step."""
-        context = numbers().context
-        largest = 1.0
-        for i in self._moving:
-            x = np.abs(self._primals[i])
-            largest = max(largest, float(np.max(x, initial=0.0)))
-        if moved is None:
-            return 0
-        size = self._size(moved)
-        return max(
-            0,
-            int(context.nint(context.log10(largest / size))._mpf_[1])
-            if False
-            else _log10(largest, size),
+    def _size(self, moved: list[tuple[int, Array]]) -> int:
+        """The power of two by which every moved element moves by its own size at most."""
+        return min(
+            int(np.min((_exponents(self._primals[i]) - np.frexp(np.abs(d))[1])[d != 0])) - 1
+            for i, d in moved
         )
+
+    def _spread(self, moved: list[tuple[int, Array]]) -> int:
+        """Digits between the largest primal, or 1, and the smallest step."""
+        top = max(1, *(int(np.max(_exponents(self._primals[i]), initial=1)) for i in self._moving))
+        least = min(int(np.min(np.frexp(np.abs(d))[1][d != 0])) for _, d in moved)
+        return max(0, int((top - least - self._size(moved)) * np.log10(2)))
 
     # ── evaluation ───────────────────────────────────────────────────────────────────────────
 
     def _base(self, digits: int) -> list[Array]:
+        if not self._values:
+            self._check_constants(digits)
         if digits not in self._values:
             with self._session(digits):
                 self._values[digits] = self._evaluate({})
         return self._values[digits]
 
+    def _check_constants(self, digits: int) -> None:
+        """Results without big numbers must be constants: they are not, if a visible step shows.
+
+        Raises:
+            Leak: they depend on the primals, by a way that no number has seen.
+        """
+        with self._session(digits):
+            here = self._plain({})
+            if not any(isinstance(v, np.ndarray) for v in here):
+                return
+            for sign in (1, -1):
+                steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
+                for before, after in zip(here, self._plain(steps), strict=True):
+                    if before is not None and not np.array_equal(before, after, equal_nan=True):
+                        raise Leak(
+                            "forward's result holds no big numbers, and depends on its primals"
+                        )
+
+    def _plain(self, steps: Mapping[int, Any]) -> list[Array | None]:
+        """Forward's results that are arrays of NumPy's own numbers, None for any other."""
+        parts = called(self._forward, self._arguments(steps), self._attrs)
+        arrays = [np.asarray(raw_all(p)) for p in parts]
+        return [None if a.dtype == object else a for a in arrays]
+
     def _session(self, digits: int) -> Any:
         return _Session(self, digits)
 
-    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
-        """Forward's outputs as object arrays of big numbers."""
-        arguments = []
+    def _arguments(self, steps: Mapping[int, Any]) -> list[Any]:
+        """The primals, with `steps` added, as forward takes them."""
+        arguments: list[Any] = []
         for i, p in enumerate(self._primals):
             if i not in self._moving:
                 arguments.append(p.copy())
@@ -205,8 +220,13 @@ class BigForward:
                 raise NoArbiter("a primal is not finite: there is no derivative here")
             x = big(p.astype(np.result_type(p.dtype, np.float64)))
             arguments.append(x + steps[i] if i in steps else x)
-        with np.errstate(all="ignore"):
-            outputs = evaluate(self._forward, arguments, self._attrs)
+        return arguments
+
+    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
+        """Forward's outputs as object arrays of big numbers."""
+        work = numbers()
+        parts = called(self._forward, self._arguments(steps), self._attrs)
+        outputs = [work.lifted(raw_all(p)) for p in parts]
         for values in outputs:
             if not all(_finite(v) for v in values.ravel().tolist()):
                 raise NoArbiter("forward's values in big numbers are not finite here")
@@ -217,11 +237,11 @@ class BigForward:
         work = numbers()
         if any(type(v) is work.complex for v in values.ravel().tolist()):
             parts = [
-                work.to_float64(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
+                work.floats(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
                 for p in ("real", "imag")
             ]
             return np.asarray(parts[0] + 1j * parts[1])
-        return _floats(work, values)
+        return work.floats(values)
 
 
 class _Session:
@@ -241,63 +261,40 @@ class _Session:
         self._held.__exit__(*raised)
 
 
-def evaluate(
+def called(
     forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
-) -> list[Array]:
-    """Forward's outputs, in big numbers throughout.
+) -> list[Any]:
+    """What forward returns, as a list.
 
     Raises:
-        NoArbiter: they are not; the text says why.
+        NoArbiter: it needs what big numbers do not have; the text says what.
     """
     work = numbers()
     try:
-        returned = forward(*arguments, **attrs)
+        with np.errstate(all="ignore"):
+            return frameworks.returned(forward, arguments, attrs)
     except NoArbiter:
         raise
     except Exception as error:
         if work.refused is not None:
             raise work.refused from error
-        text = " ".join(str(error).split())[:120]
+        text = " ".join(str(error).split())[:LONGEST]
         raise Unsupported(
             f"forward raises {type(error).__name__} on big numbers: {text}"
         ) from error
-    if work.refused is not None:  # and forward went on without it
-        raise work.refused
-    parts = returned if isinstance(returned, (tuple, list)) else [returned]
-    return [_output(work, part) for part in parts]
 
 
-def _output(work: Numbers, part: Any) -> Array:
-    array = np.ndarray.view(part, np.ndarray) if isinstance(part, np.ndarray) else np.asarray(part)
-    if array.dtype != object:
-        raise Leak(f"forward's result holds {array.dtype} values that depend on no big number")
-    if not array.size:
-        return array
-    return np.asarray(work.normal(array), dtype=object)
-
-
-def _settled(first: Array, second: Array) -> tuple[Array, Array]:
-    """The slope of the finer step, and where both steps agree on it."""
-    both = np.maximum(np.abs(first), np.abs(second))
-    return second, np.abs(first - second) <= AGREES * both
+def _exponents(x: Array) -> NDArray[np.int64]:
+    """Binary exponents of each element's own size; a zero's is that of what stands beside it."""
+    size = np.abs(x).astype(np.float64)
+    exponents = np.frexp(size)[1].astype(np.int64)
+    there = size > 0
+    beside = int(exponents[there].min()) - BESIDE if there.any() else SMALLEST
+    return np.where(there, exponents, beside)
 
 
 def _finite(number: Any) -> bool:
     return bool(numbers().context.isfinite(number))
-
-
-def _floats(work: Numbers, values: Array) -> Float:
-    from mpmath.libmp import to_float
-
-    flat = [to_float(v._mpf_) for v in values.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(values.shape)
-
-
-def _log10(largest: float, size: Any) -> int:
-    from math import frexp, log10
-
-    _, _, exponent, bits = size._mpf_
-    return max(0, int((frexp(largest)[1] - exponent - bits) * log10(2)))
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -16,32 +16,43 @@ FRAMEWORKS: Final = {"jax": "gradcheck.highprecision.jax", "torch": "gradcheck.h
 
 def returned(
     forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
-) -> Any:
-    """What forward returns; nothing is loaded that forward's author did not load.
+) -> list[Any]:
+    """What forward returns, as a list; nothing is loaded that its author did not load.
 
-    A function of JAX's that refuses NumPy's arrays of big numbers is given JAX's.
+    A function of JAX's that does not take NumPy's arrays of big numbers is given JAX's.
+
+    Raises:
+        NoArbiter: forward needs what big numbers do not have; the text says what.
     """
     loaded = [import_module(ours) for name, ours in FRAMEWORKS.items() if name in sys.modules]
     with ExitStack() as stack:
         for framework in loaded:
             stack.enter_context(framework.takes_big_numbers())
         try:
-            out = forward(*arguments, **attrs)
+            out = _called(forward, arguments, attrs)
         except Exception:
             if "jax" not in sys.modules:
                 raise
-            refused, work = numbers().refused, numbers()
-            from gradcheck.highprecision.jax import traced
-
             try:
-                work.refused = None
-                out = forward(*map(traced, arguments), **attrs)
+                from gradcheck.highprecision.jax import traced
+
+                out = _called(forward, [traced(x) for x in arguments], attrs)
             except Exception:
-                work.refused = refused
                 out = None
             if out is None:
                 raise
-        parts = out if isinstance(out, (tuple, list)) else [out]
-        for framework in loaded:
-            parts = [framework.held(part) for part in parts]
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    for framework in loaded:
+        parts = [framework.held(part) for part in parts]
     return parts
+
+
+def _called(
+    forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
+) -> Any:
+    work = numbers()
+    work.refused = None
+    out = forward(*arguments, **attrs)
+    if work.refused is not None:  # and forward went on without it
+        raise work.refused
+    return out

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.highprecision.numbers import Numbers
+from gradcheck.highprecision.refusal import Unsupported
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
@@ -228,7 +229,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             method: str = "linear", keepdims: bool = False, **more: Any,
         ) -> Any:  # fmt: skip
             if method != "linear":
-                raise TypeError(f"quantile(method={method!r}) is not known in big numbers")
+                raise Unsupported(f"quantile(method={method!r}) is not known in big numbers")
             a = lift(a)
             axes = tuple(range(a.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
             gone = sorted(k % a.ndim for k in axes)
@@ -238,7 +239,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             results = []
             for part in parts.ravel().tolist():
                 where = part * (rows.shape[-1] - 1)
-                low = min(whole(c, where), max(rows.shape[-1] - 2, 0))
+                low = min(work.whole(where), max(rows.shape[-1] - 2, 0))
                 high = min(low + 1, rows.shape[-1] - 1)
                 results.append(rows[..., low] + (rows[..., high] - rows[..., low]) * (where - low))
             kept = [1 if k in gone else n for k, n in enumerate(a.shape)] if keepdims else None
@@ -260,7 +261,57 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         zero = np.full_like(np.take(p, [0], axis=axis), c.zero)
         return p + np.cumsum(np.concatenate([zero, fix], axis=axis), axis=axis)
 
+    def cov(
+        m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
+        fweights: Any = None, aweights: Any = None, *, dtype: Any = None,
+    ) -> Any:  # fmt: skip
+        if fweights is not None or aweights is not None:
+            raise Unsupported("cov with weights is not known in big numbers")
+        parts = [np.atleast_2d(lift(v)) for v in (m, y) if v is not None]
+        parts = [v if rowvar or v.shape[0] == 1 else v.T for v in parts]
+        x = np.concatenate(parts)
+        away = x - mean(x, 1, True)
+        n = x.shape[1] - (ddof if ddof is not None else 0 if bias else 1)
+        return np.squeeze(work.matmul(away, ufunc("conjugate", away).T) / n)
+
+    def corrcoef(x: Any, y: Any = None, rowvar: bool = True, **_: Any) -> Any:
+        c = np.asarray(cov(x, y, rowvar), dtype=object)
+        if not c.ndim:
+            return c / c
+        size = ufunc("sqrt", np.diag(c))
+        return c / size[:, None] / size[None, :]
+
+    def gradient(f: Any, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
+        f = lift(f)
+        axes = list(range(f.ndim)) if axis is None else np.atleast_1d(axis).tolist()
+        steps = list(spacing) or [1.0]
+        steps = steps * len(axes) if len(steps) == 1 else steps
+        out = []
+        for a, h in zip(axes, steps, strict=True):
+            rows = np.moveaxis(f, a, -1)
+            h = lift(h)
+            h = np.broadcast_to(h, rows.shape[-1] - 1) if not h.ndim else np.diff(h)
+            low, high = h[:-1], h[1:]
+            slope = np.empty(rows.shape, dtype=object)
+            slope[..., 1:-1] = (
+                low**2 * rows[..., 2:]
+                + (high**2 - low**2) * rows[..., 1:-1]
+                - high**2 * rows[..., :-2]
+            ) / (low * high * (low + high))
+            ends = (rows[..., 1] - rows[..., 0]) / h[0], (rows[..., -1] - rows[..., -2]) / h[-1]
+            if edge_order == 2:
+                ends = (
+                    ends[0] * (1 + h[0] / (h[0] + h[1]))
+                    - (rows[..., 2] - rows[..., 1]) / h[1] * h[0] / (h[0] + h[1]),
+                    ends[1] * (1 + h[-1] / (h[-1] + h[-2]))
+                    - (rows[..., -2] - rows[..., -3]) / h[-2] * h[-1] / (h[-1] + h[-2]),
+                )
+            slope[..., 0], slope[..., -1] = ends
+            out.append(np.moveaxis(slope, -1, a))
+        return out[0] if len(out) == 1 else tuple(out)
+
     return {
+        np.cov: cov, np.corrcoef: corrcoef, np.gradient: gradient,
         np.zeros_like: like(0), np.empty_like: like(0), np.ones_like: like(1),
         np.full_like: full_like, np.sum: total, np.mean: mean, np.var: var, np.std: std,
         np.where: where, np.clip: clip, np.isclose: isclose,
@@ -279,13 +330,6 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             1
         )(a, 0.5, axis, keepdims=keepdims),
     }  # fmt: skip
-
-
-def whole(c: Any, x: Any) -> int:
-    """The floor of a number that is not negative, as an integer."""
-    from mpmath.libmp import to_int
-
-    return int(to_int(c.floor(x)._mpf_))
 
 
 def product(work: Numbers, a: Array, b: Array) -> Array:

@@ -44,6 +44,11 @@ class BigTracer(core.Tracer):
         super().__init__(trace, aval)
         self.value = value
 
+    @property
+    def holds_big(self) -> bool:
+        """Whether these are big numbers."""
+        return isinstance(self.value, BigArray)
+
     def to_concrete_value(self) -> Any:
         """Integers and truth values are exact, and may steer Python."""
         return None if isinstance(self.value, BigArray) else self.value

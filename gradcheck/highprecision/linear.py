@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.highprecision.numbers import Numbers
+from gradcheck.highprecision.refusal import Unsupported
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
@@ -179,15 +180,15 @@ class Linear:
         rounded = self._rounded(columns)
         overlap = np.sum(np.conj(rounded) * floats, axis=-2)
         if np.iscomplexobj(overlap) and np.any(overlap.imag):
-            raise TypeError("the phases of complex vectors are a matter of convention")
+            raise Unsupported("the phases of complex vectors are a matter of convention")
         return np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
 
     def _rounded(self, m: Array) -> Array:
         if any(type(v) is self._work.complex for v in m.ravel().tolist()):
             parts = [np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(m) for p in ("real", "imag")]
-            real, imag = (self._work.to_float64(p) for p in parts)
+            real, imag = (self._work.floats(p) for p in parts)
             return real + 1j * imag
-        return self._work.to_float64(m)
+        return self._work.floats(m)
 
     def eig(self, a: Any) -> Any:
         a = self._work.lifted(a)
@@ -234,7 +235,9 @@ class Linear:
         m, n = a.shape[-2:]
         k = min(m, n)
         if compute_uv and full_matrices and m != n:
-            raise TypeError("svd(full_matrices=True) of a matrix that is not square is not unique")
+            raise Unsupported(
+                "svd(full_matrices=True) of a matrix that is not square is not unique"
+            )
         values = np.empty((*a.shape[:-2], k), dtype=object)
         left = np.empty((*a.shape[:-1], k), dtype=object)
         right = np.empty((*a.shape[:-2], k, n), dtype=object)
@@ -253,11 +256,11 @@ class Linear:
 
     def qr(self, a: Any, mode: str = "reduced") -> Any:
         if mode not in ("reduced", "r", "complete"):
-            raise TypeError(f"qr(mode={mode!r}) is not known in big numbers")
+            raise Unsupported(f"qr(mode={mode!r}) is not known in big numbers")
         a = self._work.lifted(a)
         m, n = a.shape[-2:]
         if mode == "complete" and m != n:
-            raise TypeError("qr(mode='complete') is not known in big numbers")
+            raise Unsupported("qr(mode='complete') is not known in big numbers")
         k = min(m, n)
         q = np.empty((*a.shape[:-1], k), dtype=object)
         r = np.empty((*a.shape[:-2], k, n), dtype=object)
@@ -348,7 +351,7 @@ class Linear:
                 out[at] = max(sums) if ord_ > 0 else min(sums)
                 continue
             values = self.svd(m, compute_uv=False).tolist()
-            out[at] = {"nuc": lambda v: sum(v), 2: max, -2: min}[ord_](values)
+            out[at] = {"nuc": sum, 2: max, -2: min}[ord_](values)
         if keepdims:
             for axis in sorted(axes):
                 out = np.expand_dims(out, axis)
@@ -397,7 +400,7 @@ class Linear:
 
     def tensorsolve(self, a: Any, b: Any, axes: Any = None) -> Array:
         if axes is not None:
-            raise TypeError("tensorsolve(axes=…) is not known in big numbers")
+            raise Unsupported("tensorsolve(axes=…) is not known in big numbers")
         a, b = self._work.lifted(a), self._work.lifted(b)
         return self.solve(a.reshape(b.size, -1), b.ravel()).reshape(a.shape[b.ndim :])
 

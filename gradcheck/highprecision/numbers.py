@@ -96,6 +96,20 @@ class Numbers(BigArithmetic):
             return self.complex(complex(x))
         raise TypeError(f"{type(x).__name__} is no number")
 
+    @staticmethod
+    def whole(x: Any) -> int:
+        """A real number without its fraction: a step function, whose slope is 0."""
+        from mpmath.libmp import to_int
+
+        return int(to_int(x._mpf_))
+
+    def floats(self, values: Array) -> NDArray[np.float64]:
+        """Real numbers, finite or not, rounded to float64."""
+        from mpmath.libmp import to_float
+
+        flat = [to_float(v._mpf_) for v in values.ravel().tolist()]
+        return np.array(flat, dtype=np.float64).reshape(values.shape)
+
     def lifted(self, x: Any) -> Array:
         """Any array, list or number as an object array of our numbers."""
         array = np.ndarray.view(x, np.ndarray) if isinstance(x, np.ndarray) else np.asarray(x)
@@ -118,7 +132,6 @@ class Numbers(BigArithmetic):
 _LOSSES: Final = {
     "__float__": "forward makes a float64 of a number",
     "__complex__": "forward makes a complex128 of a number",
-    "__int__": "forward makes an integer of a number",
     "__str__": "forward writes a number as text",
     "__repr__": "forward writes a number as text",
     "__format__": "forward writes a number as text",

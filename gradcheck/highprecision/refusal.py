@@ -39,7 +39,7 @@ def place() -> str:
     while frame is not None:
         name = frame.f_code.co_filename
         ours = name.startswith(_OURS)
-        if ours and frame.f_code.co_name == "evaluate":
+        if ours and frame.f_code.co_name == "called":
             return ""
         if not ours and not any(part in name.replace("\\", "/") for part in _LIBRARIES):
             line = linecache.getline(name, frame.f_lineno).strip()

@@ -44,6 +44,7 @@ RANDOM: Final = frozenset(
 class BigTensor(torch.Tensor):
     """A tensor of big numbers, in an object array that its views share."""
 
+    holds_big = True
     memory: Array
 
     @staticmethod

@@ -226,6 +226,10 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
     def bessel_scaled(order: int) -> Scalar:
         return lambda x: c.besseli(order, x) * c.exp(-abs(x))
 
+    def student(v: Any, t: Any) -> Any:
+        tail = betainc(v / 2, c.mpf(0.5), v / (v + t * t)) / 2
+        return 1 - tail if t > 0 else tail
+
     found: dict[str, Scalar] = {
         "divide": divide, "true_divide": divide, "floor_divide": floor_divide,
         "remainder": remainder, "mod": remainder, "fmod": fmod,
@@ -259,19 +263,19 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "erf": c.erf, "erfc": c.erfc, "erfinv": c.erfinv, "erfcinv": lambda x: c.erfinv(1 - x),
         "erfcx": lambda x: exp(x * x) * c.erfc(x), "erfi": c.erfi,
         "dawsn": lambda x: c.sqrt(c.pi) / 2 * exp(-x * x) * c.erfi(x),
-        "gammaln": gammaln, "_gammaln": gammaln, "loggamma": c.loggamma, "gamma": c.gamma, "rgamma": c.rgamma,
-        "psi": c.psi0 if hasattr(c, "psi0") else lambda x: c.psi(0, x),
-        "digamma": lambda x: c.psi(0, x), "polygamma": lambda n, x: c.psi(n, x), "zeta": lambda s, a: c.zeta(s, a),
-        "_zeta": lambda s, a: c.zeta(s, a), "_riemann_zeta": c.zeta,
+        "gammaln": gammaln, "_gammaln": gammaln, "loggamma": c.loggamma,
+        "gamma": c.gamma, "rgamma": c.rgamma, "psi": lambda x: c.psi(0, x),
+        "polygamma": lambda n, x: c.psi(numbers.whole(n), x),
+        "zeta": c.zeta, "_zeta": c.zeta, "_riemann_zeta": c.zeta,
         "poch": c.rf, "beta": c.beta, "betaln": betaln, "binom": c.binomial,
         "expit": expit, "log_expit": log_expit, "logit": lambda x: log(divide(x, 1 - x)),
         "ndtr": ndtr, "log_ndtr": log_ndtr, "ndtri": lambda p: c.sqrt(2) * c.erfinv(2 * p - 1),
         "xlogy": xlogy, "xlog1py": lambda x, y: times(x, lambda: log1p(y)),
         "entr": entr, "rel_entr": rel_entr, "kl_div": kl_div,
         "huber": huber, "pseudo_huber": pseudo_huber,
-        "boxcox": lambda x, l: log(x) if l == 0 else c.expm1(l * log(x)) / l,
-        "boxcox1p": lambda x, l: log1p(x) if l == 0 else c.expm1(l * log1p(x)) / l,
-        "inv_boxcox": lambda y, l: exp(y) if l == 0 else exp(log1p(l * y) / l),
+        "boxcox": lambda x, p: log(x) if p == 0 else c.expm1(p * log(x)) / p,
+        "boxcox1p": lambda x, p: log1p(x) if p == 0 else c.expm1(p * log1p(x)) / p,
+        "inv_boxcox": lambda y, p: exp(y) if p == 0 else exp(log1p(p * y) / p),
         "gammainc": reg_gamma, "gammaincc": reg_gamma_upper, "betainc": betainc,
         "j0": spread(c.besselj, 0), "j1": spread(c.besselj, 1),
         "y0": spread(c.bessely, 0), "y1": spread(c.bessely, 1),
@@ -287,14 +291,15 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "ellipk": c.ellipk, "ellipe": c.ellipe, "ellipkm1": lambda p: c.ellipk(1 - p),
         "ellipkinc": c.ellipf, "ellipeinc": c.ellipe,
         "hyp0f1": c.hyp0f1, "hyp1f1": c.hyp1f1, "hyp2f1": c.hyp2f1, "hyperu": c.hyperu,
-        "lambertw": c.lambertw, "_lambertw": lambda z, k, _tol: c.lambertw(z, int_of(k)),
+        "lambertw": c.lambertw, "_lambertw": lambda z, k, _tol: c.lambertw(z, numbers.whole(k)),
         "sici": lambda x: (c.si(x), c.ci(x)), "shichi": lambda x: (c.shi(x), c.chi(x)),
         "fresnel": lambda x: (c.fresnels(x), c.fresnelc(x)),
         "airy": lambda x: (
             c.airyai(x), c.airyai(x, derivative=1), c.airybi(x), c.airybi(x, derivative=1)
         ),
         "struve": c.struveh, "kelvin": c.ber,
-        "cosm1": lambda x: -2 * c.sin(x / 2) ** 2, "exprel": lambda x: one if x == 0 else c.expm1(x) / x,
+        "cosm1": lambda x: -2 * c.sin(x / 2) ** 2, "sinpi": c.sinpi, "cospi": c.cospi,
+        "exprel": lambda x: one if x == 0 else c.expm1(x) / x,
         "sindg": lambda x: c.sin(x * c.pi / 180), "cosdg": lambda x: c.cos(x * c.pi / 180),
         "sinc": sinc, "agm": c.agm, "owens_t": lambda h, a: c.quad(
             lambda t: c.exp(-h * h * (1 + t * t) / 2) / (1 + t * t), [0, a]
@@ -306,22 +311,15 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "chdtr": lambda v, x: reg_gamma(v / 2, x / 2),
         "chdtrc": lambda v, x: reg_gamma_upper(v / 2, x / 2),
         "gdtr": lambda a, b, x: reg_gamma(b, a * x),
-        "stdtr": lambda v, t: student(v, t),
+        "stdtr": student,
     }  # fmt: skip
-
-    def int_of(k: Any) -> int:
-        return int(k.man_exp[0]) << k.man_exp[1] if k >= 0 else -int_of(-k)
-
-    def student(v: Any, t: Any) -> Any:
-        tail = betainc(v / 2, c.mpf(0.5), v / (v + t * t)) / 2
-        return 1 - tail if t > 0 else tail
 
     exact = {"divide", "true_divide", "maximum", "minimum", "fmax", "fmin", *COMPARISONS}
     return {
-        name: one_ if name in exact else domain(one_) if name not in _SEVERAL else one_
-        for name, one_ in found.items()
+        name: scalar if name in exact else domain(scalar) if name not in _SEVERAL else scalar
+        for name, scalar in found.items()
     }
 
 
-_SEVERAL: Final = frozenset(["divmod", "modf", "frexp", "sici", "shichi", "fresnel", "airy"])
+_SEVERAL: Final = frozenset(("divmod", "modf", "frexp", "sici", "shichi", "fresnel", "airy"))
 """Ufuncs of more than one result."""

@@ -1,0 +1,335 @@
+"""Functions of SciPy that are no ufuncs, on big numbers; ufuncs arrive by themselves, by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.highprecision.array import BigArray, big, elementwise
+from gradcheck.highprecision.numbers import numbers
+from gradcheck.highprecision.refusal import Unsupported
+
+Array = NDArray[Any]
+
+
+def ufunc(name: str, *args: Any) -> BigArray:
+    """One of scipy.special's ufuncs, by name, without SciPy."""
+    return elementwise(name, *args)
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """Function of SciPy → ours, for the modules of SciPy that are loaded."""
+    found: dict[Any, Callable[..., Any]] = {}
+    for path, functions in _OURS.items():
+        module = sys.modules.get(path)
+        for name, ours in functions.items():
+            original = getattr(module, name, None)
+            if original is not None and not isinstance(original, np.ufunc):
+                found[original] = ours
+    return found
+
+
+# ── scipy.special ────────────────────────────────────────────────────────────────────────────
+
+
+def _logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Any:
+    a = big(a)
+    top = np.max(a, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    terms = np.exp(a - top)
+    total = np.sum(terms if b is None else terms * b, axis=axis, keepdims=keepdims)
+    sign = np.sign(total)
+    out = np.log(np.abs(total) if return_sign else total)
+    out = out + (top if keepdims else np.squeeze(top, axis=axis))
+    return (out, sign) if return_sign else out
+
+
+def _softmax(x: Any, axis: Any = None) -> Any:
+    x = big(x)
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def _log_softmax(x: Any, axis: Any = None) -> Any:
+    x = big(x)
+    return x - _logsumexp(x, axis=axis, keepdims=True)
+
+
+def _multigammaln(a: Any, d: int) -> Any:
+    a = big(a)
+    terms = sum(ufunc("gammaln", a - j / 2) for j in range(d))
+    return terms + np.log(big(numbers().pi)) * (d * (d - 1) / 4)
+
+
+def _polygamma(n: Any, x: Any) -> Any:
+    return ufunc("polygamma", n, x)
+
+
+def _sinc(x: Any) -> Any:
+    return np.sinc(big(x))
+
+
+# ── scipy.linalg ─────────────────────────────────────────────────────────────────────────────
+
+
+def _adjoint(a: Any) -> Any:
+    return np.conj(np.swapaxes(a, -1, -2))
+
+
+def _solve(
+    a: Any, b: Any, lower: bool = False, transposed: bool = False, assume_a: Any = None, **_: Any
+) -> Any:
+    a = big(a)
+    if assume_a in ("sym", "her", "pos"):
+        a = _symmetric(a, lower)
+    return np.linalg.solve(_adjoint(a) if transposed else a, big(b))
+
+
+def _symmetric(a: Any, lower: bool) -> Any:
+    half = np.tri(a.shape[-1], dtype=bool)
+    return np.where(half if lower else half.T, a, np.swapaxes(a, -1, -2))
+
+
+def _solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any
+) -> Any:
+    a = np.tril(big(a)) if lower else np.triu(big(a))
+    if unit_diagonal:
+        a = np.where(np.eye(a.shape[-1], dtype=bool), 1.0, a)
+    if trans in (1, "T"):
+        a = np.swapaxes(a, -1, -2)
+    if trans in (2, "C"):
+        a = _adjoint(a)
+    return np.linalg.solve(a, big(b))
+
+
+def _cholesky(a: Any, lower: bool = False, **_: Any) -> Any:
+    a = _symmetric(big(a), lower)
+    root = np.linalg.cholesky(a)
+    return root if lower else _adjoint(root)
+
+
+def _cho_factor(a: Any, lower: bool = False, **_: Any) -> Any:
+    return _cholesky(a, lower), lower
+
+
+def _cho_solve(factor: Any, b: Any, **_: Any) -> Any:
+    root, lower = factor
+    root = np.tril(big(root)) if lower else _adjoint(np.triu(big(root)))
+    return np.linalg.solve(_adjoint(root), np.linalg.solve(root, big(b)))
+
+
+def _expm(a: Any) -> Any:
+    """Taylor's series of a matrix scaled down, squared up again."""
+    a = big(a)
+    size = max(1, int(np.ceil(np.log2(np.max(np.sum(np.abs(a), axis=-1)) + 1)).astype(int)) + 20)
+    a = a / big(2.0) ** size
+    term = total = np.eye(a.shape[-1]) + 0 * a
+    for k in range(1, _terms(size)):
+        term = term @ a / k
+        total = total + term
+    for _ in range(size):
+        total = total @ total
+    return total
+
+
+def _terms(size: int) -> int:
+    return int(numbers().context.prec / 20) + 8 + size // 8
+
+
+def _block_diag(*arrays: Any) -> Any:
+    parts = [np.atleast_2d(big(a)) for a in arrays]
+    rows, columns = (sum(p.shape[k] for p in parts) for k in (0, 1))
+    out = big(np.zeros((rows, columns)))
+    i = j = 0
+    for p in parts:
+        out[i : i + p.shape[0], j : j + p.shape[1]] = p
+        i, j = i + p.shape[0], j + p.shape[1]
+    return out
+
+
+def _toeplitz(c: Any, r: Any = None) -> Any:
+    c = big(c).ravel()
+    r = np.conj(c) if r is None else big(r).ravel()
+    values = np.concatenate([c[::-1], r[1:]])
+    return values[len(c) - 1 - np.arange(len(c))[:, None] + np.arange(len(r))]
+
+
+def _circulant(c: Any) -> Any:
+    c = big(c)
+    n = c.shape[-1]
+    return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
+
+
+def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+    out = np.linalg.svd(big(a), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(out) if compute_uv else out
+
+
+def _eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
+    if b is not None:
+        raise Unsupported("the generalised _eigh(a, b) is not known in big numbers")
+    values, vectors = np.linalg.eigh(big(a), "L" if lower else "U")
+    return values if eigvals_only else (values, vectors)
+
+
+def _eigvalsh(a: Any, b: Any = None, lower: bool = True, **_: Any) -> Any:
+    return _eigh(a, b, lower, eigvals_only=True)
+
+
+def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
+    modes = {"economic": "reduced", "full": "complete", "r": "r"}
+    out = np.linalg.qr(big(a), modes[mode])
+    return (out,) if mode == "r" else tuple(out)
+
+
+def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+    a = big(a).copy()
+    n = a.shape[-1]
+    order = list(range(n))
+    lower = big(np.eye(n))
+    for k in range(n):
+        p = k + int(np.argmax(np.abs(a[k:, k])))
+        if p != k:
+            a[[k, p]], order[k], order[p] = a[[p, k]], order[p], order[k]
+            lower[[k, p], :k] = lower[[p, k], :k]
+        for i in range(k + 1, n):
+            lower[i, k] = a[i, k] / a[k, k]
+            a[i, k:] = a[i, k:] - lower[i, k] * a[k, k:]
+    swapped = np.eye(n)[:, order]
+    return (swapped @ lower, np.triu(a)) if permute_l else (swapped, lower, np.triu(a))
+
+
+# ── scipy.signal, scipy.integrate, scipy.fft, scipy.spatial ──────────────────────────────────
+
+
+def _convolve(a: Any, v: Any, mode: str = "full", method: str = "auto", axes: Any = None) -> Any:
+    a, v = big(a), big(v)
+    full = [p + q - 1 for p, q in zip(a.shape, v.shape, strict=True)]
+    out = big(np.zeros(full))
+    for at in np.ndindex(v.shape):
+        where = tuple(slice(k, k + n) for k, n in zip(at, a.shape, strict=True))
+        out[where] = out[where] + a * v[at]
+    if mode == "full":
+        return out
+    kept = a.shape if mode == "same" else [p - q + 1 for p, q in zip(a.shape, v.shape, strict=True)]
+    begin = [(f - k) // 2 for f, k in zip(full, kept, strict=True)]
+    return out[tuple(slice(b, b + k) for b, k in zip(begin, kept, strict=True))]
+
+
+def _correlate(a: Any, v: Any, mode: str = "full", method: str = "auto") -> Any:
+    v = big(v)
+    return _convolve(a, np.conj(v[(slice(None, None, -1),) * v.ndim]), mode)
+
+
+def _lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    if zi is not None:
+        raise Unsupported("lfilter(zi=…) is not known in big numbers")
+    b, a, x = big(b), big(a), np.moveaxis(big(x), axis, -1)
+    out = np.zeros_like(x)
+    for t in range(x.shape[-1]):
+        total = sum(b[k] * x[..., t - k] for k in range(min(len(b), t + 1)))
+        total = total - sum(a[k] * out[..., t - k] for k in range(1, min(len(a), t + 1)))
+        out[..., t] = total / a[0]
+    return np.moveaxis(out, -1, axis)
+
+
+def _cumulative_trapezoid(
+    y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None
+) -> Any:
+    y = np.moveaxis(big(y), axis, -1)
+    steps = big(dx) if x is None else np.diff(big(x), axis=-1)
+    out = np.cumsum((y[..., 1:] + y[..., :-1]) / 2 * steps, axis=-1)
+    if initial is not None:
+        out = np.concatenate([np.zeros_like(out[..., :1]), out], axis=-1)
+    return np.moveaxis(out, -1, axis)
+
+
+def _simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = np.moveaxis(big(y), axis, -1)
+    if x is not None or y.shape[-1] % 2 == 0:
+        raise Unsupported("simpson of uneven points is not known in big numbers")
+    inner = 4 * np.sum(y[..., 1:-1:2], axis=-1) + 2 * np.sum(y[..., 2:-1:2], axis=-1)
+    return (y[..., 0] + inner + y[..., -1]) * dx / 3
+
+
+def _cdist(a: Any, b: Any, metric: str = "euclidean", **keywords: Any) -> Any:
+    away = big(a)[:, None, :] - big(b)[None, :, :]
+    if metric == "sqeuclidean":
+        return np.sum(away**2, axis=-1)
+    if metric == "euclidean":
+        return np.sqrt(np.sum(away**2, axis=-1))
+    if metric == "cityblock":
+        return np.sum(np.abs(away), axis=-1)
+    raise Unsupported(f"cdist(metric={metric!r}) is not known in big numbers")
+
+
+def _dct(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, **_: Any) -> Any:
+    if type != 2 or n is not None:
+        raise Unsupported("dct of another type than 2 is not known in big numbers")
+    x = np.moveaxis(big(x), axis, -1)
+    count = x.shape[-1]
+    angle = big(np.outer(2 * np.arange(count) + 1, np.arange(count)))
+    out = 2 * (x @ ufunc("cospi", angle / (2 * count)))
+    if norm == "ortho":
+        scale = np.sqrt(big(np.where(np.arange(count) == 0, 4.0, 2.0) * count))
+        out = out / scale
+    return np.moveaxis(out, -1, axis)
+
+
+def _transform(name: str) -> Callable[..., Any]:
+    function = getattr(np.fft, name)
+
+    def transform(x: Any, *args: Any, **keywords: Any) -> Any:
+        return function(big(x), *args, **keywords)
+
+    return transform
+
+
+_OURS: dict[str, dict[str, Callable[..., Any]]] = {
+    "scipy.special": {
+        "logsumexp": _logsumexp, "softmax": _softmax, "log_softmax": _log_softmax,
+        "multigammaln": _multigammaln, "polygamma": _polygamma, "sinc": _sinc,
+        "digamma": lambda x: ufunc("psi", x),
+    },
+    "scipy.linalg": {
+        "solve": _solve, "solve_triangular": _solve_triangular, "cholesky": _cholesky,
+        "cho_factor": _cho_factor, "cho_solve": _cho_solve, "expm": _expm, "svd": _svd, "qr": _qr,
+        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu, "block_diag": _block_diag,
+        "toeplitz": _toeplitz, "circulant": _circulant,
+        "inv": lambda a, **_: np.linalg.inv(big(a)), "det": lambda a, **_: np.linalg.det(big(a)),
+        "pinv": lambda a, **_: np.linalg.pinv(big(a)),
+        "norm": lambda a, ord=None, axis=None, keepdims=False, **_: np.linalg.norm(
+            big(a), ord, axis, keepdims
+        ),
+        "svdvals": lambda a, **_: np.linalg.svd(big(a), compute_uv=False),
+        "lstsq": lambda a, b, **_: np.linalg.lstsq(big(a), big(b), rcond=None),
+    },
+    "scipy.signal": {
+        "convolve": _convolve, "fftconvolve": _convolve, "oaconvolve": _convolve,
+        "correlate": _correlate, "lfilter": _lfilter,
+        "convolve2d": lambda a, v, mode="full": _convolve(a, v, mode),
+        "correlate2d": lambda a, v, mode="full": _correlate(a, v, mode),
+    },
+    "scipy.integrate": {
+        "trapezoid": lambda y, x=None, dx=1.0, axis=-1: np.trapezoid(big(y), x, dx, axis),
+        "cumulative_trapezoid": _cumulative_trapezoid, "simpson": _simpson,
+    },
+    "scipy.spatial.distance": {"cdist": _cdist},
+    "scipy.fft": {
+        **{
+            name: _transform(name)
+            for name in (
+                "fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "fftn", "ifftn", "rfft2",
+                "irfft2", "rfftn", "irfftn", "hfft", "ihfft",
+            )
+        },
+        "dct": _dct,
+    },
+}  # fmt: skip
