@@ -31,7 +31,7 @@ _from_numpy, _as_tensor = torch.from_numpy, torch.as_tensor
 
 FACTORIES: Final = frozenset(
     "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones "
-    "ones_like new_ones full full_like new_full".split()
+    "ones_like new_ones full full_like new_full _new_zeros_with_same_feature_meta".split()
 )
 """Operators that make room, into which big numbers may be written later."""
 

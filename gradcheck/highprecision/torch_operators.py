@@ -394,6 +394,43 @@ def _matrix_exp(self: Array, **_: Any) -> Array:
     return out
 
 
+def _softmax(self: Array, dim: int, **_: Any) -> Array:
+    if not self.ndim:
+        return np.ones_like(self)
+    powers = np.exp(self - np.max(self, axis=dim, keepdims=True))
+    return powers / np.sum(powers, axis=dim, keepdims=True)
+
+
+def _log_softmax(self: Array, dim: int, **_: Any) -> Array:
+    if not self.ndim:
+        return np.zeros_like(self)
+    away = self - np.max(self, axis=dim, keepdims=True)
+    return away - np.log(np.sum(np.exp(away), axis=dim, keepdims=True))
+
+
+def _gelu(self: Array, approximate: str = "none", **_: Any) -> Array:
+    if approximate == "none":
+        return self * elementwise("ndtr", self)
+    root = np.sqrt(2 / big(numbers().pi))
+    return self * (1 + np.tanh(root * (self + 0.044715 * self**3))) / 2
+
+
+def _layer_norm(
+    input: Array,  # noqa: A002
+    normalized_shape: Sequence[int],
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    **_: Any,
+) -> tuple[Array, Array, Array]:
+    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    mean = np.mean(input, axis=axes, keepdims=True)
+    scale = 1 / np.sqrt(np.var(input, axis=axes, keepdims=True) + eps)
+    out = (input - mean) * scale
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias, mean, scale
+
+
 def _batch_norm(
     input: Array,  # noqa: A002
     weight: Array | None,
@@ -570,6 +607,13 @@ TABLE: Final[Mapping[str, Rule]] = {
     "_linalg_slogdet": lambda A, **_: (*np.linalg.slogdet(A), *_eliminated(A)),
     "_linalg_solve_ex": _solve_ex,
     "_linalg_svd": _svd,
+    "_has_same_storage_numel": lambda **_: True,
+    "_log_softmax": _log_softmax,
+    "_softmax": _softmax,
+    "gelu": _gelu,
+    "native_layer_norm": _layer_norm,
+    "relu": lambda self, **_: np.maximum(self, 0),
+    "silu": lambda self, **_: self * elementwise("expit", self),
     "_native_batch_norm_legit": _batch_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
     "_to_copy": _to,
