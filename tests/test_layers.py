@@ -171,11 +171,11 @@ LAYERS = (
 ORDER = [f"gradcheck.{n}".removesuffix(".gradcheck") for line in LAYERS for n in line.split()]
 # By whom a dependency may be imported; one that is not named here, by nobody.
 OUTSIDE = {
-    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "highprecision", "rounding", "narrow", "draw",
+    "numpy": ("dtypes", "exact", "arithmetic", "fifty_digits", "rounding", "narrow", "draw",
               "spec_checks", "spec", "program", "model", "rule", "suite", "difference", "manifest",
               "contract", "binding", "judge", "protocol.probe", "power", "explain", "plan",
-              "cluster.identity", "run", "repro", "demo.kernels", "library", "library_check",
-              "library_model", "testing"),
+              "highprecision", "cluster.identity", "run", "repro", "demo.kernels", "library",
+              "library_check", "library_model", "testing"),
     "msgspec": ("manifest.mistake", "manifest.schema", "protocol", "stored.read", "config_table",
               "stored.schema", "plan", "run", "repro", "demo.kernels", "library", "library_check",
               "library_model", "testing", "stored.parts", "stored.plain"),

@@ -68,7 +68,7 @@ class BigArray(np.ndarray[Any, Any]):
         return _function(func, args, kwargs)
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         return float_dtype()
 
     def __getitem__(self, key: Any) -> Any:
@@ -82,12 +82,12 @@ class BigArray(np.ndarray[Any, Any]):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
-    @property
-    def real(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]  # a part that is written to would be lost
+    def real(self) -> Any:
         return wrapped(_parts(self, "real"))
 
-    @property
-    def imag(self) -> Any:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def imag(self) -> Any:
         return wrapped(_parts(self, "imag"))
 
     def astype(self, dtype: Any, *rest: Any, **keywords: Any) -> Any:
@@ -425,6 +425,7 @@ def _reduce(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) ->
     rows = x.transpose(*left, *gone).reshape([x.shape[a] for a in left] + [-1])
     loop = _loop(ufunc)
     start = initial if initial is not None else identity if not rows.shape[-1] else None
+    result: Any
     if not gone:
         result = rows[..., 0]
     elif start is None and rows.shape[-1] == 0:

@@ -176,12 +176,12 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
 
     def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         bins = lift(bins)
-        side = "left" if right else "right"
-        if len(bins) > 1 and bins[0] > bins[-1]:
-            return len(bins) - np.searchsorted(
-                bins[::-1], lift(x), side="right" if right else "left"
-            )
-        return np.searchsorted(bins, lift(x), side=side)
+        x = lift(x)
+        down = len(bins) > 1 and bins[0] > bins[-1]
+        places = np.searchsorted(
+            bins[::-1] if down else bins, x, side="right" if right == down else "left"
+        )
+        return len(bins) - places if down else places
 
     def fixed(x: Any) -> Any:
         return ufunc("trunc", x)
@@ -203,7 +203,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
     def inner(a: Any, b: Any) -> Any:
         return np.inner(lift(a), lift(b))
 
-    def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    def put(x: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
         np.put(x, ind, lift(v), mode)
 
     def array_equal(a: Any, b: Any, equal_nan: bool = False) -> bool:
@@ -287,10 +287,10 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         steps = list(spacing) or [1.0]
         steps = steps * len(axes) if len(steps) == 1 else steps
         out = []
-        for a, h in zip(axes, steps, strict=True):
+        for a, step in zip(axes, steps, strict=True):
             rows = np.moveaxis(f, a, -1)
-            h = lift(h)
-            h = np.broadcast_to(h, rows.shape[-1] - 1) if not h.ndim else np.diff(h)
+            given = lift(step)
+            h = np.broadcast_to(given, rows.shape[-1] - 1) if not given.ndim else np.diff(given)
             low, high = h[:-1], h[1:]
             slope = np.empty(rows.shape, dtype=object)
             slope[..., 1:-1] = (

@@ -163,7 +163,11 @@ class Linear:
         return _named("eigh", values, vectors)
 
     def eigvalsh(self, a: Any, UPLO: str = "L") -> Array:  # noqa: N803  NumPy's name
-        return np.asarray(self.eigh(a, UPLO)[0], dtype=object)
+        a = self._symmetric(self._work.lifted(a), UPLO)
+        values = np.empty(a.shape[:-1], dtype=object)
+        for at in np.ndindex(a.shape[:-2]):
+            values[at] = self._rotated(a[at])[0]
+        return values
 
     def _symmetric(self, a: Array, uplo: str) -> Array:
         """The matrix that NumPy reads from one triangle."""
@@ -174,14 +178,16 @@ class Linear:
 
     def _oriented(self, columns: Array, m: Array, uplo: str) -> Array:
         """Columns with the signs that NumPy gives them in float64."""
-        return columns * self._signs(columns, np.linalg.eigh(self._rounded(m), uplo)[1])
+        floats = np.linalg.eigh(self._rounded(m), "U" if uplo.upper() == "U" else "L")[1]
+        return np.asarray(columns * self._signs(columns, floats), dtype=object)
 
     def _signs(self, columns: Array, floats: Array) -> Array:
         rounded = self._rounded(columns)
         overlap = np.sum(np.conj(rounded) * floats, axis=-2)
         if np.iscomplexobj(overlap) and np.any(overlap.imag):
             raise Unsupported("the phases of complex vectors are a matter of convention")
-        return np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+        signs = np.where(np.real(overlap) < 0, -self._c.one, self._c.one)
+        return np.asarray(signs, dtype=object)
 
     def _rounded(self, m: Array) -> Array:
         if any(type(v) is self._work.complex for v in m.ravel().tolist()):
@@ -351,7 +357,9 @@ class Linear:
                 out[at] = max(sums) if ord_ > 0 else min(sums)
                 continue
             values = self.svd(m, compute_uv=False).tolist()
-            out[at] = {"nuc": sum, 2: max, -2: min}[ord_](values)
+            if ord_ not in ("nuc", 2, -2):
+                raise ValueError("Invalid norm order for matrices.")
+            out[at] = sum(values) if ord_ == "nuc" else max(values) if ord_ == 2 else min(values)
         if keepdims:
             for axis in sorted(axes):
                 out = np.expand_dims(out, axis)

@@ -45,7 +45,8 @@ class Rebound:
     def __init__(self) -> None:
         """Begin without any."""
         self._copies: dict[int, tuple[Any, Any]] = {}  # the original is held: its id stays its own
-        for original, ours in _stand_ins().items():
+        later = {f: _of_big(f, ours) for f, ours in scipy.table().items()}  # SciPy may load late
+        for original, ours in (_stand_ins() | later).items():
             self._copies[id(original)] = original, ours
 
     def __call__(self, x: Any) -> Any:
@@ -168,7 +169,7 @@ def _is_plain(kind: type) -> bool:
     return (
         _is_users(kind)
         and type(kind) is type
-        and kind.__new__ is object.__new__
+        and vars(object)["__new__"] is getattr(kind, "__new__", None)
         and (kind.__basicsize__, kind.__dictoffset__)
         == (_Plain.__basicsize__, _Plain.__dictoffset__)
     )
@@ -305,8 +306,6 @@ def _stand_ins() -> dict[Any, Any]:
     found[math.dist] = _of_big(
         math.dist, lambda p, q: np.linalg.norm(big(_stacked(p)) - big(_stacked(q)))
     )
-    for original, ours in scipy.table().items():
-        found[original] = _of_big(original, ours)
     return found
 
 

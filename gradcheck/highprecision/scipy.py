@@ -168,8 +168,9 @@ def _circulant(c: Any) -> Any:
 
 
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
-    out = np.linalg.svd(big(a), full_matrices=full_matrices, compute_uv=compute_uv)
-    return tuple(out) if compute_uv else out
+    if not compute_uv:
+        return np.linalg.svd(big(a), compute_uv=False)
+    return tuple(np.linalg.svd(big(a), full_matrices=full_matrices))
 
 
 def _eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, **_: Any) -> Any:
@@ -184,9 +185,9 @@ def _eigvalsh(a: Any, b: Any = None, lower: bool = True, **_: Any) -> Any:
 
 
 def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", **_: Any) -> Any:
-    modes = {"economic": "reduced", "full": "complete", "r": "r"}
-    out = np.linalg.qr(big(a), modes[mode])
-    return (out,) if mode == "r" else tuple(out)
+    if mode == "r":
+        return (np.linalg.qr(big(a), "r"),)
+    return tuple(np.linalg.qr(big(a), "reduced" if mode == "economic" else "complete"))
 
 
 def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:

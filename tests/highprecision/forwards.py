@@ -6,7 +6,7 @@ import zlib
 from math import exp, log, pi, sqrt
 
 import numpy as np
-from numpy import asarray, sum, zeros  # noqa: A004  as people import them
+from numpy import asarray, sum, zeros  # as people import them
 from numpy.lib.stride_tricks import sliding_window_view
 
 FORWARDS = {}
@@ -148,8 +148,8 @@ lines(
         "squeeze": (lambda x: np.squeeze(np.expand_dims(x, 0) * x[None]), M),
         "moveaxis": (lambda x: np.moveaxis(x[None], 0, -1) * np.swapaxes(x[..., None], 0, 0), M),
         "outer": (lambda x, y: np.outer(x, y) + np.multiply.outer(x, y), V, V),
-        "kron": (lambda x, y: np.kron(x, y), S, (2, 2)),
-        "cross": (lambda x, y: np.cross(x, y), S, S),
+        "kron": (np.kron, S, (2, 2)),
+        "cross": (np.cross, S, S),
         "dot": (lambda x, y: np.dot(x, y) + np.vdot(x, y) + np.inner(x, y), V, V),
         "einsum": (lambda x, y: np.einsum("ij,kj->ik", x, y), M, M),
         "einsum_trace": (lambda x: np.einsum("ii", x) * np.einsum("ij->j", x), S),
@@ -164,13 +164,13 @@ lines(
         "windows": (lambda x: sliding_window_view(x, 3).max(axis=-1), V),
         "unwrap": (lambda x: np.unwrap(3 * x), V),
         "vander": (lambda x: np.vander(x, 3), V),
-        "cov": (lambda x: np.cov(x), M),
-        "corrcoef": (lambda x: np.corrcoef(x), M),
+        "cov": (np.cov, M),
+        "corrcoef": (np.corrcoef, M),
         "apply_along": (lambda x: np.apply_along_axis(lambda r: r / r.sum(), 1, x), PM),
         # ── linear algebra, Fourier ──
-        "inv": (lambda x: np.linalg.inv(x), S),
-        "solve": (lambda a, b: np.linalg.solve(a, b), S, S),
-        "det": (lambda x: np.linalg.det(x), S),
+        "inv": (np.linalg.inv, S),
+        "solve": (np.linalg.solve, S, S),
+        "det": (np.linalg.det, S),
         "slogdet": (lambda x: np.linalg.slogdet(x)[1], S),
         "cholesky": (lambda x: np.linalg.cholesky(x @ x.T + np.eye(3)), S),
         "eigvalsh": (lambda x: np.linalg.eigvalsh(x + x.T), S),
@@ -180,11 +180,11 @@ lines(
         "svdvals": (lambda x: np.linalg.svd(x, compute_uv=False), M),
         "svd": (lambda x: (lambda u, s, v: (u * s**2) @ v)(*np.linalg.svd(x, False)), M),
         "qr": (lambda x: np.linalg.qr(x).R, (4, 3)),
-        "pinv": (lambda x: np.linalg.pinv(x), M),
+        "pinv": (np.linalg.pinv, M),
         "lstsq": (lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0], (4, 3), (4,)),
         "matrix_power": (lambda x: np.linalg.matrix_power(x, 3), S),
         "multi_dot": (lambda x, y: np.linalg.multi_dot([x, y, x]), S, S),
-        "cond": (lambda x: np.linalg.cond(x), S),
+        "cond": (np.linalg.cond, S),
         "fft_power": (lambda x: np.abs(np.fft.fft(x)) ** 2, V),
         "rfft_filter": (lambda x: np.fft.irfft(np.fft.rfft(x) * np.array([1, 0.5, 0.2, 0])), V),
         "fft2_real": (lambda x: np.fft.fft2(x).real + np.fft.ifft2(x).imag, M),
@@ -538,7 +538,7 @@ def burgers(u):
 @forward((3,), (3, 3))
 def gaussian_logpdf(x, a):
     cov = a @ a.T + np.eye(3)
-    sign, logdet = np.linalg.slogdet(cov)
+    _, logdet = np.linalg.slogdet(cov)
     return -0.5 * (x @ np.linalg.solve(cov, x) + logdet + 3 * log(2 * pi))
 
 

@@ -74,7 +74,7 @@ def imported_math(x):
 def swallowed(x):
     try:
         factor = struct.unpack("d", struct.pack("d", x[0]))[0]
-    except Exception:
+    except Exception:  # noqa: BLE001  as careless people write
         factor = 1.0
     return x * factor
 

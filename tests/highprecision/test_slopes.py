@@ -51,7 +51,10 @@ ELEMENTWISE = {
     "reciprocal": (np.reciprocal, SIGNED, lambda x: x**-1),
     "sinc": (np.sinc, SIGNED, lambda x: MP.sin(MP.pi * x) / (MP.pi * x)),
     "mod": (lambda x: np.mod(x, 1.0) ** 2, SIGNED, lambda x: (x - MP.floor(x)) ** 2),
-    "i0": (np.i0, SIGNED, lambda x: MP.nsum(lambda k: (x * x / 4) ** k / MP.fac(k) ** 2, [0, MP.inf])),
+    "i0": (
+        np.i0, SIGNED,
+        lambda x: MP.nsum(lambda k: (x * x / 4) ** k / MP.fac(k) ** 2, [0, MP.inf])
+    ),
     "erf": (special("erf"), SIGNED, lambda x: 1 - MP.erfc(x)),
     "erfinv": (special("erfinv"), X / 2, MP.erfinv),
     "erfcx": (special("erfcx"), X, lambda x: MP.exp(x * x) * (1 - MP.erf(x))),
@@ -76,13 +79,22 @@ ELEMENTWISE = {
         special("gammainc", 1.5), X,
         lambda x: 1 - MP.gammainc(1.5, x) / MP.gamma(MP.mpf(1.5)),
     ),
-    "tanh_steep": (lambda x: np.tanh(1e7 * (x - 0.3)), X[:1], lambda x: MP.tanh(10**7 * (x - MP.mpf(0.3)))),
+    "tanh_steep": (
+        lambda x: np.tanh(1e7 * (x - 0.3)), X[:1],
+        lambda x: MP.tanh(10**7 * (x - MP.mpf(0.3)))
+    ),
     "saturated": (np.tanh, np.array([40.0]), MP.tanh),
     "absorbed": (lambda x: (1e3 + np.exp(x)) - 1e3, -20 * X, MP.exp),
     "tiny": (lambda x: 1 + x, np.array([1e-300]), lambda x: 1 + x),
-    "tiny_beside_one": (lambda x: np.hypot(x, 1e-200), np.array([3e-200]), lambda x: MP.sqrt(x * x + MP.mpf(1e-200) ** 2)),
+    "tiny_beside_one": (
+        lambda x: np.hypot(x, 1e-200), np.array([3e-200]),
+        lambda x: MP.sqrt(x * x + MP.mpf(1e-200) ** 2)
+    ),
     "huge": (lambda x: np.sqrt(x * x + 1), np.array([1e150]), lambda x: MP.sqrt(x * x + 1)),
-    "large_beside_small": (lambda x: np.exp(-(x**2)), np.array([1.0, 3e6, 0.5]), lambda x: MP.exp(-x * x)),
+    "large_beside_small": (
+        lambda x: np.exp(-(x**2)), np.array([1.0, 3e6, 0.5]),
+        lambda x: MP.exp(-x * x)
+    ),
 }  # fmt: skip
 
 
@@ -159,39 +171,78 @@ def symmetric(a):
 
 MATRICES = {
     "inv": (np.linalg.inv, A, inverse),
-    "solve": (lambda a: np.linalg.solve(a, [1.0, 2.0]), A, lambda a: [r[0] + 2 * r[1] for r in inverse(a)]),
+    "solve": (
+        lambda a: np.linalg.solve(a, [1.0, 2.0]), A,
+        lambda a: [r[0] + 2 * r[1] for r in inverse(a)]
+    ),
     "det": (np.linalg.det, A, lambda a: a[0][0] * a[1][1] - a[0][1] * a[1][0]),
-    "slogdet": (lambda a: np.linalg.slogdet(a)[1], A, lambda a: MP.ln(a[0][0] * a[1][1] - a[0][1] * a[1][0])),
+    "slogdet": (
+        lambda a: np.linalg.slogdet(a)[1], A,
+        lambda a: MP.ln(a[0][0] * a[1][1] - a[0][1] * a[1][0])
+    ),
     "cholesky": (lambda a: np.linalg.cholesky(a @ a.T), A, triangular),
     "qr": (lambda a: np.linalg.qr(a)[1], A, orthogonal),
-    "eigvalsh": (lambda a: np.linalg.eigvalsh(a + a.T), A, lambda a: eigenvalues([[2 * a[0][0], a[0][1] + a[1][0]], [0, 2 * a[1][1]]])),
+    "eigvalsh": (
+        lambda a: np.linalg.eigvalsh(a + a.T), A,
+        lambda a: eigenvalues([[2 * a[0][0], a[0][1] + a[1][0]], [0, 2 * a[1][1]]])
+    ),
     "svdvals": (lambda a: np.linalg.svd(a, compute_uv=False), A, singular),
     "cond": (np.linalg.cond, A, lambda a: singular(a)[0] / singular(a)[1]),
     "nuclear": (lambda a: np.linalg.norm(a, "nuc"), A, lambda a: sum(singular(a))),
     "spectral": (lambda a: np.linalg.norm(a, 2), A, lambda a: singular(a)[0]),
     "frobenius": (np.linalg.norm, A, lambda a: MP.sqrt(sum(v * v for r in a for v in r))),
     "largest_row": (lambda a: np.linalg.norm(a, np.inf), A, lambda a: abs(a[0][0]) + abs(a[0][1])),
-    "pinv": (lambda a: np.linalg.pinv(a[:, :1]), A, lambda a: [v / (a[0][0] ** 2 + a[1][0] ** 2) for v in (a[0][0], a[1][0])]),
+    "pinv": (
+        lambda a: np.linalg.pinv(a[:, :1]), A,
+        lambda a: [v / (a[0][0] ** 2 + a[1][0] ** 2) for v in (a[0][0], a[1][0])]
+    ),
     "matrix_power": (lambda a: np.linalg.matrix_power(a, 3), A, lambda a: times(a, times(a, a))),
     "matmul": (lambda a: a @ a.T, A, lambda a: times(a, transposed(a))),
     "einsum": (lambda a: np.einsum("ij,kj->ik", a, a), A, lambda a: times(a, transposed(a))),
-    "kron": (lambda a: np.kron(a, [1.0, 2.0]), A, lambda a: [[u * v for u in r for v in (1, 2)] for r in a]),
+    "kron": (
+        lambda a: np.kron(a, [1.0, 2.0]), A,
+        lambda a: [[u * v for u in r for v in (1, 2)] for r in a]
+    ),
     "fft": (lambda x: np.fft.fft(x).real, SIGNED, lambda x: [v.real for v in transform(x)]),
-    "power_spectrum": (lambda x: np.abs(np.fft.fft(x)) ** 2, X, lambda x: [abs(v) ** 2 for v in transform(x)]),
-    "irfft": (lambda x: np.fft.irfft(np.fft.rfft(x) ** 2, 4), SIGNED, lambda x: [sum(x[j] * x[(k - j) % 4] for j in range(4)) for k in range(4)]),
+    "power_spectrum": (
+        lambda x: np.abs(np.fft.fft(x)) ** 2, X,
+        lambda x: [abs(v) ** 2 for v in transform(x)]
+    ),
+    "irfft": (
+        lambda x: np.fft.irfft(np.fft.rfft(x) ** 2, 4), SIGNED,
+        lambda x: [sum(x[j] * x[(k - j) % 4] for j in range(4)) for k in range(4)]
+    ),
     "softmax": (lambda x: np.exp(x) / np.exp(x).sum(), SIGNED, softmax),
-    "cold_softmax": (lambda x: np.exp(x * 1e8 - (x * 1e8).max()) / np.exp(x * 1e8 - (x * 1e8).max()).sum(), np.array([1.0, 1.0 - 3e-8]), lambda x: softmax([v * 10**8 for v in x])),
+    "cold_softmax": (
+        lambda x: (lambda e: e / e.sum())(np.exp((x - x.max()) * 1e8)), np.array([1.0, 1.0 - 3e-8]),
+        lambda x: softmax([v * 10**8 for v in x])
+    ),
     "lse": (lambda x: np.log(np.sum(np.exp(x))), SIGNED, lambda x: MP.ln(sum(map(MP.exp, x)))),
-    "lse_margin": (lambda x: np.logaddexp(x[0], x[1]), np.array([0.0, 40.0]), lambda x: x[1] + MP.ln(1 + MP.exp(x[0] - x[1]))),
+    "lse_margin": (
+        lambda x: np.logaddexp(x[0], x[1]), np.array([0.0, 40.0]),
+        lambda x: x[1] + MP.ln(1 + MP.exp(x[0] - x[1]))
+    ),
     "sort": (np.sort, SIGNED, sorted),
     "median": (np.median, SIGNED, lambda x: sum(sorted(x)[1:3]) / 2),
     "quantile": (lambda x: np.quantile(x, 0.25), X, lambda x: (sorted(x)[0] + sorted(x)[1]) / 2),
     "std": (np.std, SIGNED, lambda x: MP.sqrt(sum(v * v for v in x) / 4 - (sum(x) / 4) ** 2)),
     "cumprod": (np.cumprod, X, lambda x: [x[0], x[0] * x[1], x[0] * x[1] * x[2]]),
-    "norm_p": (lambda x: np.linalg.norm(x, 3), SIGNED, lambda x: sum(abs(v) ** 3 for v in x) ** (one / 3)),
-    "interp": (lambda x: np.interp(x, [-3, 0, 3], [0, 1, 4]), SIGNED, lambda x: [1 + v / 3 if v < 0 else 1 + v for v in x]),
-    "gradient": (lambda x: np.gradient(x, 0.5), X, lambda x: [2 * (x[1] - x[0]), x[2] - x[0], 2 * (x[2] - x[1])]),
-    "modulus": (lambda x: np.abs(x[:2] + 1j * x[2:]), SIGNED, lambda x: [MP.sqrt(x[0] ** 2 + x[2] ** 2), MP.sqrt(x[1] ** 2 + x[3] ** 2)]),
+    "norm_p": (
+        lambda x: np.linalg.norm(x, 3), SIGNED,
+        lambda x: sum(abs(v) ** 3 for v in x) ** (one / 3)
+    ),
+    "interp": (
+        lambda x: np.interp(x, [-3, 0, 3], [0, 1, 4]), SIGNED,
+        lambda x: [1 + v / 3 if v < 0 else 1 + v for v in x]
+    ),
+    "gradient": (
+        lambda x: np.gradient(x, 0.5), X,
+        lambda x: [2 * (x[1] - x[0]), x[2] - x[0], 2 * (x[2] - x[1])]
+    ),
+    "modulus": (
+        lambda x: np.abs(x[:2] + 1j * x[2:]), SIGNED,
+        lambda x: [MP.sqrt(x[0] ** 2 + x[2] ** 2), MP.sqrt(x[1] ** 2 + x[3] ** 2)]
+    ),
 }  # fmt: skip
 
 
@@ -230,7 +281,7 @@ KINKS = {
     "tied_sort": (lambda x: np.sort(x * [1.0, 2.0]), [2.0, 1.0], [2.0, 1.0], [1.0, 2.0]),
     "norm": (np.linalg.norm, [0.0, 0.0], [-np.sqrt(2)], [np.sqrt(2)]),
     "kink_far_below": (lambda x: np.abs(x - 1e-200), [1e-200], [-1.0], [1.0]),
-    "vertical": (lambda x: np.cbrt(x), [0.0], [np.nan], [np.nan]),
+    "vertical": (np.cbrt, [0.0], [np.nan], [np.nan]),
     "jump": (lambda x: np.where(x >= 1, x, 0.0), [1.0], [np.nan], [1.0]),
     "flat": (lambda x: x * x, [0.0], [0.0], [0.0]),
     "stationary": (lambda x: (x - 1) ** 3 + 2, [1.0], [0.0], [0.0]),
