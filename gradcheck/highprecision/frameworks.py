@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -28,26 +28,27 @@ def returned(
     with ExitStack() as stack:
         for framework in loaded:
             stack.enter_context(framework.takes_big_numbers())
-        try:
-            out = _called(forward, arguments, attrs)
-        except Exception:
-            if "jax" not in sys.modules:
-                raise
-            try:
-                from gradcheck.highprecision.jax import traced
-
-                out = _called(forward, [traced(x) for x in arguments], attrs)
-            except Exception:
-                out = None
-            if out is None:
-                raise
+        out = _called(forward, arguments, attrs)
     parts = list(out) if isinstance(out, (tuple, list)) else [out]
     for framework in loaded:
         parts = [framework.held(part) for part in parts]
     return parts
 
 
-def _called(
+def _called(forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    try:
+        return _unrefused(forward, arguments, attrs)
+    except Exception:
+        if "jax" not in sys.modules:
+            raise
+        from gradcheck.highprecision.jax import traced
+
+        with suppress(Exception):
+            return _unrefused(forward, [traced(x) for x in arguments], attrs)
+        raise
+
+
+def _unrefused(
     forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
 ) -> Any:
     work = numbers()

@@ -1,13 +1,12 @@
 """JAX functions in big numbers: a trace of JAX's whose arrays hold them.
 
-While it is JAX's current trace, every primitive that a forward binds, under `jit`, `vmap`, `grad` or
-none of them, is computed in big numbers, at the values at hand; whatever does not depend on the
+While it is JAX's current trace, every primitive that a forward binds, under `jit`, `vmap`, `grad`
+or none of them, is computed in big numbers, at the values at hand; whatever does not depend on the
 primals is left to JAX.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -26,15 +25,22 @@ from gradcheck.highprecision.refusal import Leak, Unsupported, placed
 Array = NDArray[Any]
 
 CALLS: Final = frozenset(
-    "jit pjit closed_call core_call remat2 checkpoint custom_jvp_call custom_vjp_call "
-    "custom_vjp_call_jaxpr composite custom_lin".split()
+    ["jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "composite", "custom_lin"]
 )
 """Primitives that evaluate a jaxpr of their parameters once."""
 
-CALLBACKS: Final = frozenset("pure_callback io_callback ffi_call".split())
+LOSSES: Final = {
+    "bitcast_convert_type": "forward reads a number's bits",
+    "ffi_call": "forward leaves JAX for code of its own",
+    "io_callback": "forward leaves JAX for code of its own",
+    "nextafter": "forward asks for the spacing of floats",
+    "pure_callback": "forward leaves JAX for code of its own",
+    "reduce_precision": "forward rounds to fewer bits",
+}
+"""Primitives that lose digits, or the numbers themselves."""
 
 
-class BigTracer(core.Tracer):
+class BigTracer(core.Tracer):  # type: ignore[misc]
     """A JAX array whose numbers are big, or integers and truth values that came of such."""
 
     __slots__ = ("value",)
@@ -81,7 +87,7 @@ def _values(x: Any) -> Any:
     return x
 
 
-class BigTrace(core.Trace):
+class BigTrace(core.Trace):  # type: ignore[misc]
     """Evaluates primitives in big numbers as they are bound."""
 
     def __init__(self) -> None:
@@ -98,9 +104,13 @@ class BigTrace(core.Trace):
         """
         if dtypes.canonicalize_dtype(self.dtype) != self.dtype:
             short = dtypes.canonicalize_dtype(self.dtype).name
-            raise numbers().refuse(Leak(placed(f"JAX rounds {self.dtype} to {short} without jax_enable_x64")))
+            raise numbers().refuse(
+                Leak(placed(f"JAX rounds {self.dtype} to {short} without jax_enable_x64"))
+            )
         kinds = set(map(type, raw(value).ravel().tolist()))
-        dtype = np.result_type(self.dtype, np.complex64) if numbers().complex in kinds else self.dtype
+        dtype = (
+            np.result_type(self.dtype, np.complex64) if numbers().complex in kinds else self.dtype
+        )
         return BigTracer(self, core.ShapedArray(value.shape, dtype), value)
 
     def stage_value(self, val: Any) -> Any:
@@ -117,8 +127,8 @@ class BigTrace(core.Trace):
             return CONTROL[name](self, tracers, params)
         if name in CALLS:
             return self.evaluated(_jaxpr_of(params), tracers)
-        if name in CALLBACKS:
-            raise numbers().refuse(Leak(placed(f"forward leaves JAX for code of its own ({name})")))
+        if name in LOSSES:
+            raise numbers().refuse(Leak(placed(f"{LOSSES[name]} ({name})")))
         avals, _ = primitive.abstract_eval(*map(core.typeof, tracers), **params)
         several = primitive.multiple_results
         self._refuse_narrowing(name, tracers, avals if several else [avals])
@@ -186,13 +196,17 @@ class BigTrace(core.Trace):
         try:
             return _rule(name)(*values, **_told(params))
         except NotImplementedError as why:
-            raise numbers().refuse(Unsupported(placed(f"JAX's {name} {why} is not known in big numbers"))) from None
+            raise numbers().refuse(
+                Unsupported(placed(f"JAX's {name} {why} is not known in big numbers"))
+            ) from None
 
     def _held(self, name: str, result: Any, aval: Any) -> BigTracer:
         """A result as JAX sees it."""
         value = big(result) if _floating(aval) else np.asarray(result).astype(aval.dtype)
         if value.shape != aval.shape:
-            raise numbers().refuse(Unsupported(placed(f"JAX's {name} has another shape in big numbers")))
+            raise numbers().refuse(
+                Unsupported(placed(f"JAX's {name} has another shape in big numbers"))
+            )
         return BigTracer(self, aval, value)
 
 
@@ -245,9 +259,7 @@ def _mantissa(dtype: Any) -> int:
     return int(jax.numpy.finfo(dtype).nmant)
 
 
-def _while(
-    trace: BigTrace, tracers: Sequence[Any], params: Any
-) -> list[Any]:
+def _while(trace: BigTrace, tracers: Sequence[Any], params: Any) -> list[Any]:
     first, second = params["cond_nconsts"], params["body_nconsts"]
     condition, body = tracers[:first], tracers[first : first + second]
     state = list(tracers[first + second :])

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradcheck.highprecision.array import big
+from gradcheck.highprecision.routines import eliminated, ranked, running, substituted
 from gradcheck.highprecision.windows import convolved, padded, ungrouped, windows
 
-Array = NDArray[Any]
+Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
 
 UFUNCS: Final = {
@@ -88,42 +88,17 @@ SPECIAL: Final = {
 """Primitives that are a function of scipy.special's."""
 
 ASIDE: Final = frozenset(
-    "accuracy algorithm indices_are_sorted is_stable out_dtype out_sharding precision "
-    "preferred_element_type sharding sort_eigenvalues subset_by_index symmetrize_input "
-    "unique_indices use_magma weak_type".split()
+    ["accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding", "precision", "preferred_element_type", "sharding", "sort_eigenvalues", "subset_by_index", "symmetrize_input", "unique_indices", "use_magma", "weak_type"]
 )
 """Parameters that say how to compute, not what."""
 
 SAME: Final = frozenset(
-    "copy copy_p device_put name optimization_barrier pvary pcast reduced_vary_cast_p "
-    "sharding_constraint stop_gradient layout_constraint tie".split()
+    ["copy", "copy_p", "device_put", "name", "optimization_barrier", "pvary", "pcast", "reduced_vary_cast_p", "sharding_constraint", "stop_gradient", "layout_constraint", "tie"]
 )
 """Primitives that hand their operands on."""
-
-ASIDE: Final = frozenset(
-    "accuracy algorithm indices_are_sorted is_stable out_dtype out_sharding precision "
-    "preferred_element_type sharding sort_eigenvalues subset_by_index symmetrize_input "
-    "unique_indices use_magma weak_type".split()
-)
-"""Parameters that say how to compute, not what."""
-
-SAME: Final = frozenset(
-    "copy copy_p device_put name optimization_barrier pvary pcast reduced_vary_cast_p "
-    "sharding_constraint stop_gradient layout_constraint tie".split()
-)
-"""Primitives that hand their operands on."""
-
-MOVES: Final = frozenset(
-    "gather dynamic_slice dynamic_update_slice pad split tile stack unstack".split()
-)
-"""Primitives whose every result is one of the operands' elements; JAX itself says which."""
-
 
 EXACT: Final = frozenset(
-    "abs add and broadcast_in_dim ceil clamp concatenate convert_element_type dynamic_slice "
-    "dynamic_update_slice eq expand_dims floor gather ge gt iota le lt max min mul ne neg not or "
-    "pad reduce_and reduce_max reduce_min reduce_or reshape rev select_n sign slice split squeeze "
-    "sub transpose".split()
+    ["abs", "add", "and", "broadcast_in_dim", "ceil", "clamp", "concatenate", "convert_element_type", "dynamic_slice", "dynamic_update_slice", "eq", "expand_dims", "floor", "gather", "ge", "gt", "iota", "le", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pad", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reshape", "rev", "select_n", "sign", "slice", "split", "squeeze", "sub", "transpose"]
 )
 """Primitives of which NumPy's results are JAX's to the last bit, in whatever dtype."""
 
@@ -138,7 +113,13 @@ def _iota(*, dtype: Any, shape: tuple[int, ...], dimension: int) -> Array:
 
 
 def gathered(
-    x: Array, indices: Array, *, dimension_numbers: Any, slice_sizes: Any, mode: Any, fill_value: Any
+    x: Array,
+    indices: Array,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    mode: Any,
+    fill_value: Any,
 ) -> Array:
     """The slices of `x` that begin at `indices`; beyond its ends `fill_value`, or the last ones."""
     at = places(x.shape, indices, dimension_numbers, slice_sizes, fills(mode))
@@ -167,7 +148,9 @@ def places(
     for axis, along in zip(
         numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
     ):
-        starts[axis] = np.arange(shape[axis]).reshape([-1 if a == along else 1 for a in range(len(batch))])
+        starts[axis] = np.arange(shape[axis]).reshape(
+            [-1 if a == along else 1 for a in range(len(batch))]
+        )
     last = np.array([n - size for n, size in zip(shape, sizes, strict=True)])
     last = last.reshape(-1, *(1,) * len(batch))
     outside = ((starts < 0) | (starts > last)).any(axis=0)
@@ -186,7 +169,16 @@ def places(
     return np.moveaxis(at, offsets, numbers.offset_dims)
 
 
-def scattered(name: str, x: Array, indices: Array, updates: Array, *, dimension_numbers: Any, mode: Any, **_: Any) -> Array:
+def scattered(
+    name: str,
+    x: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    dimension_numbers: Any,
+    mode: Any,
+    **_: Any,
+) -> Array:
     """`x` with `updates` put in, added or otherwise taken up where the `indices` say."""
     numbers = dimension_numbers
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -218,7 +210,9 @@ def _dynamic_update_slice(x: Array, update: Array, *starts: Array) -> Array:
 
 
 def _inside(x: Array, starts: Sequence[Array], sizes: Sequence[int]) -> tuple[slice, ...]:
-    firsts = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)]
+    firsts = [
+        min(max(int(s), 0), n - size) for s, n, size in zip(starts, x.shape, sizes, strict=True)
+    ]
     return tuple(slice(first, first + size) for first, size in zip(firsts, sizes, strict=True))
 
 
@@ -240,19 +234,6 @@ def _cumulative(function: Callable[..., Any]) -> Rule:
     return cumulative
 
 
-def running(step: Callable[[Any, Any], Any]) -> Callable[[Array, int], Array]:
-    """`step` of all elements so far, along an axis."""
-
-    def along(x: Array, axis: int) -> Array:
-        rows = np.moveaxis(x, axis, 0)
-        out = rows.copy()
-        for i in range(1, len(rows)):
-            out[i] = step(out[i - 1], rows[i])
-        return np.moveaxis(out, 0, axis)
-
-    return along
-
-
 def _integer_pow(x: Array, *, y: int) -> Array:
     if y < 0:
         return 1 / _integer_pow(x, y=-y)
@@ -269,7 +250,7 @@ def _clamp(low: Any, x: Array, high: Any) -> Array:
     return np.minimum(np.maximum(x, low), high)
 
 
-def select(which: Array, *cases: Array) -> Array:
+def _select(which: Array, *cases: Array) -> Array:
     out, which = cases[0], which.astype(np.int64)
     for i, case in enumerate(cases[1:], 1):
         out = np.where(which == i, case, out)
@@ -302,9 +283,7 @@ def _slice(
     return x[tuple(map(slice, start_indices, limit_indices, steps))]
 
 
-def _dot_general(
-    x: Array, y: Array, *, dimension_numbers: tuple[Any, Any]
-) -> Array:
+def _dot_general(x: Array, y: Array, *, dimension_numbers: tuple[Any, Any]) -> Array:
     (x_sum, y_sum), (x_batch, y_batch) = dimension_numbers
     x_free = [a for a in range(x.ndim) if a not in (*x_sum, *x_batch)]
     y_free = [a for a in range(y.ndim) if a not in (*y_sum, *y_batch)]
@@ -359,16 +338,6 @@ def _window(function: Callable[..., Any], empty: float) -> Rule:
     return window
 
 
-def ranked(*keys: Array, axis: int) -> Array:
-    """Positions along an axis that sort by the first key, then by the next; stable."""
-    rows = [np.moveaxis(np.asarray(key), axis, -1) for key in keys]
-    out = np.empty(rows[0].shape, dtype=np.int64)
-    for at in np.ndindex(out.shape[:-1]):
-        lists = [row[at].tolist() for row in rows]
-        out[at] = sorted(range(out.shape[-1]), key=lambda i: tuple(each[i] for each in lists))
-    return np.moveaxis(out, -1, axis)
-
-
 def _sort(*operands: Array, dimension: int, num_keys: int) -> list[Array]:
     order = ranked(*operands[:num_keys], axis=dimension)
     return [np.take_along_axis(x, order, dimension) for x in operands]
@@ -411,47 +380,6 @@ def _triangular_solve(
     return np.swapaxes(turned, -1, -2)
 
 
-def substituted(a: Array, b: Array, *, lower: bool, unit: bool) -> Array:
-    """The solution of triangular systems, stacked: a x = b."""
-    n = a.shape[-1]
-    out = np.array(np.broadcast_to(b, (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])))
-    out = big(out)
-    for i in range(n) if lower else reversed(range(n)):
-        known = slice(0, i) if lower else slice(i + 1, n)
-        if i != (0 if lower else n - 1):
-            row = big(a[..., i : i + 1, known])
-            out[..., i, :] = out[..., i, :] - np.matmul(row, out[..., known, :])[..., 0, :]
-        if not unit:
-            out[..., i, :] = out[..., i, :] / a[..., i, i, None]
-    return out
-
-
-def eliminated(a: Array) -> tuple[Array, Array, Array]:
-    """LU with partial pivoting, as LAPACK holds it: the factors in one, the swaps, the order."""
-    lu, (m, n) = big(np.array(a)), a.shape[-2:]
-    k = min(m, n)
-    pivots = np.empty((*a.shape[:-2], k), dtype=np.int32)
-    order = np.broadcast_to(np.arange(m, dtype=np.int32), (*a.shape[:-2], m)).copy()
-    for at in np.ndindex(a.shape[:-2]):
-        rows, swaps = lu[at], order[at]
-        for j in range(k):
-            sizes = np.absolute(rows[j:, j]).tolist()
-            best = j + max(range(len(sizes)), key=sizes.__getitem__)
-            pivots[(*at, j)] = best
-            rows[[j, best]], swaps[[j, best]] = rows[[best, j]], swaps[[best, j]]
-            if rows[j, j] != 0:
-                rows[j + 1 :, j] = rows[j + 1 :, j] / rows[j, j]
-                rows[j + 1 :, j + 1 :] = (
-                    rows[j + 1 :, j + 1 :] - rows[j + 1 :, j, None] * rows[None, j, j + 1 :]
-                )
-        lu[at], order[at] = rows, swaps
-    return lu, pivots, order
-
-
-def _cholesky(a: Array) -> Array:
-    return np.linalg.cholesky((a + np.conjugate(np.swapaxes(a, -1, -2))) / 2)
-
-
 def _eigh(a: Array, *, lower: bool) -> list[Array]:
     values, vectors = np.linalg.eigh(a, UPLO="L" if lower else "U")
     return [vectors, values]
@@ -486,7 +414,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "argmax": _first(np.argmax),
     "argmin": _first(np.argmin),
     "broadcast_in_dim": _broadcast,
-    "cholesky": _cholesky,
+    "cholesky": np.linalg.cholesky,  # of the lower triangle
     "clamp": _clamp,
     "complex": lambda re, im: re + 1j * im,
     "concatenate": lambda *xs, dimension: np.concatenate(xs, axis=dimension),
@@ -504,7 +432,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "expand_dims": lambda x, *, dimensions: np.expand_dims(x, tuple(dimensions)),
     "fft": _fft,
     "gather": gathered,
-    "imag": lambda x: np.imag(x),
+    "imag": np.imag,
     "integer_pow": _integer_pow,
     "iota": _iota,
     "lu": eliminated,
@@ -512,7 +440,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "or": np.bitwise_or,
     "pad": _pad,
     "qr": _qr,
-    "real": lambda x: np.real(x),
+    "real": np.real,
     "reduce_and": _reduced(np.all),
     "reduce_max": _reduced(np.max),
     "reduce_min": _reduced(np.min),
@@ -526,7 +454,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)),
     "round": _round,
     "rsqrt": lambda x: 1 / np.sqrt(x),
-    "select_n": select,
+    "select_n": _select,
     "slice": _slice,
     "sort": _sort,
     "split": _split,

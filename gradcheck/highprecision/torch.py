@@ -7,6 +7,7 @@ PyTorch itself decomposes it. Whatever does not depend on the primals is left to
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -30,18 +31,17 @@ aten = torch.ops.aten
 _from_numpy, _as_tensor = torch.from_numpy, torch.as_tensor
 
 FACTORIES: Final = frozenset(
-    "empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones "
-    "ones_like new_ones full full_like new_full _new_zeros_with_same_feature_meta".split()
+    ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "_new_zeros_with_same_feature_meta"]
 )
 """Operators that make room, into which big numbers may be written later."""
 
 RANDOM: Final = frozenset(
-    "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
+    ["bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"]
 )
 """Operators that fill a tensor with random numbers, whatever it held."""
 
 
-class BigTensor(torch.Tensor):
+class BigTensor(torch.Tensor):  # type: ignore[misc]
     """A tensor of big numbers, in an object array that its views share."""
 
     holds_big = True
@@ -68,9 +68,7 @@ class BigTensor(torch.Tensor):
         return wrapped(as_strided(start, tuple(self.shape), strides))  # type: ignore[no-any-return]
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.Tensor.numpy, torch.Tensor.__array__):
             return args[0].value
         if func is torch.Tensor.__bool__ and isinstance(args[0], BigTensor):
@@ -81,9 +79,7 @@ class BigTensor(torch.Tensor):
             return func(*args, **(kwargs or {}))
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return dispatched(func, args, kwargs or {})
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
@@ -93,7 +89,7 @@ class BigTensor(torch.Tensor):
         return f"<big numbers {tuple(self.shape)}>"
 
 
-class Everything(TorchDispatchMode):
+class Everything(TorchDispatchMode):  # type: ignore[misc]
     """Sees every operator, those that make room for results too."""
 
     @classmethod
@@ -178,16 +174,16 @@ def _computed(func: Any, name: str, named: Mapping[str, Any]) -> Any:
 
 def _held(result: Any, dtype: torch.dtype) -> torch.Tensor:
     """A rule's result as a tensor: of big numbers, or PyTorch's own where it holds integers."""
-    if isinstance(result, np.ndarray) and raw_dtype(result) != object:
+    if isinstance(result, np.ndarray) and not _holds_objects(result):
         return _from_numpy(np.array(result))
     if not isinstance(result, np.ndarray):
         return _as_tensor(result) if isinstance(result, (bool, np.generic)) else result
     return tensor_of(result, dtype)
 
 
-def raw_dtype(x: Array) -> np.dtype[Any]:
-    """NumPy's own dtype, of a `BigArray` too."""
-    return np.ndarray.view(x, np.ndarray).dtype
+def _holds_objects(x: Array) -> bool:
+    """What NumPy itself says, of a `BigArray` too."""
+    return bool(np.ndarray.view(x, np.ndarray).dtype.kind == "O")
 
 
 def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
@@ -214,7 +210,7 @@ def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _reach(x: torch.Tensor) -> int:
     sizes = zip(x.shape, x.stride(), strict=True)
-    return 1 + sum((n - 1) * step for n, step in sizes if n)
+    return int(1 + sum((n - 1) * step for n, step in sizes if n))
 
 
 def _moved(func: Any, named: Mapping[str, Any]) -> Any:
@@ -339,7 +335,7 @@ def _promoted(given: Any) -> torch.dtype:
 
 
 def _inexact(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex
+    return bool(dtype.is_floating_point or dtype.is_complex)
 
 
 def _bits(dtype: torch.dtype) -> float:
@@ -411,7 +407,7 @@ def _bare(x: Any) -> bool:
     kinds = numbers().kinds
     return (
         isinstance(x, np.ndarray)
-        and raw_dtype(x) == object
+        and _holds_objects(x)
         and any(type(v) in kinds for v in x.ravel().tolist())
     )
 
@@ -428,7 +424,8 @@ def takes_big_numbers() -> Iterator[None]:
         for name, original in originals.items():
             setattr(torch, name, _taking(original))
         torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one operator each
-        with Everything():
+        with warnings.catch_warnings(), Everything():
+            warnings.simplefilter("ignore")  # PyTorch's own decompositions call what it deprecates
             yield
     finally:
         torch._C._set_mkldnn_enabled(fused)

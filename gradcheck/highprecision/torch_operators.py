@@ -1,3 +1,4 @@
+# ruff: noqa: N803  the arguments are named as in the operators' schemas
 """PyTorch's core operators on arrays of big numbers, by name.
 
 Each takes an operator's arguments by the names of its schema: tensors as big numbers, or as plain
@@ -8,27 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from gradcheck.highprecision.array import big, elementwise, raw
-from gradcheck.highprecision.jax_primitives import eliminated, ranked, running, substituted
 from gradcheck.highprecision.numbers import numbers
+from gradcheck.highprecision.routines import eliminated, ranked, running, substituted
 from gradcheck.highprecision.windows import convolved, padded, ungrouped, windows
 
-Array = NDArray[Any]
+Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
 
 MOVES: Final = frozenset(
-    "_unsafe_index as_strided_copy cat channel_shuffle constant_pad_nd copy diag_embed "
-    "diagonal_scatter expand_copy flip gather im2col index index_copy index_fill index_put "
-    "index_select masked_fill masked_scatter masked_select pixel_shuffle pixel_unshuffle "
-    "reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave "
-    "replication_pad1d replication_pad2d replication_pad3d roll rot90 scatter select_scatter "
-    "slice_scatter stack take tril triu unfold_copy _index_put_impl".split()
+    ["_unsafe_index", "as_strided_copy", "cat", "channel_shuffle", "constant_pad_nd", "copy", "diag_embed", "diagonal_scatter", "expand_copy", "flip", "gather", "im2col", "index", "index_copy", "index_fill", "index_put", "index_select", "masked_fill", "masked_scatter", "masked_select", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d", "replication_pad3d", "roll", "rot90", "scatter", "select_scatter", "slice_scatter", "stack", "take", "tril", "triu", "unfold_copy", "_index_put_impl"]
 )
 """Operators whose every result is one of the arguments' elements, or zero."""
 
@@ -107,7 +103,7 @@ def _pow(self: Any, exponent: Any, **_: Any) -> Array:
     return np.power(big(self), exponent)
 
 
-def _clamp(self: Array, min: Any = None, max: Any = None, **_: Any) -> Array:  # noqa: A002
+def _clamp(self: Array, min: Any = None, max: Any = None, **_: Any) -> Array:
     out = self if min is None else np.maximum(self, min)
     return out if max is None else np.minimum(out, max)
 
@@ -165,23 +161,25 @@ def _place(find: Rule) -> Rule:
     return place
 
 
-def _sort(
-    self: Array, dim: int = -1, descending: bool = False, **_: Any
-) -> tuple[Array, Array]:
+def _sort(self: Array, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
     order = ranked(-self if descending else self, axis=dim)
     return np.take_along_axis(self, order, dim), order
 
 
-def _topk(self: Array, k: int, dim: int = -1, largest: bool = True, **_: Any) -> tuple[Array, Array]:
+def _topk(
+    self: Array, k: int, dim: int = -1, largest: bool = True, **_: Any
+) -> tuple[Array, Array]:
     if not self.ndim:
         return self, np.zeros((), np.int64)
     order = np.take(ranked(-self if largest else self, axis=dim), range(k), dim)
     return np.take_along_axis(self, order, dim), order
 
 
-def _kth(self: Array, k: int, dim: int = -1, keepdim: bool = False, **_: Any) -> tuple[Array, Array]:
+def _kth(
+    self: Array, k: int, dim: int = -1, keepdim: bool = False, **_: Any
+) -> tuple[Array, Array]:
     order = np.take(ranked(self, axis=dim), [k - 1], dim)
     out = np.take_along_axis(self, order, dim)
     return (out, order) if keepdim else (out.squeeze(dim), order.squeeze(dim))
@@ -216,7 +214,7 @@ def _spread(n: Any, count: int) -> list[int]:
 
 
 def _convolution(
-    input: Array,  # noqa: A002
+    input: Array,
     weight: Array,
     bias: Array | None,
     stride: Sequence[int],
@@ -248,7 +246,16 @@ def _convolution(
     return out if bias is None else out + np.reshape(bias, (-1, *(1,) * space))
 
 
-def _pooled(x: Array, sizes: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, fill: float, space: int) -> tuple[Array, list[list[int]]]:
+def _pooled(
+    x: Array,
+    sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    fill: float,
+    space: int,
+) -> tuple[Array, list[list[int]]]:
     """Every window over the last axes, and [size, stride, pad] of each of these axes."""
     sizes = _spread(sizes, space)
     strides = _spread(stride, space) if stride not in (None, [], ()) else sizes
@@ -363,7 +370,7 @@ def _embedding_bag(
     ends = offsets.tolist() + ([] if include_last_offset else [len(indices)])
     combine = (np.sum, np.mean, np.max)[mode]
     empty = big(np.zeros(weight.shape[1]))
-    pairs = zip(ends, ends[1:], strict=False)
+    pairs = pairwise(ends)
     out = [combine(rows[a:b], axis=0) if b > a else empty for a, b in pairs]
     nothing = np.zeros(0, dtype=np.int64)
     return np.stack(out), nothing, nothing, nothing
@@ -373,8 +380,7 @@ def _trilinear(
     i1: Array, i2: Array, i3: Array, expand1: Any, expand2: Any, expand3: Any, sumdim: Any, **_: Any
 ) -> Array:
     factors = [
-        np.expand_dims(x, tuple(axes))
-        for x, axes in ((i1, expand1), (i2, expand2), (i3, expand3))
+        np.expand_dims(x, tuple(axes)) for x, axes in ((i1, expand1), (i2, expand2), (i3, expand3))
     ]
     return np.sum(factors[0] * factors[1] * factors[2], axis=tuple(sumdim))
 
@@ -416,7 +422,7 @@ def _gelu(self: Array, approximate: str = "none", **_: Any) -> Array:
 
 
 def _layer_norm(
-    input: Array,  # noqa: A002
+    input: Array,
     normalized_shape: Sequence[int],
     weight: Array | None,
     bias: Array | None,
@@ -432,7 +438,7 @@ def _layer_norm(
 
 
 def _batch_norm(
-    input: Array,  # noqa: A002
+    input: Array,
     weight: Array | None,
     bias: Array | None,
     eps: float,
@@ -459,7 +465,7 @@ def _eliminated(a: Array) -> tuple[Array, Array]:
     return lu, pivots + 1
 
 
-def _solve_ex(A: Array, B: Array, left: bool = True, **_: Any) -> tuple[Any, ...]:  # noqa: N803
+def _solve_ex(A: Array, B: Array, left: bool = True, **_: Any) -> tuple[Any, ...]:
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and A.shape[:-1] == B.shape)
     if not left:
         out = np.swapaxes(np.linalg.solve(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
@@ -477,14 +483,19 @@ def _cholesky_ex(self: Array, upper: bool = False, **_: Any) -> tuple[Array, Arr
     return np.conjugate(np.swapaxes(lower, -1, -2)) if upper else lower, _well(self)
 
 
-def _cholesky_solve(self: Array, A: Array, upper: bool = False, **_: Any) -> Array:  # noqa: N803
+def _cholesky_solve(self: Array, A: Array, upper: bool = False, **_: Any) -> Array:
     a = np.swapaxes(A, -1, -2) if upper else A
     half = substituted(a, self, lower=True, unit=False)
     return substituted(np.conjugate(np.swapaxes(a, -1, -2)), half, lower=False, unit=False)
 
 
 def _solve_triangular(
-    self: Array, B: Array, upper: bool, left: bool = True, unitriangular: bool = False, **_: Any  # noqa: N803
+    self: Array,
+    B: Array,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    **_: Any,
 ) -> Array:
     if left:
         return substituted(self, B, lower=not upper, unit=unitriangular)
@@ -494,7 +505,7 @@ def _solve_triangular(
     return np.swapaxes(turned, -1, -2)
 
 
-def _lu(A: Array, **_: Any) -> tuple[Array, Array, Array]:  # noqa: N803
+def _lu(A: Array, **_: Any) -> tuple[Array, Array, Array]:
     lu, _, order = eliminated(A)
     m, n = A.shape[-2:]
     k = min(m, n)
@@ -503,24 +514,30 @@ def _lu(A: Array, **_: Any) -> tuple[Array, Array, Array]:  # noqa: N803
     return big(permutation), lower, np.triu(lu[..., :k, :])
 
 
-def _eigh(A: Array, UPLO: str = "L", compute_v: bool = True, **_: Any) -> tuple[Array, Array]:  # noqa: N803
+def _eigh(A: Array, UPLO: str = "L", compute_v: bool = True, **_: Any) -> tuple[Array, Array]:
     if not compute_v:
         return np.linalg.eigvalsh(A, UPLO), big(np.zeros(0))
     values, vectors = np.linalg.eigh(A, UPLO)
     return values, vectors
 
 
-def _svd(A: Array, full_matrices: bool = False, compute_uv: bool = True, **_: Any) -> tuple[Array, ...]:  # noqa: N803
+def _svd(
+    A: Array, full_matrices: bool = False, compute_uv: bool = True, **_: Any
+) -> tuple[Array, ...]:
     if not compute_uv:
         return big(np.zeros(0)), np.linalg.svd(A, compute_uv=False), big(np.zeros(0))
     return tuple(np.linalg.svd(A, full_matrices=full_matrices))
 
 
 def _vector_norm(
-    self: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any  # noqa: A002
+    self: Array,
+    ord: Any = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    **_: Any,
 ) -> Array:
     sizes = np.absolute(self)
-    how = {"axis": _dims(dim), "keepdims": bool(keepdim)}
+    how: dict[str, Any] = {"axis": _dims(dim), "keepdims": bool(keepdim)}
     if ord == math.inf:
         return np.max(sizes, **how)
     if ord == -math.inf:
@@ -529,7 +546,7 @@ def _vector_norm(
         return big(np.sum(sizes != 0, **how).astype(np.float64))
     if ord == 1:
         return np.sum(sizes, **how)
-    if ord == 2:  # noqa: PLR2004
+    if ord == 2:
         return np.sqrt(np.sum(sizes * sizes, **how))
     return np.power(np.sum(np.power(sizes, ord), **how), 1 / big(np.asarray(float(ord))))
 
@@ -566,9 +583,11 @@ def _irfft(
     return _scaled(out, math.prod(sizes), normalization)
 
 
-def _bucket(input: Array, boundaries: Array, right: bool = False, **_: Any) -> Array:  # noqa: A002
+def _bucket(input: Array, boundaries: Array, right: bool = False, **_: Any) -> Array:
     edges = raw(big(boundaries)).tolist()
-    inside = (lambda v: sum(e <= v for e in edges)) if right else (lambda v: sum(e < v for e in edges))
+    inside = (
+        (lambda v: sum(e <= v for e in edges)) if right else (lambda v: sum(e < v for e in edges))
+    )
     flat = [inside(v) for v in raw(big(input)).ravel().tolist()]
     return np.array(flat, dtype=np.int64).reshape(np.shape(input))
 
@@ -595,7 +614,9 @@ TABLE: Final[Mapping[str, Rule]] = {
     "_embedding_bag_forward_only": _embedding_bag,
     "_trilinear": _trilinear,
     "adaptive_max_pool2d": _adaptive_max,
-    "linalg_lstsq": lambda self, b, **_: (np.matmul(np.linalg.pinv(self), b), *[big(np.zeros(0))] * 3),
+    "linalg_lstsq": lambda self, b, **_: (
+        np.matmul(np.linalg.pinv(self), b), *[big(np.zeros(0))] * 3
+    ),
     "linalg_matrix_exp": _matrix_exp,
     "linalg_pinv": lambda self, **_: np.linalg.pinv(self),
     "_cdist_forward": _cdist,
@@ -617,18 +638,18 @@ TABLE: Final[Mapping[str, Rule]] = {
     "_native_batch_norm_legit": _batch_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
     "_to_copy": _to,
-    "add": lambda self, other, alpha=1, **_: self + other * alpha if alpha != 1 else big(self) + other,
+    "add": lambda self, other, alpha=1, **_: big(self) + (other if alpha == 1 else other * alpha),
     "addmm": _addmm,
-    "all": lambda self, dim=None, keepdim=False, **_: np.all(self != 0, axis=_dims(dim), keepdims=bool(keepdim)),
+    "all": lambda self, **how: _reduced(np.all)(self != 0, **how),
     "amax": _reduced(np.max),
     "amin": _reduced(np.min),
-    "any": lambda self, dim=None, keepdim=False, **_: np.any(self != 0, axis=_dims(dim), keepdims=bool(keepdim)),
+    "any": lambda self, **how: _reduced(np.any)(self != 0, **how),
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),
     "avg_pool1d": _avg_pool(1),
     "avg_pool2d": _avg_pool(2),
     "avg_pool3d": _avg_pool(3),
-    "baddbmm": lambda self, batch1, batch2, beta=1, alpha=1, **_: _addmm(self, batch1, batch2, beta, alpha),
+    "baddbmm": lambda self, batch1, batch2, **how: _addmm(self, batch1, batch2, **how),
     "bmm": lambda self, mat2, **_: np.matmul(big(self), big(mat2)),
     "bucketize": _bucket,
     "cholesky": lambda self, upper=False, **_: _cholesky_ex(self, upper)[0],
@@ -679,12 +700,13 @@ TABLE: Final[Mapping[str, Rule]] = {
     "special_zeta": lambda self, other, **_: elementwise("zeta", self, other),
     "std": lambda self, **rest: np.sqrt(_var(self, **rest)),
     "std_mean": _with_mean(lambda self, **rest: np.sqrt(_var(self, **rest))),
-    "sub": lambda self, other, alpha=1, **_: big(self) - other * alpha if alpha != 1 else big(self) - other,
+    "sub": lambda self, other, alpha=1, **_: big(self) - (other if alpha == 1 else other * alpha),
     "sum": _reduced(np.sum),
     "topk": _topk,
     "triangular_solve": lambda self, A, upper=True, transpose=False, unitriangular=False, **_: (
         _solve_triangular(
-            np.swapaxes(A, -1, -2) if transpose else A, self, upper != transpose, True, unitriangular
+            np.swapaxes(A, -1, -2) if transpose else A,
+            self, upper != transpose, True, unitriangular,
         ),
         A,
     ),
