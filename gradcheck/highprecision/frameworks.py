@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 from gradcheck.highprecision.numbers import numbers
+from gradcheck.highprecision.refusal import Spent
 
 FRAMEWORKS: Final = {"jax": "gradcheck.highprecision.jax", "torch": "gradcheck.highprecision.torch"}
 """Which of our modules has which framework compute in big numbers."""
@@ -24,7 +26,7 @@ def returned(
     Raises:
         NoArbiter: forward needs what big numbers do not have; the text says what.
     """
-    loaded = [import_module(ours) for name, ours in FRAMEWORKS.items() if name in sys.modules]
+    loaded = _loaded()
     with ExitStack() as stack:
         for framework in loaded:
             stack.enter_context(framework.takes_big_numbers())
@@ -35,16 +37,27 @@ def returned(
     return parts
 
 
+def _loaded() -> list[ModuleType]:
+    """Our modules of the frameworks that are there, in versions that are known."""
+    found = []
+    for name, ours in FRAMEWORKS.items():
+        if name in sys.modules:
+            with suppress(ImportError, AttributeError):
+                found.append(import_module(ours))
+    return found
+
+
 def _called(forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     try:
         return _unrefused(forward, arguments, attrs)
-    except Exception:
-        if "jax" not in sys.modules:
+    except Exception as error:
+        ours = sys.modules.get(FRAMEWORKS["jax"])
+        if ours is None or isinstance(error, Spent):
             raise
-        from gradcheck.highprecision.jax import traced
-
+        refused = numbers().refused
         with suppress(Exception):
-            return _unrefused(forward, [traced(x) for x in arguments], attrs)
+            return _unrefused(forward, [ours.traced(x) for x in arguments], attrs)
+        numbers().refused = refused  # the first reason is the one to tell
         raise
 
 

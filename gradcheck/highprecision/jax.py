@@ -24,9 +24,10 @@ from gradcheck.highprecision.refusal import Leak, Unsupported, placed
 
 Array = NDArray[Any]
 
-CALLS: Final = frozenset(
-    ["jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "composite", "custom_lin"]
-)
+CALLS: Final = frozenset({
+    "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call",
+    "custom_vjp_call", "custom_vjp_call_jaxpr", "composite", "custom_lin",
+})  # fmt: skip
 """Primitives that evaluate a jaxpr of their parameters once."""
 
 LOSSES: Final = {

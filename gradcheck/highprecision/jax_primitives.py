@@ -87,19 +87,26 @@ SPECIAL: Final = {
 }
 """Primitives that are a function of scipy.special's."""
 
-ASIDE: Final = frozenset(
-    ["accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding", "precision", "preferred_element_type", "sharding", "sort_eigenvalues", "subset_by_index", "symmetrize_input", "unique_indices", "use_magma", "weak_type"]
-)
+ASIDE: Final = frozenset({
+    "accuracy", "algorithm", "indices_are_sorted", "is_stable", "out_dtype", "out_sharding",
+    "precision", "preferred_element_type", "sharding", "sort_eigenvalues", "subset_by_index",
+    "symmetrize_input", "unique_indices", "use_magma", "weak_type",
+})  # fmt: skip
 """Parameters that say how to compute, not what."""
 
-SAME: Final = frozenset(
-    ["copy", "copy_p", "device_put", "name", "optimization_barrier", "pvary", "pcast", "reduced_vary_cast_p", "sharding_constraint", "stop_gradient", "layout_constraint", "tie"]
-)
+SAME: Final = frozenset({
+    "copy", "copy_p", "device_put", "name", "optimization_barrier", "pvary", "pcast",
+    "reduced_vary_cast_p", "sharding_constraint", "stop_gradient", "layout_constraint", "tie",
+})  # fmt: skip
 """Primitives that hand their operands on."""
 
-EXACT: Final = frozenset(
-    ["abs", "add", "and", "broadcast_in_dim", "ceil", "clamp", "concatenate", "convert_element_type", "dynamic_slice", "dynamic_update_slice", "eq", "expand_dims", "floor", "gather", "ge", "gt", "iota", "le", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pad", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reshape", "rev", "select_n", "sign", "slice", "split", "squeeze", "sub", "transpose"]
-)
+EXACT: Final = frozenset({
+    "abs", "add", "and", "broadcast_in_dim", "ceil", "clamp", "concatenate",
+    "convert_element_type", "dynamic_slice", "dynamic_update_slice", "eq", "expand_dims",
+    "floor", "gather", "ge", "gt", "iota", "le", "lt", "max", "min", "mul", "ne", "neg",
+    "not", "or", "pad", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reshape",
+    "rev", "select_n", "sign", "slice", "split", "squeeze", "sub", "transpose",
+})  # fmt: skip
 """Primitives of which NumPy's results are JAX's to the last bit, in whatever dtype."""
 
 

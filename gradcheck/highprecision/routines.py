@@ -28,7 +28,7 @@ def running(step: Callable[[Any, Any], Any]) -> Callable[[Array, int], Array]:
 def ranked(*keys: Array, axis: int) -> Array:
     """Positions along an axis that sort by the first key, then by the next; stable."""
     rows = [np.moveaxis(np.asarray(key), axis, -1) for key in keys]
-    out = np.empty(rows[0].shape, dtype=np.int64)
+    out: Array = np.empty(rows[0].shape, dtype=np.int64)
     for at in np.ndindex(out.shape[:-1]):
         lists = [row[at].tolist() for row in rows]
         out[at] = sorted(range(out.shape[-1]), key=lambda i: tuple(each[i] for each in lists))

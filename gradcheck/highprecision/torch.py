@@ -7,9 +7,10 @@ PyTorch itself decomposes it. Whatever does not depend on the primals is left to
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final
 
@@ -30,14 +31,17 @@ Array = NDArray[Any]
 aten = torch.ops.aten
 _from_numpy, _as_tensor = torch.from_numpy, torch.as_tensor
 
-FACTORIES: Final = frozenset(
-    ["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "_new_zeros_with_same_feature_meta"]
-)
+FACTORIES: Final = frozenset({
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "zeros",
+    "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like",
+    "new_full", "_new_zeros_with_same_feature_meta",
+})  # fmt: skip
 """Operators that make room, into which big numbers may be written later."""
 
-RANDOM: Final = frozenset(
-    ["bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"]
-)
+RANDOM: Final = frozenset({
+    "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_",
+    "random_", "uniform_",
+})  # fmt: skip
 """Operators that fill a tensor with random numbers, whatever it held."""
 
 
@@ -263,10 +267,8 @@ def _written(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     overload = func._overloadname
     if not name.endswith("_") or packet is None or overload not in packet.overloads():
         raise numbers().refuse(Unsupported(placed(f"PyTorch's {name} is not known in big numbers")))
-    if name == "copy_":
-        result = rest[0]
-    else:
-        result = dispatched(getattr(packet, overload), args, kwargs)
+    copied = name == "copy_"
+    result = rest[0] if copied else dispatched(getattr(packet, overload), args, kwargs)
     if not isinstance(target, BigTensor):
         if not isinstance(result, BigTensor):
             target.copy_(result)
@@ -412,6 +414,13 @@ def _bare(x: Any) -> bool:
     )
 
 
+def _eagerly() -> Any:
+    """Meanwhile what `torch.compile` made runs operator by operator, where its compiler is there."""
+    stance = getattr(torch.compiler, "set_stance", None)
+    there = "torch._dynamo" in sys.modules and stance is not None
+    return stance("force_eager") if there else nullcontext()
+
+
 @contextmanager
 def takes_big_numbers() -> Iterator[None]:
     """Meanwhile PyTorch takes `BigArray`s, and computes with them in big numbers.
@@ -424,7 +433,7 @@ def takes_big_numbers() -> Iterator[None]:
         for name, original in originals.items():
             setattr(torch, name, _taking(original))
         torch._C._set_mkldnn_enabled(False)  # its recurrent layers are one operator each
-        with warnings.catch_warnings(), Everything():
+        with warnings.catch_warnings(), _eagerly(), Everything():
             warnings.simplefilter("ignore")  # PyTorch's own decompositions call what it deprecates
             yield
     finally:

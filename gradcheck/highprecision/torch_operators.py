@@ -8,6 +8,7 @@ arrays where they hold integers and truth values.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -23,9 +24,16 @@ from gradcheck.highprecision.windows import convolved, padded, ungrouped, window
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
 
-MOVES: Final = frozenset(
-    ["_unsafe_index", "as_strided_copy", "cat", "channel_shuffle", "constant_pad_nd", "copy", "diag_embed", "diagonal_scatter", "expand_copy", "flip", "gather", "im2col", "index", "index_copy", "index_fill", "index_put", "index_select", "masked_fill", "masked_scatter", "masked_select", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave", "replication_pad1d", "replication_pad2d", "replication_pad3d", "roll", "rot90", "scatter", "select_scatter", "slice_scatter", "stack", "take", "tril", "triu", "unfold_copy", "_index_put_impl"]
-)
+MOVES: Final = frozenset({
+    "_unsafe_index", "as_strided_copy", "cat", "channel_shuffle", "constant_pad_nd", "copy",
+    "diag_embed", "diagonal_scatter", "expand_copy", "flip", "gather", "im2col", "index",
+    "index_copy", "index_fill", "index_put", "index_select", "masked_fill", "masked_scatter",
+    "masked_select", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "repeat", "repeat_interleave",
+    "replication_pad1d", "replication_pad2d", "replication_pad3d", "roll", "rot90", "scatter",
+    "select_scatter", "slice_scatter", "stack", "take", "tril", "triu", "unfold_copy",
+    "_index_put_impl",
+})  # fmt: skip
 """Operators whose every result is one of the arguments' elements, or zero."""
 
 UFUNCS: Final = {
@@ -227,7 +235,9 @@ def _convolution(
 ) -> Array:
     space = weight.ndim - 2
     strides, pads, steps = (_spread(v, space) for v in (stride, padding, dilation))
-    x, w, zero = big(input), big(weight), big(np.zeros(()))[()]
+    x: Array = big(input)
+    w: Array = big(weight)
+    zero = big(np.zeros(()))[()]
     between = [1] * space
     if transposed:
         more = _spread(output_padding, space)
@@ -315,12 +325,12 @@ def _avg_pool(space: int) -> Rule:
         if ceil_mode:
             raise NotImplementedError("with ceil_mode")
         axes = tuple(range(self.ndim, self.ndim + space))
-        seen, (sizes, *_rest) = _pooled(self, kernel_size, stride, padding, 1, False, 0.0, space)
+        seen, (sizes, *_others) = _pooled(self, kernel_size, stride, padding, 1, False, 0.0, space)
         total = np.sum(big(seen), axis=axes)
         if divisor_override or count_include_pad:
             return total / (divisor_override or math.prod(sizes))
-        ones = big(np.ones(self.shape))
-        counted, _ = _pooled(ones, kernel_size, stride, padding, 1, False, 0.0, space)
+        ones: Array = big(np.ones(self.shape))
+        counted, _sizes = _pooled(ones, kernel_size, stride, padding, 1, False, 0.0, space)
         return total / np.sum(big(counted), axis=axes)
 
     return pool
@@ -348,9 +358,9 @@ def _adaptive_max(self: Array, output_size: Sequence[int], **_: Any) -> tuple[Ar
             (k * n // m, -(-(k + 1) * n // m))
             for k, n, m in zip((i, j), (rows, columns), output_size, strict=True)
         )
-        part = self[..., top:low, left:right].reshape(*self.shape[:-2], -1)
-        best = np.argmax(part, axis=-1)
-        out[..., i, j] = raw(np.take_along_axis(part, best[..., None], -1)[..., 0])
+        part: Array = self[..., top:low, left:right].reshape(*self.shape[:-2], -1)
+        best: Array = np.argmax(part, axis=-1)
+        out[..., i, j] = raw(big(np.take_along_axis(part, best[..., None], -1)[..., 0]))
         at[..., i, j] = (top + best // (right - left)) * columns + left + best % (right - left)
     return big(out), at
 
@@ -514,7 +524,7 @@ def _lu(A: Array, **_: Any) -> tuple[Array, Array, Array]:
     return big(permutation), lower, np.triu(lu[..., :k, :])
 
 
-def _eigh(A: Array, UPLO: str = "L", compute_v: bool = True, **_: Any) -> tuple[Array, Array]:
+def _eigh(A: Array, UPLO: Any = "L", compute_v: bool = True, **_: Any) -> tuple[Array, Array]:
     if not compute_v:
         return np.linalg.eigvalsh(A, UPLO), big(np.zeros(0))
     values, vectors = np.linalg.eigh(A, UPLO)
@@ -585,10 +595,8 @@ def _irfft(
 
 def _bucket(input: Array, boundaries: Array, right: bool = False, **_: Any) -> Array:
     edges = raw(big(boundaries)).tolist()
-    inside = (
-        (lambda v: sum(e <= v for e in edges)) if right else (lambda v: sum(e < v for e in edges))
-    )
-    flat = [inside(v) for v in raw(big(input)).ravel().tolist()]
+    below = operator.le if right else operator.lt
+    flat = [sum(below(e, v) for e in edges) for v in raw(big(input)).ravel().tolist()]
     return np.array(flat, dtype=np.int64).reshape(np.shape(input))
 
 
@@ -649,7 +657,9 @@ TABLE: Final[Mapping[str, Rule]] = {
     "avg_pool1d": _avg_pool(1),
     "avg_pool2d": _avg_pool(2),
     "avg_pool3d": _avg_pool(3),
-    "baddbmm": lambda self, batch1, batch2, **how: _addmm(self, batch1, batch2, **how),
+    "baddbmm": lambda self, batch1, batch2, beta=1, alpha=1, **_: (
+        _addmm(self, batch1, batch2, beta, alpha)
+    ),
     "bmm": lambda self, mat2, **_: np.matmul(big(self), big(mat2)),
     "bucketize": _bucket,
     "cholesky": lambda self, upper=False, **_: _cholesky_ex(self, upper)[0],
