@@ -105,6 +105,9 @@ class BigArray(np.ndarray[Any, Any]):
     def __float__(self) -> float:
         return float(raw(self).item())
 
+    def __round__(self, digits: int | None = None) -> Any:
+        return np.round(self, digits or 0)
+
     def __array_finalize__(self, other: Any) -> None:
         return None
 
@@ -496,6 +499,7 @@ def _functions() -> dict[Any, Callable[..., Any]]:
 
     return {
         **functions.table(work, ufunc),
+        np.astype: lambda x, dtype, **_: raw_all(cast(wrapped(x), dtype, "astype")),
         **Linear(work).table(),
         **Fourier(work).table(),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -21,16 +22,16 @@ Float = NDArray[np.float64]
 
 STEPS: Final = ((-73, -86), (-133, -146), (-266, -279))
 """Pairs of steps, as powers of two of every element's own size; each pair asks for more digits."""
-MARGIN: Final = (0, 40, 120)
-"""Digits more for each pair of steps."""
+MORE: Final = 100
+"""Digits by which each finer step is computed more precisely than the one before."""
+CONFIRM: Final = 400
+"""Digits more in which a slope of exactly 0 is confirmed."""
 AGREES: Final = 1e-12
 """How closely the slopes of both steps must agree, as a part of the larger."""
 VANISHES: Final = 1e-24
 """A slope that has shrunk so from the first step to the last is 0 in the limit."""
 ROUNDING: Final = 1e-60
 """Slopes below so much of forward's value over the primal's size, that no steps agree on, are 0."""
-CONFIRM: Final = 400
-"""Digits more in which a slope of exactly 0 is confirmed."""
 VISIBLE: Final = 2.0**-20
 """A step, as a part of each element, that float64 shows."""
 LONGEST: Final = 120
@@ -68,7 +69,11 @@ class BigForward:
         Floating and complex primals become big numbers; others are passed as they are.
         """
         _ready()
-        self._forward, self._attrs = Rebound()(forward), dict(attrs)
+        try:
+            self._forward = Rebound()(forward)
+        except Exception:  # noqa: BLE001  foreign objects: what cannot be copied is called as it is
+            self._forward = forward
+        self._attrs = dict(attrs)
         self._primals = tuple(np.asarray(p) for p in primals)
         self._moving = [i for i, p in enumerate(self._primals) if p.dtype.kind in "fc"]
         self._left = budget
@@ -101,23 +106,29 @@ class BigForward:
             zero = np.zeros(sum(v.size for v in self._base(DIGITS)))
             return Slopes(zero, zero.copy())
         ahead = self._side(moved, 1)
-        behind = self._side(moved, -1)
+        behind = self._quotients(moved, -1, STEPS[0][0], DIGITS + self._spread(moved))
+        if not np.all(_same(behind, ahead)):
+            behind = self._side(moved, -1)
         mean = (ahead + behind) / 2
-        same = np.abs(ahead - behind) <= 8 * AGREES * np.abs(mean)
+        same = _same(behind, ahead)
         return Slopes(np.where(same, mean, behind), np.where(same, mean, ahead))
 
     # ── slopes ───────────────────────────────────────────────────────────────────────────────
 
     def _side(self, moved: list[tuple[int, Array]], sign: int) -> Array:
-        """One-sided slopes, [m], by pairs of ever smaller steps until two agree."""
+        """One-sided slopes, [m], by pairs of ever smaller steps until two agree.
+
+        The finer step of a pair is computed in many more digits, so that what agrees is neither
+        curved nor absorbed somewhere on the way: (1 + e⁻²⁰⁰) − 1.
+        """
         digits = DIGITS + self._spread(moved)
         steepest = flattest = found = np.zeros(0)
         open_ = np.ones(0, dtype=bool)
-        for (far, near), margin in zip(STEPS, MARGIN, strict=True):
-            first = self._quotients(moved, sign, far, digits + margin)
-            second = self._quotients(moved, sign, near, digits + margin)
+        for k, (far, near) in enumerate(STEPS):
+            first = self._quotients(moved, sign, far, digits + k * MORE)
+            second = self._quotients(moved, sign, near, digits + (k + 1) * MORE)
             settled = np.abs(first - second) <= AGREES * np.maximum(np.abs(first), np.abs(second))
-            if margin == 0:
+            if k == 0:
                 steepest, found, open_ = np.abs(first), second, ~settled
             else:
                 found = np.where(open_ & settled, second, found)
@@ -152,7 +163,8 @@ class BigForward:
         work = numbers()
         with self._session(digits):
             step = work.context.ldexp(work.context.mpf(sign), power + self._size(moved))
-            values = self._evaluate({i: big(d) * step for i, d in moved})
+            arguments = self._arguments({i: big(d) * step for i, d in moved})
+            values = _lifted(called(self._forward, arguments, self._attrs))
             parts = [
                 self._rounded(raw((big(after) - big(before)) / step)).reshape(-1)
                 for after, before in zip(values, base, strict=True)
@@ -175,41 +187,38 @@ class BigForward:
     # ── evaluation ───────────────────────────────────────────────────────────────────────────
 
     def _base(self, digits: int) -> list[Array]:
-        if not self._values:
-            self._check_constants(digits)
         if digits not in self._values:
             with self._session(digits):
-                self._values[digits] = self._evaluate({})
+                parts = called(self._forward, self._arguments({}), self._attrs)
+                if not self._values:
+                    self._check_constants(parts)
+                self._values[digits] = _lifted(parts)
         return self._values[digits]
 
-    def _check_constants(self, digits: int) -> None:
+    @contextmanager
+    def _session(self, digits: int) -> Iterator[None]:
+        """Evaluate in `digits`, with what is left of the budget."""
+        work = numbers()
+        with work.session(digits, self._left, self._dtype):
+            try:
+                yield
+            finally:
+                self._left = work.left
+
+    def _check_constants(self, here: list[Any]) -> None:
         """Results without big numbers must be constants: they are not, if a visible step shows.
 
         Raises:
             Leak: they depend on the primals, by a way that no number has seen.
         """
-        with self._session(digits):
-            here = self._plain({})
-            if not any(isinstance(v, np.ndarray) for v in here):
-                return
-            for sign in (1, -1):
-                steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
-                for before, after in zip(here, self._plain(steps), strict=True):
-                    if before is None:
-                        continue
-                    if after is None or not np.array_equal(before, after, equal_nan=True):
-                        raise Leak(
-                            "forward's result holds no big numbers, and depends on its primals"
-                        )
-
-    def _plain(self, steps: Mapping[int, Any]) -> list[Array | None]:
-        """Forward's results that are arrays of NumPy's own numbers, None for any other."""
-        parts = called(self._forward, self._arguments(steps), self._attrs)
-        arrays = [np.asarray(raw_all(p)) for p in parts]
-        return [None if a.dtype == object else a for a in arrays]
-
-    def _session(self, digits: int) -> Any:
-        return _Session(self, digits)
+        if all(_is_big(part) for part in here):
+            return
+        for sign in (1, -1):
+            steps = {i: big(self._primals[i]) * (sign * VISIBLE) for i in self._moving}
+            there = called(self._forward, self._arguments(steps), self._attrs)
+            for before, after in zip(here, there, strict=True):
+                if not _is_big(before) and not np.array_equal(before, after, equal_nan=True):
+                    raise Leak("forward's result holds no big numbers, and depends on its primals")
 
     def _arguments(self, steps: Mapping[int, Any]) -> list[Any]:
         """The primals, with `steps` added, as forward takes them."""
@@ -224,16 +233,6 @@ class BigForward:
             arguments.append(x + steps[i] if i in steps else x)
         return arguments
 
-    def _evaluate(self, steps: Mapping[int, Any]) -> list[Array]:
-        """Forward's outputs as object arrays of big numbers."""
-        work = numbers()
-        parts = called(self._forward, self._arguments(steps), self._attrs)
-        outputs = [work.lifted(raw_all(p)) for p in parts]
-        for values in outputs:
-            if not all(_finite(v) for v in values.ravel().tolist()):
-                raise NoArbiter("forward's values in big numbers are not finite here")
-        return outputs
-
     @staticmethod
     def _rounded(values: Array) -> Array:
         work = numbers()
@@ -244,23 +243,6 @@ class BigForward:
             ]
             return np.asarray(parts[0] + 1j * parts[1])
         return work.floats(values)
-
-
-class _Session:
-    """The digits of one evaluation, and what is left of the budget after it."""
-
-    def __init__(self, forward: BigForward, digits: int) -> None:
-        self._forward, self._digits = forward, digits
-
-    def __enter__(self) -> None:
-        _ready()
-        work = numbers()
-        self._held = work.session(self._digits, self._forward._left, self._forward._dtype)
-        self._held.__enter__()
-
-    def __exit__(self, *raised: Any) -> None:
-        self._forward._left = numbers().left
-        self._held.__exit__(*raised)
 
 
 def called(
@@ -295,8 +277,27 @@ def _exponents(x: Array) -> NDArray[np.int64]:
     return np.where(there, exponents, beside)
 
 
-def _finite(number: Any) -> bool:
-    return bool(numbers().context.isfinite(number))
+def _is_big(part: Any) -> bool:
+    return np.asarray(raw_all(part)).dtype == object
+
+
+def _lifted(parts: list[Any]) -> list[Array]:
+    """Forward's results as object arrays of big numbers.
+
+    Raises:
+        NoArbiter: some are not finite.
+    """
+    work = numbers()
+    values = [work.lifted(raw_all(part)) for part in parts]
+    for array in values:
+        if not all(map(work.context.isfinite, array.ravel().tolist())):
+            raise NoArbiter("forward's values in big numbers are not finite here")
+    return values
+
+
+def _same(behind: Array, ahead: Array) -> NDArray[np.bool_]:
+    """Where both sides have one slope."""
+    return np.asarray(np.abs(ahead - behind) <= 8 * AGREES * np.abs(ahead))
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:

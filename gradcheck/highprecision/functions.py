@@ -36,7 +36,12 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
         return np.broadcast_to(lift(fill_value), shape).copy()
 
     def total(
-        x: Any, axis: Any = None, keepdims: Any = False, where: Any = True, initial: Any = 0
+        x: Any,
+        axis: Any = None,
+        keepdims: Any = False,
+        where: Any = True,
+        initial: Any = 0,
+        **_: Any,
     ) -> Any:
         x = lift(x)
         if where is not True:
@@ -228,7 +233,7 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
             a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
             method: str = "linear", keepdims: bool = False, **more: Any,
         ) -> Any:  # fmt: skip
-            if method != "linear":
+            if method not in ("linear", "lower", "higher", "nearest", "midpoint"):
                 raise Unsupported(f"quantile(method={method!r}) is not known in big numbers")
             a = lift(a)
             axes = tuple(range(a.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
@@ -241,7 +246,11 @@ def table(work: Numbers, ufunc: Callable[..., Array]) -> dict[Any, Function]:
                 where = part * (rows.shape[-1] - 1)
                 low = min(work.whole(where), max(rows.shape[-1] - 2, 0))
                 high = min(low + 1, rows.shape[-1] - 1)
-                results.append(rows[..., low] + (rows[..., high] - rows[..., low]) * (where - low))
+                part_of = where - low
+                if method != "linear" and part_of not in (0, 1):
+                    nearest = int(work.whole(c.nint(where)) > low)
+                    part_of = {"lower": 0, "higher": 1, "nearest": nearest}.get(method, 0.5)
+                results.append(rows[..., low] + (rows[..., high] - rows[..., low]) * part_of)
             kept = [1 if k in gone else n for k, n in enumerate(a.shape)] if keepdims else None
             shape = kept if kept is not None else list(rows.shape[:-1])
             out = np.empty((len(results), *rows.shape[:-1]), dtype=object)

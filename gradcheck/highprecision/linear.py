@@ -36,6 +36,7 @@ class Linear:
             la.norm: self.norm, la.pinv: self.pinv, la.matrix_power: self.matrix_power,
             la.lstsq: self.lstsq, la.cond: self.cond, la.multi_dot: self.multi_dot,
             la.eig: self.eig, la.eigvals: lambda x: self.eig(x)[0], la.trace: _trace,
+            la.matrix_rank: self.matrix_rank, np.polyfit: self.polyfit,
             la.matrix_norm: self.matrix_norm, la.vector_norm: self.vector_norm,
             la.matmul: self._matmul, la.tensorsolve: self.tensorsolve, la.tensorinv: self.tensorinv,
         }  # fmt: skip
@@ -390,6 +391,13 @@ class Linear:
             top, low = values[..., 0], values[..., -1]
             return low / top if p == -2 else top / low
         return self.norm(x, p, (-2, -1)) * self.norm(self.inv(x), p, (-2, -1))
+
+    def matrix_rank(self, a: Any, *args: Any, **keywords: Any) -> Any:
+        return np.linalg.matrix_rank(self._rounded(self._work.lifted(a)), *args, **keywords)
+
+    def polyfit(self, x: Any, y: Any, deg: int) -> Any:
+        x, y = self._work.lifted(x), self._work.lifted(y)
+        return self.lstsq(np.vander(x, deg + 1), y)[0]
 
     def matrix_power(self, a: Any, n: int) -> Array:
         a = self._work.lifted(a)

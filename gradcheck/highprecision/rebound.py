@@ -12,7 +12,7 @@ import functools
 import math
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +46,7 @@ class Rebound:
         """Begin without any."""
         self._copies: dict[int, tuple[Any, Any]] = {}  # the original is held: its id stays its own
         later = {f: _of_big(f, ours) for f, ours in scipy.table().items()}  # SciPy may load late
-        for original, ours in (_stand_ins() | later).items():
+        for original, ours in (*(_stand_ins() | later).items(), *scipy.objects()):
             self._copies[id(original)] = original, ours
 
     def __call__(self, x: Any) -> Any:
@@ -65,14 +65,15 @@ class Rebound:
             again.keywords.update({key: self(v) for key, v in x.keywords.items()})
             return self._keep(x, again)
         if type(x) is tuple:
-            return tuple([self(v) for v in x])
+            return x if _has_numbers_alone(x) else tuple([self(v) for v in x])
         if type(x) is list:
             items: list[Any] = self._keep(x, [])
-            items.extend(map(self, x))
+            items.extend(x if _has_numbers_alone(x) else map(self, x))
             return items
         if type(x) is dict:
             values: dict[Any, Any] = self._keep(x, {})
-            values.update({key: self(v) for key, v in x.items()})
+            alone = _has_numbers_alone(x.values())
+            values.update(x if alone else {key: self(v) for key, v in x.items()})
             return values
         return self._object(x) if _is_plain(type(x)) else x
 
@@ -173,6 +174,11 @@ def _is_plain(kind: type) -> bool:
         and (kind.__basicsize__, kind.__dictoffset__)
         == (_Plain.__basicsize__, _Plain.__dictoffset__)
     )
+
+
+def _has_numbers_alone(values: Iterable[Any]) -> bool:
+    """Whether there is nothing to copy in a container, however long it is."""
+    return {type(v) for v in values} <= {int, float, complex, bool, str, bytes, type(None)}
 
 
 def _has_copy(x: Any) -> bool:

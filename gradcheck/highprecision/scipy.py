@@ -33,6 +33,21 @@ def table() -> dict[Any, Callable[..., Any]]:
     return found
 
 
+def objects() -> list[tuple[Any, Any]]:
+    """Objects of SciPy and ours, whose methods take big numbers too."""
+    stats = sys.modules.get("scipy.stats")
+    normal = getattr(stats, "norm", None)
+    several = getattr(stats, "multivariate_normal", None)
+    pairs = [(normal, _Normal(normal)), (several, _SeveralNormal(several))]
+    return [(original, ours) for original, ours in pairs if original is not None]
+
+
+STEPS = 60
+"""Iterations of a matrix's square root at most: the last ones double the digits."""
+SHORT = 2.0**-10
+"""Distance from the identity at which a matrix's logarithm is a short series."""
+
+
 # ── scipy.special ────────────────────────────────────────────────────────────────────────────
 
 
@@ -190,21 +205,171 @@ def _qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full"
     return tuple(np.linalg.qr(big(a), "reduced" if mode == "economic" else "complete"))
 
 
-def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+def _factors(a: Any) -> tuple[Any, list[int]]:
+    """L and U in one matrix, and the row that each row was exchanged with."""
     a = big(a).copy()
-    n = a.shape[-1]
-    order = list(range(n))
-    lower = big(np.eye(n))
-    for k in range(n):
+    swaps = []
+    for k in range(a.shape[-1]):
         p = k + int(np.argmax(np.abs(a[k:, k])))
-        if p != k:
-            a[[k, p]], order[k], order[p] = a[[p, k]], order[p], order[k]
-            lower[[k, p], :k] = lower[[p, k], :k]
-        for i in range(k + 1, n):
-            lower[i, k] = a[i, k] / a[k, k]
-            a[i, k:] = a[i, k:] - lower[i, k] * a[k, k:]
-    swapped = np.eye(n)[:, order]
-    return (swapped @ lower, np.triu(a)) if permute_l else (swapped, lower, np.triu(a))
+        swaps.append(p)
+        a[[k, p]] = a[[p, k]]
+        for i in range(k + 1, a.shape[0]):
+            a[i, k] = a[i, k] / a[k, k]
+            a[i, k + 1 :] = a[i, k + 1 :] - a[i, k] * a[k, k + 1 :]
+    return a, swaps
+
+
+def _order(swaps: Any) -> list[int]:
+    order = list(range(len(swaps)))
+    for k, p in enumerate(swaps):
+        order[k], order[p] = order[p], order[k]
+    return order
+
+
+def _lu(a: Any, permute_l: bool = False, **_: Any) -> Any:
+    both, swaps = _factors(a)
+    lower = np.tril(both, -1) + np.eye(len(swaps))
+    swapped = np.eye(len(swaps))[:, _order(swaps)]
+    return (swapped @ lower, np.triu(both)) if permute_l else (swapped, lower, np.triu(both))
+
+
+def _lu_factor(a: Any, **_: Any) -> Any:
+    both, swaps = _factors(a)
+    return both, np.array(swaps, dtype=np.int32)
+
+
+def _lu_solve(factors: Any, b: Any, trans: int = 0, **_: Any) -> Any:
+    both, swaps = factors
+    a = ((np.tril(both, -1) + np.eye(len(swaps))) @ np.triu(both))[np.argsort(_order(swaps))]
+    return np.linalg.solve({0: a, 1: a.T}.get(trans, _adjoint(a)), big(b))
+
+
+def _sqrtm(a: Any, **_: Any) -> Any:
+    """Denman and Beavers: each step doubles the digits."""
+    y: Any = big(a)
+    z: Any = big(np.eye(y.shape[-1]))
+    near = big(2.0) ** (-numbers().context.prec // 2 - 8)
+    for _step in range(STEPS):
+        before = y
+        y, z = (y + np.linalg.inv(z)) / 2, (z + np.linalg.inv(y)) / 2
+        if np.max(np.abs(y - before)) <= near * np.max(np.abs(y)):
+            return y
+    raise Unsupported("sqrtm finds no root in big numbers here")
+
+
+def _logm(a: Any, **_: Any) -> Any:
+    """Square roots until the series of log(1 + x) is short."""
+    a = big(a)
+    count = 0
+    while np.max(np.abs(a - np.eye(a.shape[-1]))) > SHORT:
+        a = _sqrtm(a)
+        count += 1
+    x = a - np.eye(a.shape[-1])
+    total = power = x
+    for k in range(2, numbers().context.prec // 9 + 8):
+        power = -power @ x
+        total = total + power / k
+    return total * 2.0**count
+
+
+def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    a, b, q = big(a), big(b), big(q)
+    whole = np.kron(a, np.eye(b.shape[0])) + np.kron(np.eye(a.shape[0]), b.T)
+    return np.linalg.solve(whole, q.ravel()).reshape(q.shape)
+
+
+# ── scipy.stats, scipy.ndimage ───────────────────────────────────────────────────────────────
+
+
+class _Distribution:
+    """A distribution of SciPy; what is not here is the original's."""
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def pdf(self, *args: Any, **keywords: Any) -> Any:
+        return np.exp(self.logpdf(*args, **keywords))
+
+
+class _Normal(_Distribution):
+    def logpdf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        scale = big(scale)
+        z = (big(x) - loc) / scale
+        return -z * z / 2 - np.log(scale * np.sqrt(2 * big(numbers().pi)))
+
+    def cdf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return ufunc("ndtr", (big(x) - loc) / big(scale))
+
+    def logcdf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return ufunc("log_ndtr", (big(x) - loc) / big(scale))
+
+    def sf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return ufunc("ndtr", (loc - big(x)) / big(scale))
+
+    def logsf(self, x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return ufunc("log_ndtr", (loc - big(x)) / big(scale))
+
+    def ppf(self, q: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
+        return loc + big(scale) * ufunc("ndtri", q)
+
+
+class _SeveralNormal(_Distribution):
+    def logpdf(self, x: Any, mean: Any = 0.0, cov: Any = 1.0, **_: Any) -> Any:
+        x, cov = big(x), big(cov)
+        size = np.shape(mean)[-1] if np.ndim(mean) else x.shape[-1]
+        cov = cov if cov.ndim == 2 else cov * np.eye(size)
+        away = (x - mean)[..., None]
+        squares = (np.swapaxes(away, -1, -2) @ np.linalg.solve(cov, away))[..., 0, 0]
+        logs = size * np.log(2 * big(numbers().pi)) + np.linalg.slogdet(cov)[1]
+        return -(squares + logs) / 2
+
+
+def _correlate1d(
+    x: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect",
+    cval: float = 0.0, origin: int = 0,
+) -> Any:  # fmt: skip
+    pads = {"reflect": "symmetric", "nearest": "edge", "mirror": "reflect", "wrap": "wrap"}
+    x, weights = np.moveaxis(big(x), axis, -1), big(weights)
+    before = len(weights) // 2 + origin
+    width = [(0, 0)] * (x.ndim - 1) + [(before, len(weights) - 1 - before)]
+    if mode in pads:
+        padded = np.pad(x, width, mode=pads[mode])  # type: ignore[call-overload]
+    else:
+        padded = np.pad(x, width, constant_values=cval)
+    out = sum(w * padded[..., k : k + x.shape[-1]] for k, w in enumerate(weights))
+    return np.moveaxis(out, -1, axis)
+
+
+def _convolve1d(x: Any, weights: Any, axis: int = -1, *rest: Any, **keywords: Any) -> Any:
+    if len(weights) % 2 == 0:
+        raise Unsupported("convolve1d with an even number of weights is not known in big numbers")
+    return _correlate1d(x, big(weights)[::-1], axis, *rest, **keywords)
+
+
+def _uniform_filter1d(x: Any, size: int, axis: int = -1, **keywords: Any) -> Any:
+    return _correlate1d(x, np.full(size, 1 / big(size)), axis, **keywords)
+
+
+def _gaussian_filter1d(
+    x: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+    cval: float = 0.0, truncate: float = 4.0, *, radius: int | None = None,
+) -> Any:  # fmt: skip
+    if order:
+        raise Unsupported("gaussian_filter1d(order=…) is not known in big numbers")
+    sigma = big(sigma)
+    far = int(truncate * sigma + 0.5) if radius is None else radius
+    weights = np.exp(-(np.arange(-far, far + 1) ** 2) / (2 * sigma * sigma))
+    return _correlate1d(x, weights / weights.sum(), axis, mode=mode, cval=cval)
+
+
+def _gaussian_filter(x: Any, sigma: Any, **keywords: Any) -> Any:
+    x = big(x)
+    for axis, one in enumerate(np.broadcast_to(big(sigma), x.ndim)):
+        x = _gaussian_filter1d(x, one, axis, **keywords)
+    return x
 
 
 # ── scipy.signal, scipy.integrate, scipy.fft, scipy.spatial ──────────────────────────────────
@@ -302,7 +467,9 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
     "scipy.linalg": {
         "solve": _solve, "solve_triangular": _solve_triangular, "cholesky": _cholesky,
         "cho_factor": _cho_factor, "cho_solve": _cho_solve, "expm": _expm, "svd": _svd, "qr": _qr,
-        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu, "block_diag": _block_diag,
+        "eigh": _eigh, "eigvalsh": _eigvalsh, "lu": _lu,
+        "lu_factor": _lu_factor, "lu_solve": _lu_solve, "sqrtm": _sqrtm, "logm": _logm,
+        "solve_sylvester": _solve_sylvester, "block_diag": _block_diag,
         "toeplitz": _toeplitz, "circulant": _circulant,
         "inv": lambda a, **_: np.linalg.inv(big(a)), "det": lambda a, **_: np.linalg.det(big(a)),
         "pinv": lambda a, **_: np.linalg.pinv(big(a)),
@@ -311,6 +478,11 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
         ),
         "svdvals": lambda a, **_: np.linalg.svd(big(a), compute_uv=False),
         "lstsq": lambda a, b, **_: np.linalg.lstsq(big(a), big(b), rcond=None),
+    },
+    "scipy.ndimage": {
+        "correlate1d": _correlate1d, "convolve1d": _convolve1d,
+        "uniform_filter1d": _uniform_filter1d, "gaussian_filter1d": _gaussian_filter1d,
+        "gaussian_filter": _gaussian_filter,
     },
     "scipy.signal": {
         "convolve": _convolve, "fftconvolve": _convolve, "oaconvolve": _convolve,
@@ -322,7 +494,12 @@ _OURS: dict[str, dict[str, Callable[..., Any]]] = {
         "trapezoid": lambda y, x=None, dx=1.0, axis=-1: np.trapezoid(big(y), x, dx, axis),
         "cumulative_trapezoid": _cumulative_trapezoid, "simpson": _simpson,
     },
-    "scipy.spatial.distance": {"cdist": _cdist},
+    "scipy.spatial.distance": {
+        "cdist": _cdist,
+        "pdist": lambda x, metric="euclidean", **_: _cdist(x, x, metric)[
+            np.triu_indices(len(x), 1)
+        ],
+    },
     "scipy.fft": {
         **{
             name: _transform(name)

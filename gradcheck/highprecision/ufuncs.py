@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
+
+import numpy as np
 
 from gradcheck.highprecision.numbers import Numbers
 
@@ -11,6 +14,11 @@ Scalar = Callable[..., Any]
 
 HUGE: Final = 1 << 40
 """Arguments of exp beyond which its value is 0 or infinite in any dtype."""
+
+SLOW: Final = 10
+"""Numbers that one value of a special function counts for, at few digits."""
+REMEMBERED: Final = 1 << 14
+"""Values of each special function that are kept."""
 
 COMPARISONS: Final = frozenset(
     [
@@ -314,9 +322,21 @@ def table(numbers: Numbers) -> dict[str, Scalar]:
         "stdtr": student,
     }  # fmt: skip
 
+    def remembered(function: Scalar) -> Scalar:
+        """SciPy's functions cost many times as much as others: none is computed twice."""
+
+        @lru_cache(maxsize=REMEMBERED)
+        def at(prec: int, *args: Any) -> Any:
+            numbers.spend(SLOW * (prec // 250 + 1))
+            return function(*args)
+
+        return lambda *args: at(c.prec, *args)
+
     exact = {"divide", "true_divide", "maximum", "minimum", "fmax", "fmin", *COMPARISONS}
     return {
-        name: scalar if name in exact else domain(scalar) if name not in _SEVERAL else scalar
+        name: scalar
+        if name in exact or name in _SEVERAL
+        else domain(scalar if hasattr(np, name) else remembered(scalar))
         for name, scalar in found.items()
     }
 

@@ -60,9 +60,34 @@ def test_what_a_forward_stores_is_not_touched():
     assert layer.seen is None
 
 
+def test_containers_that_a_forward_fills_are_not_touched():
+    seen, slots = [1.0], {}
+
+    class Odd:
+        __slots__ = ("scale",)
+
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    odd = Odd()
+    odd.scale = 3.0
+
+    def forward(x):
+        seen.append(x)
+        slots["x"] = x
+        return odd.scale * x
+
+    box = BigForward(forward, [np.ones(2)], {}, BUDGET)
+    assert box.slopes([np.ones(2)]).ahead.tolist() == [3.0, 3.0]
+    assert seen == [1.0]
+    assert slots == {}
+
+
 def test_scipy_is_carried():
     scipy_special = pytest.importorskip("scipy.special")
     linalg = pytest.importorskip("scipy.linalg")
+    stats = pytest.importorskip("scipy.stats")
+    ndimage = pytest.importorskip("scipy.ndimage")
     signal = pytest.importorskip("scipy.signal")
     x = np.array([[0.3, -0.7, 1.1], [0.4, 0.9, -0.2], [1.3, 0.1, 0.8]])
     v = np.array([0.3, 0.7, 1.9])
@@ -86,6 +111,15 @@ def test_scipy_is_carried():
         (lambda x: linalg.block_diag(x, x).sum(axis=0), x),
         (lambda x: signal.fftconvolve(x, x, mode="same"), v),
         (lambda x: signal.lfilter([0.2], [1.0, -0.5], x), v),
+        (lambda x: linalg.lu_solve(linalg.lu_factor(x), v, trans=1), x),
+        (lambda x: np.log(np.abs(np.diag(linalg.lu_factor(x)[0]))), x),
+        (lambda x: linalg.sqrtm(x @ x.T + np.eye(3)), x),
+        (lambda x: linalg.logm(x @ x.T + np.eye(3)), x),
+        (lambda x: linalg.solve_sylvester(x, x + np.eye(3), x.T), x),
+        (lambda x: stats.norm.pdf(x, 0.5, 2.0) + stats.norm.logcdf(x), v),
+        (lambda x: stats.multivariate_normal.logpdf(x, np.zeros(3), np.eye(3)), v),
+        (lambda x: ndimage.gaussian_filter(x, 0.6), x),
+        (lambda x: ndimage.convolve1d(x, [1.0, 2.0, 4.0], mode="constant"), v),
     ]
     for k, (forward, point) in enumerate(forwards):
         box = BigForward(forward, [point], {}, BUDGET)

@@ -87,6 +87,10 @@ def text_of_all(x):
     return np.array([float(str(v)) for v in x])
 
 
+def text_of_elements(x):
+    return np.array([float(f"{v}") for v in x.flat])
+
+
 def json_text(x):
     return np.array(json.loads(json.dumps([float(v) for v in x])))
 
@@ -148,6 +152,7 @@ def bincount(x):
 LEAKS = {f.__name__: f for f in (
     float16, float32_of_float64, back_again, buffer_outside, narrow_buffer, out_argument, in_place,
     add_at, dtype_of_a_ufunc, dtype_of_a_sum, imported_math, swallowed, text, text_of_all,
+    text_of_elements,
     json_text, memory, pointer, bits, standard_array, packed, decimals, copied_by_pickle,
     python_float, spacing, put, copyto, complex_of_it, bincount,
 )}  # fmt: skip

@@ -71,7 +71,7 @@ ELEMENTWISE = {
     "j0": (special("j0"), SIGNED, lambda x: MP.hyp0f1(1, -x * x / 4)),
     "j1": (special("j1"), SIGNED, lambda x: x / 2 * MP.hyp0f1(2, -x * x / 4)),
     "i1e": (special("i1e"), X, lambda x: x / 2 * MP.hyp0f1(2, x * x / 4) * MP.exp(-x)),
-    "k0": (special("k0"), X, lambda x: MP.besselk(0, x)),
+    "k0": (special("k0"), X[1:2], lambda x: MP.besselk(0, x)),
     "xlogy": (special("xlogy", 2.0), X, lambda x: 2 * MP.ln(x)),
     "entr": (special("entr"), X, lambda x: -x * MP.ln(x)),
     "kl_div": (special("kl_div", 0.4), X, lambda x: MP.mpf(0.4) * MP.ln(MP.mpf(0.4) / x) + x),
@@ -85,6 +85,7 @@ ELEMENTWISE = {
     ),
     "saturated": (np.tanh, np.array([40.0]), MP.tanh),
     "absorbed": (lambda x: (1e3 + np.exp(x)) - 1e3, -20 * X, MP.exp),
+    "far_below_one": (lambda x: 1 + np.exp(x), np.array([-200.0, -650.0]), MP.exp),
     "tiny": (lambda x: 1 + x, np.array([1e-300]), lambda x: 1 + x),
     "tiny_beside_one": (
         lambda x: np.hypot(x, 1e-200), np.array([3e-200]),
@@ -307,6 +308,16 @@ def test_a_smooth_function_with_large_third_derivatives_is_no_kink():
     slopes = BigForward(lambda x: np.sqrt(x * x + 1e-24), [x], {}, BUDGET).slopes([np.ones(2)])
     np.testing.assert_array_equal(slopes.behind, slopes.ahead)
     np.testing.assert_allclose(slopes.ahead, x / np.sqrt(x * x + 1e-24), rtol=1e-14)
+
+
+def test_what_is_absorbed_beside_what_is_not_is_found():
+    tiny = np.array([1e-300, 1e-300])
+    box = BigForward(lambda x: ((1 + x[0]) - 1) + x[1], [tiny], {}, BUDGET)
+    assert box.slopes([np.ones(2)]).ahead.tolist() == [2.0]
+    far = np.array([-200.0, 1.0])
+    box = BigForward(lambda x: ((1 + np.exp(x[0])) - 1) * 2.0**288 + x[1], [far], {}, BUDGET)
+    want = float(MP.exp(-200) * 2**288 + 1)
+    assert box.slopes([np.ones(2)]).ahead.tolist() == [pytest.approx(want, rel=DIGITS)]
 
 
 def test_only_what_is_named_moves():
