@@ -415,10 +415,10 @@ def _bare(x: Any) -> bool:
 
 
 def _eagerly() -> Any:
-    """Meanwhile what `torch.compile` made runs operator by operator, where its compiler is there."""
-    stance = getattr(torch.compiler, "set_stance", None)
-    there = "torch._dynamo" in sys.modules and stance is not None
-    return stance("force_eager") if there else nullcontext()
+    """Meanwhile what `torch.compile` made runs operator by operator."""
+    known = hasattr(torch.compiler, "set_stance")  # since PyTorch 2.6
+    there = known and "torch._dynamo" in sys.modules
+    return torch.compiler.set_stance("force_eager") if there else nullcontext()
 
 
 @contextmanager
