@@ -353,11 +353,18 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
     return result
 
 
-def elementwise(name: str, *args: Any) -> BigArray:
-    """One of the known ufuncs by name, SciPy's too: without SciPy."""
-    values = [numbers().lifted(x) for x in args]
-    result = _lifted(name, len(values), 1)(*values)
-    numbers().spend(np.size(result))
+def elementwise(name: str, *inputs: Any) -> BigArray:
+    """A function of numbers by its name, NumPy's or scipy.special's, whether SciPy is there or not.
+
+    Raises:
+        Unsupported: it is not known.
+    """
+    work = numbers()
+    loop = _lifted(name, len(inputs), 1)
+    if loop is None:
+        raise work.refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+    result = loop(*map(work.lifted, inputs))
+    work.spend(np.size(result))
     return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
 
 
@@ -627,4 +634,13 @@ def number_protocol(work: Numbers) -> None:
             setattr(kind, name, _table()[name])
 
 
-__all__ = ["BigArray", "NoArbiter", "big", "number_protocol", "raw", "raw_all", "wrapped"]
+__all__ = [
+    "BigArray",
+    "NoArbiter",
+    "big",
+    "elementwise",
+    "number_protocol",
+    "raw",
+    "raw_all",
+    "wrapped",
+]

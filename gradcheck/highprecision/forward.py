@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.highprecision import frameworks
 from gradcheck.highprecision.array import big, number_protocol, raw, raw_all
 from gradcheck.highprecision.numbers import DIGITS, numbers
 from gradcheck.highprecision.rebound import Rebound
@@ -257,7 +258,7 @@ def called(
     work = numbers()
     try:
         with np.errstate(all="ignore"):
-            returned = forward(*arguments, **attrs)
+            return frameworks.returned(forward, arguments, attrs)
     except NoArbiter:
         raise
     except Exception as error:
@@ -267,9 +268,6 @@ def called(
         raise Unsupported(
             f"forward raises {type(error).__name__} on big numbers: {text}"
         ) from error
-    if work.refused is not None:  # and forward went on without it
-        raise work.refused
-    return list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
 
 def _exponents(x: Array) -> NDArray[np.int64]:

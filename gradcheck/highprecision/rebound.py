@@ -192,6 +192,8 @@ def holds_big(x: Any) -> bool:
     """Whether `x` is, or holds somewhere, big numbers."""
     if isinstance(x, BigArray) or type(x) in numbers().kinds:
         return True
+    if getattr(x, "holds_big", False) is True:  # an array of JAX's or PyTorch's
+        return True
     if isinstance(x, np.ndarray):
         return x.dtype == object and any(type(v) in numbers().kinds for v in x.flat)
     return isinstance(x, (list, tuple)) and any(map(holds_big, x))

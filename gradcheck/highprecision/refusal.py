@@ -11,7 +11,14 @@ LONGEST: Final = 60
 """Characters of a source line that a reason shows; a longer line is named by its number alone."""
 
 _OURS = str(Path(__file__).parent)
-_LIBRARIES = (f"{Path('/numpy/').as_posix()}", "/mpmath/", "/scipy/", "/functools.py")
+_LIBRARIES = (
+    f"{Path('/numpy/').as_posix()}",
+    "/mpmath/",
+    "/scipy/",
+    "/jax/",
+    "/torch/",
+    "/functools.py",
+)
 
 
 class NoArbiter(Exception):  # noqa: N818  a statement about a forward, not a mistake
