@@ -58,6 +58,18 @@ def unfit(values: Float, dtype: str) -> bool:
     return bool(np.any(np.isfinite(values) & ~np.isfinite(typed)))
 
 
+def last_place(values: Float, dtype: str) -> Float:
+    """Units in the last place of values that are held in the dtype; 0 where it holds none."""
+    with np.errstate(all="ignore"):
+        place = np.spacing(np.abs(values).astype(dtype_named(dtype))).astype(np.float64)
+    return np.where(np.isfinite(place), place, 0.0)
+
+
+def nearby(got: Float, want: Float, dtype: str) -> bool:
+    """Whether no element is further off than the last place of what it should be."""
+    return bool(np.all(np.abs(got - want) <= last_place(want, dtype)))
+
+
 def bias(got: Float, want: Float, dtype: str) -> float | None:
     """Mean error away from zero in ulp, where rounding to nearest does not explain it, else None.
 

@@ -22,8 +22,9 @@ from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
+from gradcheck.judge.dispersion import Dispersion, scattering
 from gradcheck.judge.gradient import Truth
-from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
+from gradcheck.judge.lowprecision import bias, lost, nearby, rounded, unfit
 from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
@@ -92,6 +93,7 @@ class CaseTruth:
         self._wide = wide
         self._truths: dict[int, Truth] = {}
         self._certificates: dict[tuple[int, str, float], Certificate] = {}
+        self._dispersions: dict[int, Dispersion] = {}
 
     def at(self, dtype: str) -> CaseTruth:
         """The truth at the primals and cotangents that code of `dtype` gets.
@@ -358,6 +360,31 @@ class CaseTruth:
         costs = [allowance(o) for o in as_tuple(outputs)]
         return flatten([c for c in costs if c is not None])[None]
 
+    def dispersion(self, index: int) -> Dispersion:
+        """How far kernels that round every operation lie from the gradient of primal `index`."""
+        if index not in self._dispersions:
+            known = self.truth(index)
+            kinks = known.kinks
+            want = known.settled()
+            self._dispersions[index] = Dispersion.of(
+                self.low,
+                want,
+                [draw[index] for draw in self._scattered],
+                known.differences.estimate.scale,
+                np.full(want.shape, True) if kinks is None else ~kinks.interval.which,
+            )
+        return self._dispersions[index]
+
+    @cached_property
+    def _scattered(self) -> list[list[Float]]:
+        """Gradients by the spec's VJP with every result rounded at random: [q, n] per primal."""
+        drawn = []
+        with np.errstate(all="ignore"):
+            for xp in scattering(self.low):
+                rows = [self._vjp(xp, ct, self.primals) for ct in self.cotangents.values]
+                drawn.append([np.stack(primal) for primal in zip(*rows, strict=True)])
+        return drawn
+
     def _rounding_primals(self) -> list[Any]:
         return [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
 
@@ -460,8 +487,8 @@ def _judge_gradients(
             finding = _absent(got, bound)
         else:
             finding = _judged(truth, i, got, rules, bound.slack, told=told)
-        if truth.low and finding.verdict is Verdict.PASS and not isinstance(got, Finding):
-            finding = _unbiased(truth, i, got, finding)
+        if truth.low and not isinstance(got, Finding):
+            finding = _rounded(truth, i, got, finding)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -498,6 +525,20 @@ def _judged(
     finding = truth.truth(index).judge(got, wider)  # and so is the certificate
     certificate = truth.certificate(index, rules.dtype, slack.ulp)
     return replace(because(finding, slack), certificate=certificate)
+
+
+def _rounded(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
+    """A finding by bounds, unless its errors are of another size, or lean further, than rounding's.
+
+    What the bounds leave open passes if they are of that size.
+    """
+    open_ = finding.verdict is Verdict.INCONCLUSIVE
+    if finding.slack or not (open_ or finding.verdict is Verdict.PASS):
+        return finding
+    known = truth.truth(index)
+    if open_ or not nearby(got, known.settled(), truth.low):
+        finding = truth.dispersion(index).judge(finding, got, known.shape, known.cotangents)
+    return _unbiased(truth, index, got, finding) if finding.verdict is Verdict.PASS else finding
 
 
 def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:

@@ -1,0 +1,181 @@
+"""How far kernels that round every operation lie from the truth, in a dtype of low precision.
+
+A bound adds up the worst that rounding may do. In bfloat16 that is soon a tenth of the gradient,
+and an error of 2% drowns in it. So the operator's own text is run several times with every result
+rounded up or down at random. The spread of what it gives is what rounding does here, to each
+element; the errors of a kernel that rounds no more often are of that size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.draw import key_of
+from gradcheck.dtypes import dtype_named
+from gradcheck.finding import Finding, Miss
+from gradcheck.judge.compare import rules_of
+from gradcheck.judge.heat import heat_of
+from gradcheck.judge.lowprecision import last_place
+from gradcheck.narrow import ScatteredArithmetic
+from gradcheck.verdict import Verdict
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DRAWS: Final = 8
+LUMPY: Final = 0.25
+"""An element may have been lucky eight times: it counts for this part of its row's typical."""
+TERMS: Final = 0.5
+"""Units of u of Σ|ct·J| that another text of the formula may lose on its terms."""
+PLACE: Final = 0.3
+"""Ulp: the standard deviation of one rounding."""
+TYPICAL: Final = 2.0
+"""Times the spread that errors may be, in the mean square."""
+LARGEST: Final = 6.0
+"""Times its spread that the error of one element may be."""
+ONCE: Final = 3.0
+"""The same, where all other elements show that the kernel rounds once."""
+NEAREST: Final = 0.51
+"""Ulp that one rounding to nearest costs, of a value that is right in float32."""
+MOST: Final = 0.9
+"""The part of the elements that must lie so near for a kernel to count as one that rounds once."""
+ENOUGH: Final = 16
+"""Elements that the dtype does not hold, needed to tell how often a kernel rounds."""
+CERTAIN: Final = 2.0
+"""Times what is allowed, above which an error is no matter of another text of the formula."""
+BLUNT: Final = 0.1
+"""The spread, as a part of a row, above which the row is lost to rounding and proves nothing."""
+NOTHING: Final = 4.0
+"""The same, above which the row is zero but for rounding, and harmless."""
+
+
+def scattering(dtype: str) -> Iterator[ScatteredArithmetic]:
+    """Arithmetics that round every result to the dtype, each in another way."""
+    for k in range(DRAWS):
+        draws = np.random.Generator(np.random.Philox(key=key_of("dispersion", k)))
+        yield ScatteredArithmetic(dtype_named(dtype), draws)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispersion:
+    """The spread [q, n] of right values around `want` [q, n] in a dtype; `counts`: where."""
+
+    dtype: str
+    want: Float
+    counts: Mask
+    spread: Float
+    _place: Float
+    _rows: Float
+
+    @classmethod
+    def of(
+        cls, dtype: str, want: Float, draws: Sequence[Float], scale: Float, counts: Mask
+    ) -> Dispersion:
+        """Of values drawn, each [q, n]; `scale` is Σ|ct·J|, and elements of `counts` are judged."""
+        rules, counts = rules_of(dtype), counts & np.isfinite(want)
+        want = np.where(counts, want, 0.0)
+        with np.errstate(all="ignore"):
+            place = last_place(want, dtype)
+            off = np.where(counts, np.stack(draws) - want, 0.0)
+            square = np.mean(off**2, axis=0)
+            row = np.mean(square, axis=1, keepdims=True)
+            terms = TERMS * rules.u * np.where(np.isfinite(scale), scale, 0.0)
+            least = np.maximum(LUMPY**2 * row, terms**2)
+            tiny = rules.underflow / LARGEST
+            spread = np.sqrt(np.maximum(square, least) + (PLACE * place) ** 2) + tiny
+            rows = np.sqrt(row[:, 0] / np.mean(want**2, axis=1))
+        # What overflows as it is computed in the dtype says nothing of how it is rounded.
+        rows = np.where(np.isnan(rows), np.where(np.isnan(row[:, 0]), 1.0, 0.0), rows)
+        return cls(dtype, want, counts, spread, place, rows)
+
+    @property
+    def resolves(self) -> bool:
+        """Whether some row is known through the rounding, and none is half lost in it."""
+        sharp = self._rows <= BLUNT
+        return bool(sharp.any() and np.all(sharp | (self._rows >= NOTHING)))
+
+    def judge(
+        self, finding: Finding, got: Float, shape: tuple[int, ...], cotangents: Sequence[str]
+    ) -> Finding:
+        """A finding on `got` [q, n] that bounds alone have not failed, by its errors' spread."""
+        times, limit = self._times(got)
+        sharp = self._rows <= BLUNT
+        if not sharp.any():
+            return finding
+        typical = float(np.sqrt(np.mean(times[sharp] ** 2, axis=1)).max())
+        largest = float(times[sharp].max())
+        excess = max(typical / TYPICAL, largest / limit)
+        if excess <= 1:
+            if finding.verdict is Verdict.PASS or not self.resolves:
+                return finding
+            return replace(
+                finding, verdict=Verdict.PASS, reason="", unresolved=0, heat=None,
+                smallest_visible_error=self._visible(limit),
+            )  # fmt: skip
+        wrong = times > (limit if largest > limit else TYPICAL)
+        wrong &= sharp[:, None]
+        alone = largest / limit >= typical / TYPICAL
+        says = (
+            f"an error is {largest:.3g} times what rounding every operation to {self.dtype} does "
+            f"there, at most {limit:g} times is explained"
+            if alone
+            else f"errors are {typical:.3g} times those of rounding every operation to "
+            f"{self.dtype}, in the mean square; at most {TYPICAL:g} times is explained"
+        )
+        row, element = divmod(int(np.argmax(np.where(sharp[:, None], times, -1.0))), times.shape[1])
+        certain = excess > CERTAIN
+        failed = int(np.count_nonzero(wrong)) if certain else 0
+        return replace(
+            finding,
+            verdict=Verdict.FAIL if certain else Verdict.INCONCLUSIVE,
+            reason=f"every element is in its bound, but {says}",
+            failed=failed,
+            worst=(self._miss(got, row, element, limit, shape, cotangents[row]),),
+            heat=heat_of(
+                times[row] / limit, wrong[row] & certain, wrong[row], shape, cotangents[row]
+            ),
+        )
+
+    def _times(self, got: Float) -> tuple[Float, float]:
+        """Errors as multiples of their spread, and the largest multiple that is explained."""
+        with np.errstate(all="ignore"):
+            off = np.where(self.counts, np.abs(got - self.want), 0.0)
+            times = np.nan_to_num(off / self.spread, nan=0.0)
+            typed = self.want.astype(dtype_named(self.dtype)).astype(np.float64)
+        inexact = self.counts & (typed != self.want)
+        near = off[inexact] <= NEAREST * self._place[inexact]
+        once = near.size >= ENOUGH and np.mean(near) >= MOST
+        return times, ONCE if once else LARGEST
+
+    def _visible(self, limit: float) -> float | None:
+        """The largest relative error, of elements that are not zero, that would not be seen."""
+        seen = self.counts & (self.want != 0) & (self._rows <= BLUNT)[:, None]
+        return float(np.max(limit * self.spread[seen] / np.abs(self.want[seen]), initial=0.0))
+
+    def _miss(
+        self,
+        got: Float,
+        row: int,
+        element: int,
+        limit: float,
+        shape: tuple[int, ...],
+        cotangent: str,
+    ) -> Miss:
+        want, given = float(self.want[row, element]), float(got[row, element])
+        place = float(self._place[row, element])
+        return Miss(
+            index=tuple(int(i) for i in np.unravel_index(element, shape)),
+            got=given,
+            want=want,
+            error=abs(given - want),
+            bound=limit * float(self.spread[row, element]),
+            error_bar=0.0,
+            ulp=abs(given - want) / place if want != 0 and place else None,
+            cotangent=cotangent,
+        )
