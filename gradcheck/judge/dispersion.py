@@ -8,7 +8,7 @@ element; the errors of a kernel that rounds no more often are of that size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from gradcheck.dtypes import dtype_named
 from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.heat import heat_of
-from gradcheck.judge.lowprecision import last_place
+from gradcheck.judge.lowprecision import last_place, nearby
 from gradcheck.narrow import ScatteredArithmetic
 from gradcheck.verdict import Verdict
 
@@ -60,6 +60,27 @@ def scattering(dtype: str) -> Iterator[ScatteredArithmetic]:
     for k in range(DRAWS):
         draws = np.random.Generator(np.random.Philox(key=key_of("dispersion", k)))
         yield ScatteredArithmetic(dtype_named(dtype), draws)
+
+
+def as_rounding(
+    finding: Finding,
+    got: Float,
+    want: Float,
+    dtype: str,
+    dispersion: Callable[[], Dispersion],
+    form: tuple[tuple[int, ...], Sequence[str]],
+) -> Finding:
+    """A finding by bounds, unless its errors are of another size than those of rounding.
+
+    What the bounds leave open passes if they are of that size. `form` is the shape of a row, and
+    the names of the cotangents. A wider bound that was asked for stays.
+    """
+    undecided = finding.verdict is Verdict.INCONCLUSIVE
+    if finding.slack or not (undecided or finding.verdict is Verdict.PASS):
+        return finding
+    if not undecided and nearby(got, want, dtype):
+        return finding
+    return dispersion().judge(finding, got, *form)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,15 @@ cotangents are rounded to the dtype first; the truth is the certified 50-digit g
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.dtypes import dtype_limits, dtype_named
+from gradcheck.finding import Finding
+from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -67,7 +70,8 @@ def last_place(values: Float, dtype: str) -> Float:
 
 def nearby(got: Float, want: Float, dtype: str) -> bool:
     """Whether no element is further off than the last place of what it should be."""
-    return bool(np.all(np.abs(got - want) <= last_place(want, dtype)))
+    with np.errstate(invalid="ignore"):  # an infinity where one belongs
+        return bool(np.all((got == want) | (np.abs(got - want) <= last_place(want, dtype))))
 
 
 def bias(got: Float, want: Float, dtype: str) -> float | None:
@@ -91,3 +95,16 @@ def bias(got: Float, want: Float, dtype: str) -> float | None:
     beyond = float(np.mean(errors * np.sign(mean) > BEYOND))
     ok = abs(mean) <= BIAS or beyond <= SHARE
     return None if ok else mean
+
+
+def unbiased(finding: Finding, got: Float, want: Float, dtype: str) -> Finding:
+    """A pass, unless its errors lean to one side further than rounding to nearest explains."""
+    off = bias(got, want, dtype) if finding.verdict is Verdict.PASS else None
+    if off is None:
+        return finding
+    where = "toward zero: they are truncated" if off < 0 else "away from zero: rounded up"
+    reason = (
+        f"every element is in its bound, but they lean by {off:.2g} ulp {where}, or all of them "
+        "share a factor that was rounded"
+    )
+    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,9 +22,9 @@ from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
-from gradcheck.judge.dispersion import Dispersion, scattering
+from gradcheck.judge.dispersion import Dispersion, as_rounding, scattering
 from gradcheck.judge.gradient import Truth
-from gradcheck.judge.lowprecision import bias, lost, nearby, rounded, unfit
+from gradcheck.judge.lowprecision import lost, rounded, unbiased, unfit
 from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
@@ -192,7 +192,23 @@ class CaseTruth:
     ) -> Finding:
         """Whether an implementation computes the same function at all; `slack` is its own."""
         op = self.case.spec.name
-        return judge_value(op, self.outputs, self._value_rounding, outputs, dtype, slack)
+        finding = judge_value(op, self.outputs, self._value_rounding, outputs, dtype, slack)
+        if not self.low or not finding.compared:
+            return finding
+        one = self.outputs[0].shape if len(self.outputs) == 1 else (finding.compared,)
+        got, want = flatten(outputs)[None], flatten(self.outputs)[None]
+        return as_rounding(finding, got, want, self.low, self._value_dispersion, (one, ("",)))
+
+    def _value_dispersion(self) -> Dispersion:
+        """How far forwards that round every operation lie from the operator's value."""
+        want, drawn = flatten(self.outputs)[None], []
+        with np.errstate(all="ignore"):
+            for xp in scattering(self.low):
+                given = [xp.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
+                outputs = as_tuple(self.case.spec.forward(xp, *given, **self.case.attrs))
+                drawn.append(flatten([np.asarray(o) for o in outputs])[None])
+        counts = np.full(want.shape, True)
+        return Dispersion.of(self.low, want, drawn, np.abs(want), counts)
 
     def _value_rounding(self) -> Float:
         return self._forward_rounding
@@ -488,7 +504,11 @@ def _judge_gradients(
         else:
             finding = _judged(truth, i, got, rules, bound.slack, told=told)
         if truth.low and not isinstance(got, Finding):
-            finding = _rounded(truth, i, got, finding)
+            known = truth.truth(i)
+            settled, spread = known.settled(), partial(truth.dispersion, i)
+            form = known.shape, known.cotangents
+            finding = as_rounding(finding, got, settled, truth.low, spread, form)
+            finding = unbiased(finding, got, settled, truth.low)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -525,33 +545,6 @@ def _judged(
     finding = truth.truth(index).judge(got, wider)  # and so is the certificate
     certificate = truth.certificate(index, rules.dtype, slack.ulp)
     return replace(because(finding, slack), certificate=certificate)
-
-
-def _rounded(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
-    """A finding by bounds, unless its errors are of another size, or lean further, than rounding's.
-
-    What the bounds leave open passes if they are of that size.
-    """
-    open_ = finding.verdict is Verdict.INCONCLUSIVE
-    if finding.slack or not (open_ or finding.verdict is Verdict.PASS):
-        return finding
-    known = truth.truth(index)
-    if open_ or not nearby(got, known.settled(), truth.low):
-        finding = truth.dispersion(index).judge(finding, got, known.shape, known.cotangents)
-    return _unbiased(truth, index, got, finding) if finding.verdict is Verdict.PASS else finding
-
-
-def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
-    """A pass, unless its errors lean to one side further than rounding to nearest explains."""
-    off = bias(got, truth.truth(index).settled(), truth.low)
-    if off is None:
-        return finding
-    where = "toward zero: they are truncated" if off < 0 else "away from zero: rounded up"
-    reason = (
-        f"every element is in its bound, but they lean by {off:.2g} ulp {where}, or all of them "
-        "share a factor that was rounded"
-    )
-    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
 def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
