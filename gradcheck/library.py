@@ -11,9 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.dtypes import is_float
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import LOW_RULES, RULES
 from gradcheck.library_check import Check
 from gradcheck.narrow import fits_narrow
 from gradcheck.verdict import Verdict, worst
@@ -130,6 +131,8 @@ def check(
     _check_request(order, double_vjp, jvp)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
+    if dtype in LOW_RULES and (order == 2 or jvp is not None):
+        raise UsageError(f"order=2 and jvp are judged in float64 and float32, not in {dtype}")
     names = _names(forward, len(arrays))
     subject = getattr(vjp, "__name__", type(vjp).__name__)
 
@@ -151,7 +154,7 @@ def check(
         short = [
             n
             for n, p in zip(names, arrays, strict=True)
-            if p.dtype.kind == "f" and fits_narrow(p, dtype)
+            if p.dtype.kind == "f" and dtype in RULES and fits_narrow(p, dtype)
         ]
         if short:
             findings = asked.beside(arrays, findings, short)
@@ -213,22 +216,23 @@ def _as_primal(value: Any, index: int) -> Array:
             f"primal {index} is {array.dtype}: complex primals are not supported yet; "
             "check the real and the imaginary part as two float64 primals"
         )
-    if array.dtype.kind != "f" or array.dtype.name not in RULES:
+    if not is_float(array.dtype) or array.dtype.name not in (*RULES, *LOW_RULES):
         raise UsageError(
-            f"primal {index} is {array.dtype}: pass float64 or float32 (integers for indices)"
+            f"primal {index} is {array.dtype}: pass float64, float32, float16 or the bfloat16 of "
+            "ml_dtypes (integers for indices)"
         )
     return array
 
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
-    floating = {a.dtype for a in arrays if a.dtype.kind == "f"}
+    floating = {a.dtype for a in arrays if is_float(a.dtype)}
     if len(floating) == 1 and np.dtype(np.float64) in floating:
         return "float64"
     found = sorted(dtype.name for dtype in floating)
     if not found:
         raise UsageError("no floating primal: there is nothing to differentiate by")
     if len(found) > 1:
-        raise UsageError("the primals mix float32 and float64: give them one dtype")
+        raise UsageError(f"the primals mix {' and '.join(found)}: give them one dtype")
     return found[0]
 
 

@@ -17,13 +17,14 @@ from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import LOW_RULES, RULES
 from gradcheck.judge.conditioning import Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
 from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
+from gradcheck.judge.low_function import LowFunction
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.spec import as_tuple
@@ -56,7 +57,7 @@ class Check:
     def findings(self, primals: tuple[Array, ...]) -> tuple[Finding, ...]:
         """By a projection where that is asked for, and certain; else element by element."""
         passed = None
-        if not self.full and self.order == 1 and self.jvp is None:
+        if self.dtype in RULES and not self.full and self.order == 1 and self.jvp is None:
             passed = self.screened(primals)
         return self._by_element(primals) if passed is None else passed
 
@@ -168,6 +169,9 @@ class Check:
             answer = ask_vjp(vjp, typed, arrays, names, attrs)
         except Broken as error:
             ended = [error.finding]
+        if dtype in LOW_RULES:
+            low = LowFunction(function, vjp, arrays, names, attrs, dtype)
+            return tuple(ended or low.judge(outputs, cotangents, answer))
         rules = RULES[dtype]
         point = promoted(Point(function, arrays), outputs)  # after vjp: a forward may save for it
         estimates: dict[str, Estimate] = {}

@@ -73,7 +73,7 @@ LAYERS = (
     "judge.promise judge.leg judge.training",
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
-    "judge.beside judge.conditioning judge.function judge.handed",
+    "judge.beside judge.conditioning judge.function judge.low_function judge.handed",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
     "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",

@@ -8,6 +8,7 @@ element; the errors of a kernel that rounds no more often are of that size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -49,10 +50,11 @@ ENOUGH: Final = 16
 """Elements that the dtype does not hold, needed to tell how often a kernel rounds."""
 CERTAIN: Final = 2.0
 """Times what is allowed, above which an error is no matter of another text of the formula."""
-BLUNT: Final = 0.1
-"""The spread, as a part of a row, above which the row is lost to rounding and proves nothing."""
+LOST: Final = 0.1
+"""The spread, as a part of its row, above which it is cut to that: what rounding every operation
+loses is more than a kernel may lose."""
 NOTHING: Final = 4.0
-"""The same, above which the row is zero but for rounding, and harmless."""
+"""The same, above which a row is zero but for rounding: bounds alone judge it."""
 
 
 def scattering(dtype: str) -> Iterator[ScatteredArithmetic]:
@@ -111,56 +113,67 @@ class Dispersion:
             tiny = rules.underflow / LARGEST
             spread = np.sqrt(np.maximum(square, least) + (PLACE * place) ** 2) + tiny
             rows = np.sqrt(row[:, 0] / np.mean(want**2, axis=1))
-        # What overflows as it is computed in the dtype says nothing of how it is rounded.
-        rows = np.where(np.isnan(rows), np.where(np.isnan(row[:, 0]), 1.0, 0.0), rows)
+            # What overflows in the dtype says nothing of how it is rounded, nor do zeros.
+            rows = np.where(np.isnan(rows), np.inf, rows)
+            spread = spread * np.minimum(1.0, LOST / rows)[:, None]
         return cls(dtype, want, counts, spread, place, rows)
-
-    @property
-    def resolves(self) -> bool:
-        """Whether some row is known through the rounding, and none is half lost in it."""
-        sharp = self._rows <= BLUNT
-        return bool(sharp.any() and np.all(sharp | (self._rows >= NOTHING)))
 
     def judge(
         self, finding: Finding, got: Float, shape: tuple[int, ...], cotangents: Sequence[str]
     ) -> Finding:
         """A finding on `got` [q, n] that bounds alone have not failed, by its errors' spread."""
-        times, limit = self._times(got)
-        sharp = self._rows <= BLUNT
-        if not sharp.any():
+        judged = self._rows < NOTHING
+        if not judged.any():
             return finding
-        typical = float(np.sqrt(np.mean(times[sharp] ** 2, axis=1)).max())
-        largest = float(times[sharp].max())
-        excess = max(typical / TYPICAL, largest / limit)
+        times, limit = self._times(got)
+        times = np.where(judged[:, None], times, 0.0)
+        typical = TYPICAL * (1 + 0.5 / math.sqrt(times.shape[1]))  # the fewer, the more by chance
+        mean = float(np.sqrt(np.mean(times**2, axis=1)).max())
+        excess = max(mean / typical, float(times.max()) / limit)
         if excess <= 1:
-            if finding.verdict is Verdict.PASS or not self.resolves:
+            if finding.verdict is Verdict.PASS:
                 return finding
             return replace(
-                finding, verdict=Verdict.PASS, reason="", unresolved=0, heat=None,
+                finding,
+                verdict=Verdict.PASS,
+                reason="",
+                unresolved=0,
+                heat=None,
                 smallest_visible_error=self._visible(limit),
-            )  # fmt: skip
-        wrong = times > (limit if largest > limit else TYPICAL)
-        wrong &= sharp[:, None]
-        alone = largest / limit >= typical / TYPICAL
+            )
+        if np.any(judged & (self._rows > LOST)):
+            return finding
+        return self._rejected(finding, got, times, (limit, typical, mean), shape, cotangents)
+
+    def _rejected(
+        self,
+        finding: Finding,
+        got: Float,
+        times: Float,
+        limits: tuple[float, float, float],
+        shape: tuple[int, ...],
+        cotangents: Sequence[str],
+    ) -> Finding:
+        """A finding on errors that are larger than rounding explains."""
+        largest, (limit, typical, mean) = float(times.max()), limits
         says = (
             f"an error is {largest:.3g} times what rounding every operation to {self.dtype} does "
-            f"there, at most {limit:g} times is explained"
-            if alone
-            else f"errors are {typical:.3g} times those of rounding every operation to "
-            f"{self.dtype}, in the mean square; at most {TYPICAL:g} times is explained"
+            f"there; at most {limit:.3g} times is explained"
+            if largest / limit >= mean / typical
+            else f"errors are {mean:.3g} times those of rounding every operation to "
+            f"{self.dtype}, in the mean square; at most {typical:.3g} times is explained"
         )
-        row, element = divmod(int(np.argmax(np.where(sharp[:, None], times, -1.0))), times.shape[1])
-        certain = excess > CERTAIN
-        failed = int(np.count_nonzero(wrong)) if certain else 0
+        certain = max(largest / limit, mean / typical) > CERTAIN
+        wrong = times > (limit if largest > limit else typical)
+        row, element = divmod(int(np.argmax(times)), times.shape[1])
+        name = cotangents[row]
         return replace(
             finding,
             verdict=Verdict.FAIL if certain else Verdict.INCONCLUSIVE,
             reason=f"every element is in its bound, but {says}",
-            failed=failed,
-            worst=(self._miss(got, row, element, limit, shape, cotangents[row]),),
-            heat=heat_of(
-                times[row] / limit, wrong[row] & certain, wrong[row], shape, cotangents[row]
-            ),
+            failed=int(np.count_nonzero(wrong)) if certain else 0,
+            worst=(self._miss(got, row, element, limit, shape, name),),
+            heat=heat_of(times[row] / limit, wrong[row] & certain, wrong[row], shape, name),
         )
 
     def _times(self, got: Float) -> tuple[Float, float]:
@@ -176,7 +189,7 @@ class Dispersion:
 
     def _visible(self, limit: float) -> float | None:
         """The largest relative error, of elements that are not zero, that would not be seen."""
-        seen = self.counts & (self.want != 0) & (self._rows <= BLUNT)[:, None]
+        seen = self.counts & (self.want != 0) & (self._rows < NOTHING)[:, None]
         return float(np.max(limit * self.spread[seen] / np.abs(self.want[seen]), initial=0.0))
 
     def _miss(

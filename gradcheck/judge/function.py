@@ -160,7 +160,7 @@ class BlackBox:
 
 def blindness(rules: Rules, dtype: np.dtype[Any]) -> float:
     """The part of the largest Σ|ct·J| that forward's values, in `dtype`, cannot show."""
-    return max(FLAT * rules.u, UNSEEN * float(np.finfo(dtype).eps) / 2)
+    return max(FLAT * (rules.accumulate or rules.u), UNSEEN * float(np.finfo(dtype).eps) / 2)
 
 
 def promoted(point: Point, outputs: Sequence[Array]) -> Point:
