@@ -115,7 +115,7 @@ class Dispersion:
             rows = np.sqrt(row[:, 0] / np.mean(want**2, axis=1))
             # What overflows in the dtype says nothing of how it is rounded, nor do zeros.
             rows = np.where(np.isnan(rows), np.inf, rows)
-            spread = spread * np.minimum(1.0, LOST / rows)[:, None]
+            spread = spread * np.where(rows < NOTHING, np.minimum(1.0, LOST / rows), 1.0)[:, None]
         return cls(dtype, want, counts, spread, place, rows)
 
     def judge(

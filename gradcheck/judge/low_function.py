@@ -36,6 +36,8 @@ Float = NDArray[np.float64]
 
 AGREES: Final = 16.0
 """Units of u of its largest value that forward may be off in low precision."""
+NEAREST: Final = 0.7
+"""Units of u either way that spread as rounding to nearest does: a number lies at any part of 2ⁿ."""
 ASIDE: Final = 2.0**-4
 """How far beside the primals forward is asked what its values are kept in."""
 WIDE: Final = ("float64", "float32")
@@ -194,7 +196,8 @@ class Rounding:
         if not is_float(values.dtype):
             return values
         wide = values.astype(np.float64)
-        return np.asarray(wide * (1 + self.rules.u * rng.uniform(-1.0, 1.0, wide.shape)))
+        unit = NEAREST * self.rules.u
+        return np.asarray(wide * (1 + unit * rng.uniform(-1.0, 1.0, wide.shape)))
 
     def _typed(self, values: Sequence[Array]) -> tuple[Array, ...]:
         """Values in float64 as the dtype holds them."""
