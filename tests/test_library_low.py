@@ -1,4 +1,4 @@
-"""`check` in float16 and bfloat16: what every careful kernel does passes, what loses more does not."""
+"""`check` in float16 and bfloat16: what careful kernels do passes, what loses more does not."""
 
 import math
 from functools import wraps

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.truth import Estimate
 from gradcheck.draw import key_of
 from gradcheck.dtypes import dtype_named
 from gradcheck.finding import Finding, Miss
@@ -33,7 +34,7 @@ DRAWS: Final = 8
 LUMPY: Final = 0.25
 """An element may have been lucky eight times: it counts for this part of its row's typical."""
 TERMS: Final = 0.5
-"""Units of u of Σ|ct·J| that another text of the formula may lose on its terms."""
+"""Units of u that another text of the formula may lose on each term of a sum, one as the other."""
 PLACE: Final = 0.3
 """Ulp: the standard deviation of one rounding."""
 TYPICAL: Final = 2.0
@@ -97,18 +98,17 @@ class Dispersion:
     _rows: Float
 
     @classmethod
-    def of(
-        cls, dtype: str, want: Float, draws: Sequence[Float], scale: Float, counts: Mask
-    ) -> Dispersion:
-        """Of values drawn, each [q, n]; `scale` is Σ|ct·J|, and elements of `counts` are judged."""
-        rules, counts = rules_of(dtype), counts & np.isfinite(want)
-        want = np.where(counts, want, 0.0)
+    def of(cls, dtype: str, truth: Estimate, draws: Sequence[Float], counts: Mask) -> Dispersion:
+        """Of gradients drawn, each [q, n], around the true one; it is judged where `counts`."""
+        rules, counts = rules_of(dtype), counts & np.isfinite(truth.value)
+        want = np.where(counts, truth.value, 0.0)
         with np.errstate(all="ignore"):
             place = last_place(want, dtype)
             off = np.where(counts, np.stack(draws) - want, 0.0)
             square = np.mean(off**2, axis=0)
             row = np.mean(square, axis=1, keepdims=True)
-            terms = TERMS * rules.u * np.where(np.isfinite(scale), scale, 0.0)
+            scale = np.where(np.isfinite(truth.scale), truth.scale, 0.0)
+            terms = TERMS * rules.u * scale / np.sqrt(np.maximum(truth.terms, 1))
             least = np.maximum(LUMPY**2 * row, terms**2)
             tiny = rules.underflow / LARGEST
             spread = np.sqrt(np.maximum(square, least) + (PLACE * place) ** 2) + tiny

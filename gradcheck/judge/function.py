@@ -16,7 +16,7 @@ from gradcheck.difference.noise import per_output
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
-from gradcheck.judge.conditioning import Conditioning
+from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 
@@ -49,7 +49,7 @@ class BlackBox:
         name: str,
         cotangents: Cotangents,
         around: Around,
-        conditioning: Conditioning,
+        conditioning: Allowing,
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),
     ) -> None:

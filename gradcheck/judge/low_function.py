@@ -37,7 +37,7 @@ Float = NDArray[np.float64]
 AGREES: Final = 16.0
 """Units of u of its largest value that forward may be off in low precision."""
 NEAREST: Final = 0.7
-"""Units of u either way that spread as rounding to nearest does: a number lies at any part of 2ⁿ."""
+"""Units of u either way that spread as much as rounding to nearest does, on the average."""
 ASIDE: Final = 2.0**-4
 """How far beside the primals forward is asked what its values are kept in."""
 WIDE: Final = ("float64", "float32")
@@ -132,18 +132,13 @@ class LowFunction:
         finding, truth = box.judge(got), box.estimate
         if finding.kinked or not finding.compared:
             return finding
-        spread = Dispersion.of(
-            self.dtype,
-            truth.value,
-            [truth.value + off for off in rounding.offs(index, got.shape)],
-            truth.scale,
-            np.isfinite(truth.bar),
-        )
+        draws = [truth.value + off for off in rounding.offs(index, got.shape)]
+        spread = Dispersion.of(self.dtype, truth, draws, np.isfinite(truth.bar))
         if not np.all(KAPPA * truth.bar <= spread.spread):
             return finding
         form = shape, cotangents.names
         finding = as_rounding(finding, got, truth.value, self.dtype, lambda: spread, form)
-        return unbiased(finding, got, truth.value, self.dtype)
+        return unbiased(finding, got, truth.value, self.dtype, lambda: draws)
 
 
 class Rounding:

@@ -14,7 +14,7 @@ from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
-from gradcheck.difference.truth import Differences, Estimate, noise_lines
+from gradcheck.difference.truth import Differences, Estimate, certain, noise_lines
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
@@ -207,8 +207,7 @@ class CaseTruth:
                 given = [xp.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
                 outputs = as_tuple(self.case.spec.forward(xp, *given, **self.case.attrs))
                 drawn.append(flatten([np.asarray(o) for o in outputs])[None])
-        counts = np.full(want.shape, True)
-        return Dispersion.of(self.low, want, drawn, np.abs(want), counts)
+        return Dispersion.of(self.low, certain(want), drawn, np.isfinite(want))
 
     def _value_rounding(self) -> Float:
         return self._forward_rounding
@@ -379,17 +378,15 @@ class CaseTruth:
     def dispersion(self, index: int) -> Dispersion:
         """How far kernels that round every operation lie from the gradient of primal `index`."""
         if index not in self._dispersions:
-            known = self.truth(index)
-            kinks = known.kinks
-            want = known.settled()
-            self._dispersions[index] = Dispersion.of(
-                self.low,
-                want,
-                [draw[index] for draw in self._scattered],
-                known.differences.estimate.scale,
-                np.full(want.shape, True) if kinks is None else ~kinks.interval.which,
-            )
+            known, draws = self.truth(index), self.scattered(index)
+            estimate, kinks = known.differences.estimate, known.kinks
+            on = np.array(False) if kinks is None else kinks.interval.which
+            self._dispersions[index] = Dispersion.of(self.low, estimate, draws, ~on)
         return self._dispersions[index]
+
+    def scattered(self, index: int) -> list[Float]:
+        """Gradients of primal `index` by the spec's VJP, every result rounded at random."""
+        return [draw[index] for draw in self._scattered]
 
     @cached_property
     def _scattered(self) -> list[list[Float]]:
@@ -508,7 +505,8 @@ def _judge_gradients(
             settled, spread = known.settled(), partial(truth.dispersion, i)
             form = known.shape, known.cotangents
             finding = as_rounding(finding, got, settled, truth.low, spread, form)
-            finding = unbiased(finding, got, settled, truth.low)
+            drawn = partial(truth.scattered, i)
+            finding = unbiased(finding, got, settled, truth.low, drawn)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
