@@ -92,6 +92,13 @@ def check(
     Everything else is judged element by element, under three cotangents (an all-ones one is among
     them), and so is every check with `full=True`, `order=2` or a `jvp`.
 
+    float16 primals, and those of bfloat16 (arrays of `ml_dtypes`), are judged element by element.
+    `vjp` is asked in their dtype; the truth is the slope of `forward` at the same numbers in
+    float64, so `forward` must compute in its arguments' dtype, or in float32 inside and return
+    that dtype. What keeps float32 inside and rounds once passes; what rounds after every operation
+    does, where its errors are no larger than such rounding explains. Where forward shows no slope
+    in a wider dtype, the verdict is INCONCLUSIVE and says why.
+
     `order=2` judges the derivative of `vjp` too, by differences of `vjp` along random directions:
     with respect to ct it must be forward's slope, with respect to a primal forward's second
     derivative, and that must be symmetric (rows `d vjp/d ct`, `d vjp/d x`, `Hessian symmetry`).
@@ -115,9 +122,9 @@ def check(
     does in a second.
 
     Raises:
-        UsageError: a primal is complex, of a dtype other than float64 or float32 (integers
-            apart), or there is no floating one to differentiate by; `order` is neither 1 nor 2,
-            or a `double_vjp` comes without `order=2`.
+        UsageError: a primal is complex, of a dtype other than float64, float32, float16 or bfloat16
+            (integers apart), or there is no floating one to differentiate by; `order` is neither 1
+            nor 2, or a `double_vjp` comes without `order=2`; `order=2` or a `jvp` in 16 bits.
 
     >>> import numpy as np
     >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
