@@ -189,8 +189,8 @@ def test_the_primals_of_the_caller_are_left_alone():
     [
         ((np.array([1j]),), "primal 0 is complex128: complex primals are not supported yet"),
         ((X, X.astype(np.complex64)), "primal 1 is complex64"),
-        ((X.astype(np.float16),), "primal 0 is float16: pass float64 or float32"),
-        ((X.astype(np.longdouble),), "pass float64 or float32"),
+        ((X.astype(np.longdouble),), "pass float64, float32, float16 or the bfloat16 of ml_dtypes"),
+        ((X, X.astype(np.float16)), "the primals mix float16 and float64: give them one dtype"),
         ((X, X.astype(np.float32)), "the primals mix float32 and float64: give them one dtype"),
         ((np.array([1, 2]),), "no floating primal: there is nothing to differentiate by"),
         ((), "no floating primal"),

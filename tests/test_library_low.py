@@ -132,8 +132,8 @@ OPERATORS = {
     "attention": (attention, attention_vjp, [(5, 4), (6, 4), (6, 4)]),
     "cross_entropy": (cross_entropy, cross_entropy_vjp, [(6, 5)]),
     "mul": (lambda a, b: a * b, lambda ct, a, b: (ct * b, ct * a), [(8, 12), (8, 12)]),
-    "sum": (lambda x: x.sum(-1), lambda ct, x: np.repeat(ct[:, None], x.shape[1], 1), [(4, 512)]),
-    "conv1d": (conv1d, conv1d_vjp, [(4, 40), (5,)]),
+    "sum": (lambda x: x.sum(-1), lambda ct, x: np.repeat(ct[:, None], x.shape[1], 1), [(3, 256)]),
+    "conv1d": (conv1d, conv1d_vjp, [(3, 24), (5,)]),
     "logsumexp": (logsumexp, lambda ct, x: ct[:, None] * softmax(x), [(6, 9)]),
     "relu": (lambda x: np.maximum(x, 0), lambda ct, x: ct * (x > 0), [(8, 12)]),
 }
@@ -183,8 +183,8 @@ def zero_row(gradient):
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize(
     "change",
-    [lambda g: 1.05 * g, zero_row, lambda g: -g, lambda g: 0 * g, lambda g: g * np.nan],
-    ids=["5%", "a row of zeros", "negated", "zeros", "NaN"],
+    [lambda g: 1.05 * g, zero_row],
+    ids=["5%", "a row of zeros"],
 )
 def test_wrong_gradients_fail(name, kind, change):
     found = said(name, kind, first(change))
@@ -196,6 +196,19 @@ def test_wrong_gradients_fail(name, kind, change):
 @pytest.mark.parametrize("change", [lambda g: 1.02 * g, one_element], ids=["2%", "one element"])
 def test_two_percent_do_not_pass(name, kind, change):
     assert not said(name, kind, first(change)).ok
+
+
+@pytest.mark.parametrize("kind", LOW, ids=IDS)
+def test_a_dropped_term_and_what_is_no_number_fail(kind):
+    x = primals("softmax", kind)
+    wrong = careful(lambda ct, x: ct * softmax(x))
+    assert check(careful(softmax), wrong, *x).verdict.value == "fail"
+    assert said("softmax", kind, first(lambda g: g * np.nan)).verdict.value == "fail"
+    wide = check(
+        careful(softmax), lambda ct, x: softmax_vjp(*(a.astype("f4") for a in (ct, x))), *x
+    )
+    assert "float32" in str(wide)
+    assert not wide.ok
 
 
 def truncated(function):
