@@ -214,7 +214,7 @@ def _check_request(order: Any, double_vjp: Any, jvp: Any) -> None:
 def _as_primal(value: Any, index: int) -> Array:
     try:
         array = np.array(value)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # the latter of a bfloat16 tensor
         raise UsageError(f"primal {index} is no array: {error}") from error
     if array.dtype == np.float64 or array.dtype.kind in "iub":
         return array

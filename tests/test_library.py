@@ -184,9 +184,17 @@ def test_the_primals_of_the_caller_are_left_alone():
 # ── what is refused ──────────────────────────────────────────────────────────────────────────
 
 
+class Tensor:
+    """What NumPy has no dtype for, as a tensor of bfloat16."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("unsupported BFloat16")
+
+
 @pytest.mark.parametrize(
     ("primals", "message"),
     [
+        ((Tensor(),), "primal 0 is no array: unsupported BFloat16"),
         ((np.array([1j]),), "primal 0 is complex128: complex primals are not supported yet"),
         ((X, X.astype(np.complex64)), "primal 1 is complex64"),
         ((X.astype(np.longdouble),), "pass float64, float32, float16 or the bfloat16 of ml_dtypes"),
