@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.watch import Watch
+from gradcheck.dtypes import is_float
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import LOW_RULES, RULES
 from gradcheck.library_check import Check
 from gradcheck.verdict import Verdict, worst
 
@@ -99,6 +100,13 @@ def check(
     Everything else is judged element by element, under three cotangents (an all-ones one is among
     them), and so is every check with `full=True`, `order=2` or a `jvp`.
 
+    float16 primals, and those of bfloat16 (arrays of `ml_dtypes`), are judged element by element.
+    `vjp` is asked in their dtype; the truth is the slope of `forward` at the same numbers in
+    float64, so `forward` must compute in its arguments' dtype, or in float32 inside and return
+    that dtype. What keeps float32 inside and rounds once passes; what rounds after every operation
+    does, where its errors are no larger than such rounding explains. Where forward shows no slope
+    in a wider dtype, the verdict is INCONCLUSIVE and says why.
+
     `order=2` judges the derivative of `vjp` too, by differences of `vjp` along random directions:
     with respect to ct it must be forward's slope, with respect to a primal forward's second
     derivative, and that must be symmetric (rows `d vjp/d ct`, `d vjp/d x`, `Hessian symmetry`).
@@ -142,10 +150,10 @@ def check(
 
     Raises:
         UsageError: a primal is infinite or NaN somewhere, or of a dtype other than float64,
-            float32, complex128 or complex64 (integers apart), or there is none of these to
-            differentiate by, or two precisions; `order` is neither 1 nor 2, a `double_vjp` comes
-            without `order=2`, `convention` is another one, or
-            `budget` is not more than 0.
+            float32, float16, bfloat16, complex128 or complex64 (integers apart), or there is none
+            of these to differentiate by, or two precisions; `order` is neither 1 nor 2, a
+            `double_vjp` comes without `order=2`, `order=2` or a `jvp` in 16 bits, `convention` is
+            another one, or `budget` is not more than 0.
 
     >>> import numpy as np
     >>> check(lambda x: x**2, lambda ct, x: 2 * x * ct, np.array([1.0, 2.0])).ok
@@ -161,6 +169,8 @@ def check(
     _check_request(order, double_vjp, jvp, convention, budget)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
+    if dtype in LOW_RULES and (order == 2 or jvp is not None):
+        raise UsageError(f"order=2 and jvp are judged in float64 and float32, not in {dtype}")
     names = _names(forward, len(arrays))
     subject = getattr(vjp, "__name__", type(vjp).__name__)
 
@@ -259,19 +269,20 @@ def _as_primal(value: Any, index: int) -> Array:
     """A copy in the machine's byte order."""
     try:
         array = np.array(value)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # the latter of a bfloat16 tensor
         raise UsageError(f"primal {index} is no array: {error}") from error
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     kind = array.dtype.kind
     if kind in "iub":
         return array
-    if array.dtype != np.float64 and array.dtype.name not in (*RULES, *REAL):
+    if array.dtype != np.float64 and array.dtype.name not in (*RULES, *LOW_RULES, *REAL):
         raise UsageError(
-            f"primal {index} is {array.dtype}: pass float64 or float32, complex128 or complex64 "
-            "(integers for indices)"
+            f"primal {index} is {array.dtype}: pass float64 or float32, complex128 or complex64, "
+            "float16 or the bfloat16 of ml_dtypes (integers for indices)"
         )
-    if not math.isfinite(np.vdot(array, array).real):  # or the squares are too large
+    # In float16 squares are too large from 256 on, and in any dtype of the largest numbers.
+    if not math.isfinite(np.vdot(array, array).real):
         _refuse_infinite(array, index)
     return array
 
@@ -288,7 +299,7 @@ def _refuse_infinite(array: Array, index: int) -> None:
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
     """That of the real numbers, and of the parts of the complex ones."""
-    given = {a.dtype for a in arrays if a.dtype.kind in "fc"}
+    given = {a.dtype for a in arrays if a.dtype.kind == "c" or is_float(a.dtype)}
     if len(given) == 1 and np.dtype(np.float64) in given:
         return "float64"
     names = sorted(dtype.name for dtype in given)

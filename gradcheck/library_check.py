@@ -19,7 +19,7 @@ from gradcheck.errors import Unsupported
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter, Formula
 from gradcheck.judge.beside import FAR, NEAR, jumps, rounds, stays, times, unseen
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import LOW_RULES, RULES
 from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
 from gradcheck.judge.directional import screened
@@ -27,6 +27,7 @@ from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.large import Projected, too_large
+from gradcheck.judge.low_function import LowFunction
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.judge.value import empty
@@ -72,7 +73,7 @@ class Check:
         """
         known = passed if self._projects else None
         found = self.findings(primals) if known is None else known
-        if any(finding.verdict is not Verdict.PASS for finding in found):
+        if self.dtype not in RULES or any(f.verdict is not Verdict.PASS for f in found):
             return found
         short = [
             n
@@ -89,7 +90,7 @@ class Check:
     @property
     def _projects(self) -> bool:
         """Whether a projection may decide."""
-        return not self.full and self.order == 1 and self.jvp is None
+        return self.dtype in RULES and not self.full and self.order == 1 and self.jvp is None
 
     def screened(self, primals: tuple[Array, ...]) -> tuple[Finding, ...] | None:
         """PASS by a projection, or None."""
@@ -200,6 +201,9 @@ class Check:
             answer = ask_vjp(vjp, typed, arrays, names, attrs)
         except Broken as error:
             ended = [error.finding]
+        if dtype in LOW_RULES:
+            low = LowFunction(function, vjp, arrays, names, attrs, dtype)
+            return tuple(ended or low.judge(outputs, cotangents, answer))
         rules = RULES[dtype]
         point = promoted(
             Point(function, arrays, watch=self.watch), outputs

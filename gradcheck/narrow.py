@@ -120,11 +120,34 @@ def short(values: Float, bits: int) -> Float:
     return np.asarray(word.view(np.float64))
 
 
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """A dtype to which numbers are rounded up or down at random, the nearer the likelier."""
+
+    dtype: np.dtype[Any]
+    draws: np.random.Generator
+
+    def rounded(self, values: ArrayLike) -> Float:
+        """`values` in float64, as the dtype holds them; what it holds already stays."""
+        given = np.asarray(values, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            place = np.spacing(np.abs(given).astype(self.dtype)).astype(np.float64)
+            moved = given + np.where(np.isfinite(place), place, 0.0) * self.draws.uniform(
+                -0.5, 0.5, given.shape
+            )
+            return np.asarray(moved.astype(self.dtype), dtype=np.float64)
+
+    def held(self, values: ArrayLike) -> Array:
+        """The same; what is no float stays as it is."""
+        given = np.asarray(values)
+        return self.rounded(given) if given.dtype.kind == "f" else given
+
+
 class _Kept(np.ndarray[Any, Any]):
     """Values of which products, or sums, are rounded as they arise."""
 
     products: Narrow | None = None
-    sums: Narrow | None = None
+    sums: Narrow | Scattered | None = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs = {key: _plain(value) for key, value in kwargs.items()}
@@ -138,13 +161,13 @@ class _Kept(np.ndarray[Any, Any]):
             return None
         return self.holding(made, self.rounds(ufunc, method))
 
-    def rounds(self, ufunc: Any, method: str) -> Narrow | None:
+    def rounds(self, ufunc: Any, method: str) -> Narrow | Scattered | None:
         """The type in which the result of a ufunc is kept."""
         if ufunc is np.multiply:
             return self.products
         return self.sums if ufunc is np.add and method != "__call__" else None
 
-    def holding(self, made: Any, kept: Narrow | None) -> Any:
+    def holding(self, made: Any, kept: Narrow | Scattered | None) -> Any:
         """A result as an array of this kind; what is no float stays as it is."""
         out = np.asarray(made)
         if out.dtype.kind != "f":
@@ -156,6 +179,13 @@ class _Kept(np.ndarray[Any, Any]):
         if self.products is None or x.ndim < 2 or y.ndim < 2:
             return np.matmul(x, y)
         return self.products.held(x[..., :, :, None] * y[..., None, :, :]).sum(axis=-2)
+
+
+class _Everything(_Kept):
+    """Values of which whatever is computed of them is rounded as it arises."""
+
+    def rounds(self, ufunc: Any, method: str) -> Narrow | Scattered | None:
+        return self.sums
 
 
 def _plain(value: Any) -> Any:
@@ -180,8 +210,9 @@ class NarrowArithmetic(FloatArithmetic):
         """Set up the arithmetic."""
         super().__init__(dtype)
         self.name = "narrow"
-        self._array = type("Kept", (_Kept,), {"products": products, "sums": sums})
-        self._products, self._sums = products, sums
+        self._array: Any = type("Kept", (_Kept,), {"products": products, "sums": sums})
+        self._products = products
+        self._sums: Narrow | Scattered | None = sums
 
     def asarray(self, values: ArrayLike) -> Array:
         return np.array(values, dtype=self.dtype).view(self._array)
@@ -201,3 +232,19 @@ class NarrowArithmetic(FloatArithmetic):
     def _wrap(self, x: Any) -> Array:
         out = np.asarray(x)
         return out.view(self._array) if out.dtype.kind == "f" else out
+
+
+class ScatteredArithmetic(NarrowArithmetic):
+    """float64 of which every result is rounded at random to what a narrower dtype holds.
+
+    Sums are rounded once, at their end: a kernel keeps them in float32.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], draws: np.random.Generator) -> None:
+        """Set up the arithmetic of `dtype`; `draws` says which way a number goes."""
+        super().__init__()
+        self.name = "scattered"
+        self._sums = kept = Scattered(dtype, draws)
+        self._array = type("Everything", (_Everything,), {"sums": kept})
+        bell = self.erf
+        self.erf = lambda x: self._wrap(kept.held(bell(_plain(x))))

@@ -64,7 +64,8 @@ LAYERS = (
     "binding.model binding.frameworks binding.recipe binding.python binding.load binding.host",
     "judge judge.heat judge.compare judge.cotangents judge.on_kinks judge.declared",
     "judge.gradient",
-    "judge.probe judge.lowprecision judge.impostors judge.narrowing judge.certificate",
+    "judge.probe judge.lowprecision judge.dispersion judge.impostors judge.narrowing",
+    "judge.certificate",
     "judge.remainder",
     "judge.value",
     "judge.operator judge.evidence",
@@ -79,7 +80,7 @@ LAYERS = (
     "protocol.broken protocol.check",
     "protocol.probe protocol.probe_oneshot",  # they judge what they ask for
     "judge.arbiter",
-    "judge.beside judge.conditioning judge.function judge.handed",
+    "judge.beside judge.conditioning judge.function judge.low_function judge.handed",
     "judge.large",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",

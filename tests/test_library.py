@@ -184,12 +184,20 @@ def test_the_primals_of_the_caller_are_left_alone():
 # ── what is refused ──────────────────────────────────────────────────────────────────────────
 
 
+class Tensor:
+    """What NumPy has no dtype for, as a tensor of bfloat16."""
+
+    def __array__(self, *_, **__):
+        raise TypeError("unsupported BFloat16")
+
+
 @pytest.mark.parametrize(
     ("primals", "message"),
     [
         ((X, X.astype(np.complex64)), "the primals mix complex64 and float64: give them one prec"),
-        ((X.astype(np.float16),), "primal 0 is float16: pass float64 or float32"),
+        ((Tensor(),), "primal 0 is no array: unsupported BFloat16"),
         ((X.astype(np.longdouble),), "pass float64 or float32"),
+        ((X, X.astype(np.float16)), "the primals mix float16 and float64: give them one dtype"),
         ((X, X.astype(np.float32)), "the primals mix float32 and float64: give them one dtype"),
         ((np.array([1, 2]),), "no floating primal: there is nothing to differentiate by"),
         ((), "no floating primal"),

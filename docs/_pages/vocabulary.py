@@ -18,6 +18,7 @@ from gradcheck.arithmetic import Arithmetic
 from gradcheck.contract.battery import PROPERTIES
 from gradcheck.expectation import Breach, Known
 from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
+from gradcheck.judge.dispersion import CERTAIN, LARGEST, ONCE, TYPICAL
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.narrowing import NARROWINGS, says
 from gradcheck.label import LABELS
@@ -196,6 +197,9 @@ def _bounds() -> str:
         "Compared with 50 digits at the rounded inputs, and never differenced; sums may be kept "
         "in float32 ([why](../explanation/low-precision.md)).",
         table(["dtype", "rtol", "u", "underflow"], low, right=(1, 2, 3)),
+        f"Of the spread that rounding every operation has, errors may be {TYPICAL:g} times in the "
+        f"mean square, and {LARGEST:g} times in one element ({ONCE:g} times, where the others show "
+        f"that the kernel rounds once). More is INCONCLUSIVE, {CERTAIN:g} times as much a FAIL.",
     )
 
 

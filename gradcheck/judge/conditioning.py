@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,18 @@ CANCELS: Final = {"float64": 2.0**-28, "float32": 2.0**-15, "float16": 2.0**-9, 
 of the primals, and less than what a narrower type leaves."""
 SAFETY: Final = 8.0
 """Eight neighbours bound the next one within this factor of their root mean square."""
+
+
+class Allowing(Protocol):
+    """What a right VJP may lose at a point."""
+
+    rules: Rules
+
+    def cost(self, index: int, reach: Float) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told.
+
+        `reach` [q, n] are slopes from afar.
+        """
 
 
 class Conditioning:

@@ -15,7 +15,7 @@ from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
-from gradcheck.judge.conditioning import Conditioning
+from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.verdict import Verdict
@@ -58,7 +58,7 @@ class BlackBox:
         name: str,
         cotangents: Cotangents,
         around: Around,
-        conditioning: Conditioning,
+        conditioning: Allowing,
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),
         arbiter: Arbiter | None = None,
@@ -411,7 +411,7 @@ class Kinks:
 
 def blindness(rules: Rules, dtype: np.dtype[Any]) -> float:
     """The part of the largest Σ|ct·J| that forward's values, in `dtype`, cannot show."""
-    return max(FLAT * rules.u, UNSEEN * float(np.finfo(dtype).eps) / 2)
+    return max(FLAT * (rules.accumulate or rules.u), UNSEEN * float(np.finfo(dtype).eps) / 2)
 
 
 def promoted(point: Point, outputs: Sequence[Array]) -> Point:

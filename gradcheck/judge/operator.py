@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
 from gradcheck.difference.evaluate import Point, flatten
-from gradcheck.difference.truth import Differences, Estimate, noise_lines
+from gradcheck.difference.truth import Differences, Estimate, certain, noise_lines
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.finding import Certificate, Finding
@@ -22,8 +22,9 @@ from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.declared import DISTANCE, Declared
+from gradcheck.judge.dispersion import Dispersion, as_rounding, scattering
 from gradcheck.judge.gradient import Truth
-from gradcheck.judge.lowprecision import bias, lost, rounded, unfit
+from gradcheck.judge.lowprecision import lost, rounded, unbiased, unfit
 from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
@@ -92,6 +93,7 @@ class CaseTruth:
         self._wide = wide
         self._truths: dict[int, Truth] = {}
         self._certificates: dict[tuple[int, str, float], Certificate] = {}
+        self._dispersions: dict[int, Dispersion] = {}
 
     def at(self, dtype: str) -> CaseTruth:
         """The truth at the primals and cotangents that code of `dtype` gets.
@@ -190,7 +192,22 @@ class CaseTruth:
     ) -> Finding:
         """Whether an implementation computes the same function at all; `slack` is its own."""
         op = self.case.spec.name
-        return judge_value(op, self.outputs, self._value_rounding, outputs, dtype, slack)
+        finding = judge_value(op, self.outputs, self._value_rounding, outputs, dtype, slack)
+        if not self.low or not finding.compared:
+            return finding
+        one = self.outputs[0].shape if len(self.outputs) == 1 else (finding.compared,)
+        got, want = flatten(outputs)[None], flatten(self.outputs)[None]
+        return as_rounding(finding, got, want, self.low, self._value_dispersion, (one, ("",)))
+
+    def _value_dispersion(self) -> Dispersion:
+        """How far forwards that round every operation lie from the operator's value."""
+        want, drawn = flatten(self.outputs)[None], []
+        with np.errstate(all="ignore"):
+            for xp in scattering(self.low):
+                given = [xp.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
+                outputs = as_tuple(self.case.spec.forward(xp, *given, **self.case.attrs))
+                drawn.append(flatten([np.asarray(o) for o in outputs])[None])
+        return Dispersion.of(self.low, certain(want), drawn, np.isfinite(want))
 
     def _value_rounding(self) -> Float:
         return self._forward_rounding
@@ -358,6 +375,29 @@ class CaseTruth:
         costs = [allowance(o) for o in as_tuple(outputs)]
         return flatten([c for c in costs if c is not None])[None]
 
+    def dispersion(self, index: int) -> Dispersion:
+        """How far kernels that round every operation lie from the gradient of primal `index`."""
+        if index not in self._dispersions:
+            known, draws = self.truth(index), self.scattered(index)
+            estimate, kinks = known.differences.estimate, known.kinks
+            on = np.array(False) if kinks is None else kinks.interval.which
+            self._dispersions[index] = Dispersion.of(self.low, estimate, draws, ~on)
+        return self._dispersions[index]
+
+    def scattered(self, index: int) -> list[Float]:
+        """Gradients of primal `index` by the spec's VJP, every result rounded at random."""
+        return [draw[index] for draw in self._scattered]
+
+    @cached_property
+    def _scattered(self) -> list[list[Float]]:
+        """Gradients by the spec's VJP with every result rounded at random: [q, n] per primal."""
+        drawn = []
+        with np.errstate(all="ignore"):
+            for xp in scattering(self.low):
+                rows = [self._vjp(xp, ct, self.primals) for ct in self.cotangents.values]
+                drawn.append([np.stack(primal) for primal in zip(*rows, strict=True)])
+        return drawn
+
     def _rounding_primals(self) -> list[Any]:
         return [ROUNDING.asarray(p) if p.dtype.kind == "f" else p for p in self.primals]
 
@@ -460,8 +500,13 @@ def _judge_gradients(
             finding = _absent(got, bound)
         else:
             finding = _judged(truth, i, got, rules, bound.slack, told=told)
-        if truth.low and finding.verdict is Verdict.PASS and not isinstance(got, Finding):
-            finding = _unbiased(truth, i, got, finding)
+        if truth.low and not isinstance(got, Finding):
+            known = truth.truth(i)
+            settled, spread = known.settled(), partial(truth.dispersion, i)
+            form = known.shape, known.cotangents
+            finding = as_rounding(finding, got, settled, truth.low, spread, form)
+            drawn = partial(truth.scattered, i)
+            finding = unbiased(finding, got, settled, truth.low, drawn)
         blamed = finding.verdict is Verdict.FAIL and finding.compared > 0
         if blamed and implementation != "reference" and not truth.spec_is_right:
             reason = (
@@ -498,19 +543,6 @@ def _judged(
     finding = truth.truth(index).judge(got, wider)  # and so is the certificate
     certificate = truth.certificate(index, rules.dtype, slack.ulp)
     return replace(because(finding, slack), certificate=certificate)
-
-
-def _unbiased(truth: CaseTruth, index: int, got: Float, finding: Finding) -> Finding:
-    """A pass, unless its errors lean to one side further than rounding to nearest explains."""
-    off = bias(got, truth.truth(index).settled(), truth.low)
-    if off is None:
-        return finding
-    where = "toward zero: they are truncated" if off < 0 else "away from zero: rounded up"
-    reason = (
-        f"every element is in its bound, but they lean by {off:.2g} ulp {where}, or all of them "
-        "share a factor that was rounded"
-    )
-    return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
 
 
 def certified(truth: CaseTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:

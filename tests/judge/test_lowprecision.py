@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.lowprecision import ENOUGH, bias, lost
+from gradcheck.judge.lowprecision import ENOUGH, FEW, bias, lost
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,21 @@ def test_a_number_that_becomes_zero_or_infinite_is_lost(before, after, is_lost):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_truncation_leans_and_rounding_to_nearest_does_not(sign):
     want = sign * np.random.default_rng(0).uniform(1, 2, (1, 4 * ENOUGH))
+    near = want.astype(np.float16).astype(float)
     down = (np.floor(np.abs(want) * 2.0**10) / 2.0**10) * np.sign(want)
-    assert bias(down, want, "float16") == pytest.approx(-0.5, abs=0.1)
-    assert bias(want.astype(np.float16).astype(float), want, "float16") is None
-    assert bias(down[:, : ENOUGH - 1], want[:, : ENOUGH - 1], "float16") is None
-    assert bias(np.where(want == want, want, 0.0), want, "float16") is None
+
+    def off(got, size=want.size, draws=(near, near)):
+        rows = want[:, :size]
+        return bias(got[:, :size], rows, "float16", lambda: [d[:, :size] for d in draws])
+
+    assert off(down) == pytest.approx(-0.5, abs=0.1)
+    assert off(down, FEW) == pytest.approx(-0.5, abs=0.2)
+    assert off(near) is None
+    assert off(down, FEW - 1) is None
+    assert off(want * 1.01) is None  # further off than by the last step
+    leaning = (down, 2 * want - down)
+    assert off(down, draws=leaning) == pytest.approx(-0.5, abs=0.1)  # all lean: no such factor
+    some = np.where(np.arange(want.size) % 5 > 0, down, 2 * want - down)
+    assert off(some) == pytest.approx(-0.3, abs=0.1)
+    assert off(some, draws=leaning) is None
+    assert off(down, FEW, leaning) is None

@@ -27,10 +27,13 @@ def rope_back_half_split(g, *, base, offset, n_dims, half_split, skip_past):
 
 
 def _times_unit(x, angles):
+    kind = x.dtype
+    if kind.itemsize < 4:  # complex numbers begin at float32; Llama's own text widens, too
+        x, angles = x.float(), angles.float()
     size = 2 * angles.shape[-1]
     pairs = torch.view_as_complex(x[..., :size].unflatten(-1, (-1, 2)).contiguous())
     turned = pairs * torch.polar(torch.ones_like(angles), angles).unsqueeze(-2)
-    return torch.cat([torch.view_as_real(turned).flatten(-2), x[..., size:]], dim=-1)
+    return torch.cat([torch.view_as_real(turned).flatten(-2), x[..., size:]], dim=-1).to(kind)
 
 
 def _with_rotated_half(x, angles):
