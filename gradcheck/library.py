@@ -245,9 +245,7 @@ def assert_vjp(
         raise AssertionError(str(found))
 
 
-def _check_request(
-    order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any
-) -> None:
+def _check_request(order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any) -> None:
     """Refuse what cannot be meant."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(

@@ -113,10 +113,8 @@ def central(
                 lost = sizes * np.where(grown, 2 * SIGMAS * u * far, 0.0)
                 rough[:, rows] = structure.by_block(lost) / gaps[rows]
     shape = (-1, h.size, colours.size, structure.blocks)
-    slopes, scales, rough, even = (
-        np.moveaxis(a.reshape(shape), 1, 0) for a in (slopes, scales, rough, even)
-    )
-    return slopes, scales, rough, even
+    by_step = (np.moveaxis(a.reshape(shape), 1, 0) for a in (slopes, scales, rough, even))
+    return next(by_step), next(by_step), next(by_step), next(by_step)
 
 
 def _difference(above: Float, below: Float) -> Float:
@@ -135,7 +133,8 @@ def bent(even: Float) -> NDArray[np.bool_]:
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
     finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(3)]
     known = (last[0] >= 2) & (finest[0] > 0)
-    return known & (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
+    slow = (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
+    return np.asarray(known & slow)
 
 
 def extrapolate(slopes: Float) -> Float:

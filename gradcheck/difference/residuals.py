@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference import ladder
-from gradcheck.difference.scales import RESOLVED, SMOOTH_ORDER
 from gradcheck.difference.ladder import RATIO, SIGMAS
 from gradcheck.difference.noise import RELATIVE
 from gradcheck.difference.projection import Pair
+from gradcheck.difference.scales import RESOLVED, SMOOTH_ORDER
 
 Float = NDArray[np.float64]
 

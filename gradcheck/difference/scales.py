@@ -79,8 +79,8 @@ class Sides:
 class Reading:
     """Slopes [q, b] as the scales show them, and their bars; infinite where they do not agree.
 
-    `step` [q, b] is the longer one of the two that the slope was taken with. `split` [q, b]: two scales have
-    each a slope of their own, and what was tried fits the coarser.
+    `step` [q, b] is the longer one of the two that the slope was taken with. `split` [q, b]: two
+    scales have each a slope of their own, and what was tried fits the coarser.
     """
 
     value: Float
@@ -112,7 +112,7 @@ class Scales:
         structure: Structure,
         colour: int,
     ) -> None:
-        """Evaluate forward 88 times, twice that where it stands on stairs; stacked where it can be."""
+        """Evaluate forward 88 times, and as often again where it stands on stairs."""
         x = evaluator.x.reshape(-1)
         size = _smallest(evaluator.point.primals)
         self.cells = structure.grid[colour]
@@ -199,7 +199,7 @@ class Scales:
         split = np.zeros(got.shape, dtype=bool)
         values, bars = _extrapolated(slopes, rough, self.h)
         for q, b in np.ndindex(*got.shape):
-            level, split[q, b] = _decide(values[:, q, b], bars[:, q, b], got[q, b])
+            level, split[q, b] = _decide(values[:, q, b], bars[:, q, b], float(got[q, b]))
             if level is not None:
                 value[q, b], bar[q, b] = values[level, q, b], bars[level, q, b]
                 step[q, b] = self.h[level + 1, b]
@@ -357,8 +357,9 @@ def _quantum(change: Float, level: Mask, inside: Float) -> Float:
     changed = np.isfinite(np.minimum(*halves))
     last = len(changed) - 1 - np.argmax(changed[::-1], axis=0)
     every = np.arange(size.shape[1])
-    sides = [(half[last, every], flat[last, every]) for half, flat in zip(halves, np.split(level, 2))]
-    stair = np.any([np.isfinite(half) & flat for half, flat in sides], axis=0)
+    stair = np.zeros(size.shape[1], dtype=bool)
+    for half, same in zip(halves, np.split(level, 2), strict=True):
+        stair |= np.isfinite(half[last, every]) & same[last, every]
     least = np.min(size, axis=0, initial=np.inf)
     return np.where(stair & changed.any(axis=0), least / 2, inside)
 

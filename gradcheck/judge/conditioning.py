@@ -40,10 +40,10 @@ class Allowing(Protocol):
 
     rules: Rules
 
-    def cost(self, index: int, reach: Float) -> Float | None:
+    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float | None:
         """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told.
 
-        `reach` [q, n] are slopes from afar.
+        `reach` [q, n] are slopes from afar, `size` [q, n] what terms may come to that cancel.
         """
 
 
@@ -107,7 +107,10 @@ class Conditioning:
         rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost, near)]
         # A sum that cancels exactly at most neighbours does not at all.
         every = [np.maximum(a, b) for a, b in zip(rms[1], rms[2], strict=True)]
-        noise = [np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) for t in every]
+        noise = [
+            np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) if t.size else t
+            for t in every
+        ]
         return rms[0], rms[1], noise
 
     def _moved(

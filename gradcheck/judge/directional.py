@@ -23,11 +23,11 @@ from gradcheck.difference import noise
 from gradcheck.difference.abreast import Abreast
 from gradcheck.difference.bundle import Bundle, by_rows
 from gradcheck.difference.drawn import run_of_direction
-from gradcheck.difference.scales import RESOLVED
 from gradcheck.difference.ladder import RATIO
 from gradcheck.difference.projection import Pair
 from gradcheck.difference.residuals import Residuals, three
 from gradcheck.difference.rungs import LINE_UNITS, PLANS, top_of
+from gradcheck.difference.scales import RESOLVED
 from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent

@@ -115,7 +115,7 @@ class BlackBox:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
-    def _allowed(self, conditioning: Conditioning, least_scale: Float | None) -> Float | None:
+    def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
         Where nothing but rounding is left, all of it that is seen, and some units of the terms.
@@ -124,7 +124,8 @@ class BlackBox:
         if not self._only_rounds:
             return conditioning.cost(self._index, reach, terms)
         cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
-        return np.maximum(0.0 if cost is None else cost, ROUNDINGS * self._rules.u * terms)
+        least = ROUNDINGS * self._rules.u * terms
+        return least if cost is None else np.fmax(cost, least)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
@@ -132,7 +133,7 @@ class BlackBox:
         base, x = np.abs(evaluator.base), np.abs(evaluator.x.reshape(-1)).astype(np.float64)
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
         with np.errstate(all="ignore"):
-            return np.asarray(largest * np.max(base, initial=1.0) * np.fmax(1.0, 1 / x))
+            return np.asarray(largest * np.max(base, initial=1.0) * np.fmax(1.0, 1 / x), np.float64)
 
     def _is_right_formula(self) -> bool:
         """Whether vjp would be right but for rounding, wherever the truth is certain."""

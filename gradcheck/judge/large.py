@@ -146,7 +146,7 @@ class Alone(Conditioning):
         self._where = index, element
         return self
 
-    def cost(self, index: int, reach: Float) -> Float | None:
+    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float | None:
         """Allowance for that element, [1, 1]: few neighbours, for each is a large call."""
         place, element = self._where
         rng = np.random.Generator(np.random.Philox(key=key_of("alone", place, element)))
