@@ -20,6 +20,7 @@ from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import LOW_RULES, RULES
 from gradcheck.library_check import Check
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict, worst
 
 Array = NDArray[Any]
@@ -71,6 +72,7 @@ def check(
     jvp: Callable[..., Any] | None = None,
     convention: Literal["torch", "jax"] | None = None,
     budget: float | None = None,
+    wider: Slack | None = None,
 ) -> Result:
     """Judge `vjp` against the derivative of `forward` at `primals`.
 
@@ -166,7 +168,7 @@ def check(
     >>> check(lambda x: x**2, lambda ct, x: 2 * saved * ct, saved, order=2).verdict.name
     'FAIL'
     """
-    _check_request(order, double_vjp, jvp, convention, budget)
+    _check_request(order, double_vjp, jvp, convention, budget, wider)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
     if dtype in LOW_RULES and (order == 2 or jvp is not None):
@@ -187,6 +189,7 @@ def check(
         double_vjp=double_vjp,
         jvp=jvp,
         watch=Watch(budget, sys.stderr if full and _rewrites(sys.stderr) else None),
+        wider=wider,
     )
     try:
         holds = "c" in [a.dtype.kind for a in arrays]
@@ -221,6 +224,7 @@ def assert_vjp(
     jvp: Callable[..., Any] | None = None,
     convention: Literal["torch", "jax"] | None = None,
     budget: float | None = None,
+    wider: Slack | None = None,
 ) -> None:
     """Raise unless `check` passes; the arguments are those of `check`.
 
@@ -240,12 +244,15 @@ def assert_vjp(
         jvp=jvp,
         convention=convention,
         budget=budget,
+        wider=wider,
     )
     if not found.ok:
         raise AssertionError(str(found))
 
 
-def _check_request(order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any) -> None:
+def _check_request(
+    order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any, wider: Any
+) -> None:
     """Refuse what cannot be meant."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
@@ -256,6 +263,10 @@ def _check_request(order: Any, double_vjp: Any, jvp: Any, convention: Any, budge
         raise UsageError(f"order is {order!r}: 1 judges the gradients, 2 their derivatives too")
     if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
         raise UsageError(f"budget is {budget!r}: give seconds, more than 0, or None")
+    if wider is not None and not isinstance(wider, Slack):
+        raise UsageError(
+            f"wider is a {type(wider).__name__}: pass gradcheck.Slack(ulp=…, because='…'), or None"
+        )
     if double_vjp is not None and order != 2:
         raise UsageError("double_vjp is judged at order=2: pass that too")
     for name, function in (("double_vjp", double_vjp), ("jvp", jvp)):

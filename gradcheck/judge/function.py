@@ -14,10 +14,12 @@ from gradcheck.difference.scales import Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
-from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
+from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules, rules_of
 from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
+from gradcheck.judge.value import because
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -102,6 +104,16 @@ class BlackBox:
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
+        return self._judged(got)
+
+    def judge_wider(self, got: Float, wider: Slack) -> Finding:
+        """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
+        self._rules = rules_of(self._rules.dtype, wider.ulp)
+        # What was accused may be allowed now, and something else be accused in its place.
+        self._found, self._notes, self._shared = None, [], ""
+        return because(self._judged(got), wider)
+
+    def _judged(self, got: Float) -> Finding:
         finding = self._truth.judge(got, self._rules)
         notes = [*self._notes]
         if finding.verdict is Verdict.FAIL and self._is_right_formula():
@@ -118,14 +130,19 @@ class BlackBox:
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
-        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        Where nothing but rounding is left, all of it that is seen, and some units of the terms. A
+        wider bound that was asked for comes on top.
         """
         terms, reach = self._terms(), self._reach(least_scale)
-        if not self._only_rounds:
-            return conditioning.cost(self._index, reach, terms)
-        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
-        least = ROUNDINGS * self._rules.u * terms
-        return least if cost is None else np.fmax(cost, least)
+        most = np.full_like(terms, np.inf) if self._only_rounds else terms
+        cost = conditioning.cost(self._index, reach, most)
+        if self._only_rounds:
+            least = ROUNDINGS * self._rules.u * terms
+            cost = least if cost is None else np.fmax(cost, least)
+        if not self._rules.slack:
+            return cost
+        slack = self._rules.slack * 2 * self._rules.u * self.estimate.scale
+        return slack if cost is None else cost + slack
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
