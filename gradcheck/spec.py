@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -164,7 +165,7 @@ class Slack:
     def __post_init__(self) -> None:
         if not isinstance(self.because, str) or not self.because.strip():
             raise SpecError("a wider bound needs a sentence: fill Slack.because")
-        if not isinstance(self.ulp, (int, float)) or not 0 < self.ulp < math.inf:
+        if not isinstance(self.ulp, Real) or not 0 < self.ulp < math.inf:
             raise SpecError(f"Slack.ulp is {self.ulp!r}: write how many, more than 0 and finite")
 
 

@@ -111,8 +111,6 @@ class BlackBox:
     def judge_wider(self, got: Float, wider: Slack) -> Finding:
         """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
         self._rules = rules_of(self._rules.dtype, wider.ulp)
-        # What was accused may be allowed now, and something else be accused in its place.
-        self._found, self._notes, self._shared = None, [], ""
         return because(self._judged(got), wider)
 
     def _judged(self, got: Float) -> Finding:

@@ -232,8 +232,7 @@ class Projected:
             return got, nowhere
         rows, u = found[self._index], self._rules.u
         size = np.abs(rows)
-        part = self._rules.rtol + self._rules.slack * 2 * u
-        bound = part * size + FLAT * u * size.max(axis=1, keepdims=True)
+        bound = self._part * size + FLAT * u * size.max(axis=1, keepdims=True)
         return rows, ~(np.abs(got - rows) <= bound)
 
     def _not_finite(self, got: Float, strange: NDArray[np.bool_]) -> Finding:
@@ -299,7 +298,7 @@ class Projected:
                 worst = [self._placed(alone, element), *others]
                 return self._failed(finding.reason, finding.failed, worst)
         strikes = projection.strikes
-        bounds = [max(s.tolerance, self._rules.rtol * s.norm) for s in strikes]
+        bounds = [max(s.tolerance, self._part * s.norm) for s in strikes]
         shares = [abs(s.error) / bound for s, bound in zip(strikes, bounds, strict=True)]
         if max(shares) <= 1 and projection.lone(strikes[0]) <= projection.least:
             nearest = int(np.argmax(shares))
@@ -335,7 +334,8 @@ class Projected:
             least = max(self._rules.negligible * largest, SHARE * small)
         kind = "float64" if rounded else self._rules.dtype
         promised = max(RULES[kind].u, RULES["float64"].rtol / CANCELLED / ALLOWED)
-        promised += self._rules.slack * 2 * self._rules.u / ROUNDINGS
+        if not rounded:  # else it is what `got` may be off from this row
+            promised += self._rules.slack * 2 * self._rules.u / ROUNDINGS
         given = Given.of(row * units.reshape(-1))
         return value, Promised(value, value(), tensor, given, unit_of(tensor), promised), least
 
@@ -431,6 +431,11 @@ class Projected:
     def _weight(self, row: Float) -> Float:
         """How much each element's gradient counts where it moves by its own size, [n]."""
         return np.asarray(np.abs(row) * self._units.reshape(-1))
+
+    @property
+    def _part(self) -> float:
+        """The part of itself that an element may be off."""
+        return self._rules.rtol + self._rules.slack * 2 * self._rules.u
 
     @property
     def _faint(self) -> float:
