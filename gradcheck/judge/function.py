@@ -43,7 +43,9 @@ SHARED: Final = 1e-3
 ROUNDINGS: Final = 64.0
 """Units of u of its terms that a gradient may lose whose formula is right."""
 NOTHING: Final = 1e-30
-"""What is left of terms that cancel in 50 digits, as a part of them."""
+"""What is left of terms that cancel in 50 digits, as a part of what rounding leaves of them."""
+STILL: Final = 16.0
+"""Units of u of terms that cancel which may be left where forward does not move at all."""
 RIGHT: Final = 1e-9
 """How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
@@ -163,19 +165,25 @@ class BlackBox:
         """
         terms, reach = self._terms(), self._reach(least_scale)
         if not self._only_rounds:
-            return conditioning.cost(self._index, reach, terms)
+            cost = conditioning.cost(self._index, reach, terms)
+            # Where no output moves at all, every digit of the gradient is rounding.
+            still = self.estimate.settled & (self.estimate.scale == 0)
+            return (
+                cost if cost is None else cost + np.where(still, STILL * self._rules.u * terms, 0)
+            )
         cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
         least = ROUNDINGS * self._rules.u * terms
         return least if cost is None else np.fmax(cost, least)
 
     def _terms(self) -> Float:
-        """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
-        evaluator = self._differences.evaluator
-        base, x = np.abs(evaluator.base), np.abs(evaluator.x.reshape(-1)).astype(np.float64)
+        """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
+        evaluator, scale = self._differences.evaluator, self.estimate.scale
+        x = np.abs(evaluator.x.reshape(-1)).astype(np.float64)
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
+        steepest = np.max(scale, axis=1, initial=0.0, keepdims=True, where=np.isfinite(scale))
         with np.errstate(all="ignore"):
-            steepest = np.where(x > 0, np.fmax(1.0, 1 / x), 1.0)
-            return np.asarray(largest * np.max(base, initial=1.0) * steepest, dtype=np.float64)
+            value = np.max(np.abs(evaluator.base), initial=0.0) / np.where(x > 0, x, 1.0)
+            return np.asarray(np.fmax(largest * value, steepest), dtype=np.float64)
 
     def _is_right_formula(self, got: Float) -> bool:
         """Whether vjp would be right but for rounding, wherever the truth is certain."""
@@ -189,8 +197,7 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             off = np.abs(rows - estimate.value)
             size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
-        least = NOTHING * self._terms()
-        return bool(np.all((off <= RIGHT * size + least)[known]))
+        return bool(np.all((off <= RIGHT * size + NOTHING * np.abs(got))[known]))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
