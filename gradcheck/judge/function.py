@@ -45,7 +45,9 @@ SHARED: Final = 1e-3
 ROUNDINGS: Final = 64.0
 """Units of u of its terms that a gradient may lose whose formula is right."""
 NOTHING: Final = 1e-30
-"""What is left of terms that cancel in 50 digits, as a part of them."""
+"""What is left of terms that cancel in 50 digits, as a part of what rounding leaves of them."""
+STILL: Final = 16.0
+"""Units of u of terms that cancel which may be left where forward does not move at all."""
 RIGHT: Final = 1e-9
 """How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
@@ -94,7 +96,7 @@ class BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._settle,
-            allowance=lambda _: self._allowed(conditioning, least_scale),
+            allowance=lambda _: self._widened(self._allowed(conditioning, least_scale)),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._kinks = Kinks((len(self._cts), point.primals[index].size))
@@ -106,14 +108,6 @@ class BlackBox:
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
-        return self._judged(got)
-
-    def judge_wider(self, got: Float, wider: Slack) -> Finding:
-        """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
-        self._rules = rules_of(self._rules.dtype, wider.ulp)
-        return because(self._judged(got), wider)
-
-    def _judged(self, got: Float) -> Finding:
         finding = self._truth.judge(got, self._rules)
         notes = []
         if finding.verdict is Verdict.FAIL and self._is_right_formula(got):
@@ -142,6 +136,11 @@ class BlackBox:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
+    def judge_wider(self, got: Float, wider: Slack) -> Finding:
+        """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
+        self._rules = rules_of(self._rules.dtype, wider.ulp)
+        return because(self.judge(got), wider)
+
     def _told(self, kinks: Kinks) -> list[str]:
         """What was found out about forward, a sentence each."""
         forward = self._subject[1]
@@ -166,31 +165,39 @@ class BlackBox:
             )
         return told
 
-    def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
-        """What rounding may cost, [q, n]; None if it cannot be told.
-
-        Where nothing but rounding is left, all of it that is seen, and some units of the terms. A
-        wider bound that was asked for comes on top.
-        """
-        terms, reach = self._terms(), self._reach(least_scale)
-        most = np.full_like(terms, np.inf) if self._only_rounds else terms
-        cost = conditioning.cost(self._index, reach, most)
-        if self._only_rounds:
-            least = ROUNDINGS * self._rules.u * terms
-            cost = least if cost is None else np.fmax(cost, least)
+    def _widened(self, cost: Float | None) -> Float | None:
+        """What rounding may cost, [q, n], and the wider bound that was asked for."""
         if not self._rules.slack:
             return cost
         slack = self._rules.slack * 2 * self._rules.u * self.estimate.scale
         return slack if cost is None else cost + slack
 
+    def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
+        """What rounding may cost, [q, n]; None if it cannot be told.
+
+        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        """
+        terms, reach = self._terms(), self._reach(least_scale)
+        if not self._only_rounds:
+            cost = conditioning.cost(self._index, reach, terms)
+            # Where no output moves at all, every digit of the gradient is rounding.
+            still = self.estimate.settled & (self.estimate.scale == 0)
+            return (
+                cost if cost is None else cost + np.where(still, STILL * self._rules.u * terms, 0)
+            )
+        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        least = ROUNDINGS * self._rules.u * terms
+        return least if cost is None else np.fmax(cost, least)
+
     def _terms(self) -> Float:
-        """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
-        evaluator = self._differences.evaluator
-        base, x = np.abs(evaluator.base), np.abs(evaluator.x.reshape(-1)).astype(np.float64)
+        """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
+        evaluator, scale = self._differences.evaluator, self.estimate.scale
+        x = np.abs(evaluator.x.reshape(-1)).astype(np.float64)
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
+        steepest = np.max(scale, axis=1, initial=0.0, keepdims=True, where=np.isfinite(scale))
         with np.errstate(all="ignore"):
-            steepest = np.where(x > 0, np.fmax(1.0, 1 / x), 1.0)
-            return np.asarray(largest * np.max(base, initial=1.0) * steepest, dtype=np.float64)
+            value = np.max(np.abs(evaluator.base), initial=0.0) / np.where(x > 0, x, 1.0)
+            return np.asarray(np.fmax(largest * value, steepest), dtype=np.float64)
 
     def _is_right_formula(self, got: Float) -> bool:
         """Whether vjp would be right but for rounding, wherever the truth is certain."""
@@ -204,8 +211,7 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             off = np.abs(rows - estimate.value)
             size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
-        least = NOTHING * self._terms()
-        return bool(np.all((off <= RIGHT * size + least)[known]))
+        return bool(np.all((off <= RIGHT * size + NOTHING * np.abs(got))[known]))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
