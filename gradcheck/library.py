@@ -155,9 +155,9 @@ def check(
     Cost: of a projection 8 evaluations of forward, batched where forward treats a leading axis as
     batch, and two of vjp, three where forward is one number; at short primals twice that. Element
     by element 2 to 6 evaluations per element, fewer where outputs do not mix (rows), batched too.
-    In 50 digits some five evaluations per element that did not pass, until four fail, and at most
-    two seconds; at all scales 88 and more. A large primal takes some 20 to 150 where it is right, 300 where it is wrong, and 5 more for
-    each doubling of its elements. `order=2`: per
+    In 50 digits some five evaluations per element that did not pass, until four fail, and some
+    seconds at most; at all scales 88 and more. A large primal takes some 20 to 150 where it is
+    right, 300 where it is wrong, and 5 more for each doubling of its elements. `order=2`: per
     primal about 160 more of forward and 80 of vjp, whatever its size; a `double_vjp` as a first
     order of its own, with vjp in the place of forward. `jvp`: about 100. A diagnosis: what forward
     does in a second.

@@ -1,4 +1,10 @@
-"""One primal of a function that no spec describes: differences, 50 digits, and kinks."""
+"""One primal of a function that no spec describes, judged element by element.
+
+Central differences are asked first. What they leave failed or open is settled by forward in 50
+digits; where those cannot be had, by forward's values at every scale. Both find kinks, which are
+judged by the slopes on both sides. Before a FAIL is said, two more questions are asked: whether
+VJP itself, in 50 digits, would be right, and whether forward's values bear the gradient out.
+"""
 
 from __future__ import annotations
 
