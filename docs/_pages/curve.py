@@ -74,7 +74,8 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     colour = np.flatnonzero((found.structure.grid == element).any(axis=1))
     block = int(np.flatnonzero(found.structure.grid[colour[0]] == element)[0])
     h = ladder.steps(found.evaluator.x, ladder.LADDER_LEVELS)
-    slopes, scales, rough = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    differences = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
     value, bar = ladder.climb(slopes, scales, noise, h, u, rough)
