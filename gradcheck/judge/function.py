@@ -50,8 +50,12 @@ SHARED: Final = 1e-3
 """How well slopes beside a kink are known, as a part of their terms."""
 ROUNDINGS: Final = 64.0
 """Units of u of its terms that a gradient may lose whose formula is right."""
+LUMPY: Final = 4.0
+"""Rounding of a right formula may be so many times what neighbours show of it."""
 NOTHING: Final = 1e-30
 """What is left of terms that cancel in 50 digits, as a part of what rounding leaves of them."""
+STEEPEST: Final = 2.0**20
+"""What 1/x counts for at most: of smaller primals, rounding that is seen alone is allowed."""
 STILL: Final = 16.0
 """Units of u of terms that cancel which may be left where forward does not move at all."""
 RIGHT: Final = 1e-9
@@ -193,7 +197,7 @@ class BlackBox:
             )
         cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
         least = ROUNDINGS * self._rules.u * terms
-        return least if cost is None else np.fmax(cost, least)
+        return least if cost is None else np.fmax(LUMPY * cost, least)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
@@ -202,7 +206,8 @@ class BlackBox:
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
         steepest = np.max(scale, axis=1, initial=0.0, keepdims=True, where=np.isfinite(scale))
         with np.errstate(all="ignore"):
-            value = np.max(np.abs(evaluator.base), initial=0.0) / np.where(x > 0, x, 1.0)
+            inverse = np.fmin(1 / np.where(x > 0, x, 1.0), STEEPEST)
+            value = np.max(np.abs(evaluator.base), initial=0.0) * inverse
             return np.asarray(np.fmax(largest * value, steepest), dtype=np.float64)
 
     def _is_right_formula(self, got: Float) -> bool:
@@ -217,7 +222,8 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             off = np.abs(rows - estimate.value)
             size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
-        return bool(np.all((off <= RIGHT * size + NOTHING * np.abs(got))[known]))
+        least = NOTHING * np.max(np.abs(got), initial=0.0, where=known)
+        return bool(np.all((off <= RIGHT * size + least)[known]))
 
     def _reach(self, least_scale: Float | None) -> Float:
         """Slopes from afar, [q, n]; with a least scale, one tensor's largest counts for all."""
@@ -235,6 +241,7 @@ class BlackBox:
         """
         structure = self._differences.structure
         kinked = len(self._kinks.elements)
+        pending = np.any(found.pending, axis=0)
         for suspects in (found.failed, found.open):
             wanted = np.any(suspects & found.pending, axis=0)
             confirmed = 0
@@ -242,11 +249,10 @@ class BlackBox:
                 if suspects is found.failed and confirmed == CONFIRMED:
                     break
                 cells = structure.grid[colour]
-                mine = cells[wanted[cells]]
                 if colour not in self._examined:
                     self._examined.add(colour)
-                    self._examine(colour, mine, found, suspects is found.failed)
-                confirmed += self._still_fails(mine, found)
+                    self._examine(colour, cells[pending[cells]], found, suspects is found.failed)
+                confirmed += self._still_fails(cells[wanted[cells]], found)
         if len(self._kinks.elements) > kinked:
             self._widen(found.got)
         return self._kinks.intervals()
