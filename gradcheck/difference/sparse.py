@@ -66,13 +66,14 @@ def excluding(
         got: the derivative given; one that is not finite excludes itself.
     """
     steps = [_step(forward, here, base, ct, unit * 2.0**-k) for k in STEPS[here.dtype.name]]
-    for k in range(len(steps) - 1, 1, -1):
+    found = []
+    for k in range(2, len(steps)):
         known = _agreed(steps[k - 2 : k + 1], got)
         if known is not None:
             far = abs(got - known.value) if np.isfinite(got) else abs(known.value)
-            ok = all(_shows(step, known.value, far) for step in steps[k + 1 :])
-            return known if ok else None
-    return None
+            if all(_shows(step, known.value, far) for step in steps[k + 1 :]):
+                found.append(known)
+    return min(found, key=lambda known: known.bar, default=None)
 
 
 def _step(
