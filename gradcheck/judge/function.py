@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.scales import Beside, Scales
+from gradcheck.difference.scales import Along, Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
@@ -103,6 +103,9 @@ class BlackBox:
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
+        zeros = finding.verdict is Verdict.PASS and not got.any()
+        if zeros and not self.estimate.settled.all() and not self._is_flat():
+            finding = self._doubted(got)
         notes = [*self._notes]
         if finding.verdict is Verdict.FAIL and self._is_right_formula():
             self._only_rounds = True
@@ -114,6 +117,33 @@ class BlackBox:
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
+
+    def _is_flat(self) -> bool:
+        """Whether forward does not move at all along a direction through all elements.
+
+        In 50 digits, or, where those cannot be had, in its own values at every scale.
+        """
+        evaluator = self._differences.evaluator
+        along = Along(evaluator)
+        slopes = self._arbiter and self._arbiter.along(self._index, along.direction)
+        if slopes:
+            return not any(side.any() for side in slopes)
+        return along.is_flat()
+
+    def _doubted(self, got: Float) -> Finding:
+        """The verdict on zeros that differences allow, though forward moves: they saw too little.
+
+        Every element is asked for in 50 digits, or at every scale, as if it had failed.
+        """
+        found = self._truth.compared(got, self._rules, [])
+        every, none = np.ones(got.shape, dtype=bool), np.zeros(got.shape, dtype=bool)
+        known = self._arbiter is not None and not self._arbiter.refusal
+        self.estimate.screened = np.zeros(got.shape[1], dtype=bool)
+        self._found = None
+        self._notes.clear()
+        for kink in self._settle(replace(found, certified=none, failed=every if known else none)):
+            self.estimate.bar[kink.which] = np.inf  # no slope between those two is the one
+        return self._truth.judge_again(got, self._rules)
 
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
