@@ -20,8 +20,9 @@ from gradcheck.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported,
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-STEPS: Final = ((-73, -86), (-133, -146), (-266, -279))
-"""Pairs of steps, as powers of two of every element's own size; each pair asks for more digits."""
+STEPS: Final = ((-73, -86), (-133, -146), (-266, -279), (-1100, -1113))
+"""Pairs of steps, as powers of two of every element's own size; each pair asks for more digits.
+The last one is for waves: the sine of the largest number turns within 2⁻¹⁰²⁴ of it."""
 MORE: Final = 100
 """Digits by which each finer step is computed more precisely than the one before."""
 CONFIRM: Final = 400

@@ -103,9 +103,8 @@ class BlackBox:
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
-        zeros = finding.verdict is Verdict.PASS and not got.any()
-        if zeros and not self.estimate.settled.all() and not self._is_flat():
-            finding = self._doubted(got)
+        if finding.verdict is Verdict.PASS and not got.any() and self._arbiter is not None:
+            finding = self._zeros(got, finding, self._arbiter)
         notes = [*self._notes]
         if finding.verdict is Verdict.FAIL and self._is_right_formula():
             self._only_rounds = True
@@ -118,27 +117,32 @@ class BlackBox:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
-    def _is_flat(self) -> bool:
-        """Whether forward does not move at all along a direction through all elements.
+    def _zeros(self, got: Float, passed: Finding, arbiter: Arbiter) -> Finding:
+        """The verdict on zeros that differences allow: are they so, or do differences see nothing?
 
-        In 50 digits, or, where those cannot be had, in its own values at every scale.
+        Forward must not move along a direction through all elements: in 50 digits or, where those
+        cannot be had, in its own values at every scale. Else each element is asked for as if it had
+        failed.
         """
-        evaluator = self._differences.evaluator
-        along = Along(evaluator)
-        slopes = self._arbiter and self._arbiter.along(self._index, along.direction)
-        if slopes:
-            return not any(side.any() for side in slopes)
-        return along.is_flat()
+        if self.estimate.settled.all():
+            return passed
+        along = Along(self._differences.evaluator)
+        slopes = arbiter.along(self._index, along.direction)
+        flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
+        finding = passed if flat else self._doubted(got, known=slopes is not None)
+        if finding.verdict is Verdict.PASS and arbiter.differs:
+            reason = "the gradient is 0, and forward's own values, which do not move, are no proof"
+            return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return finding
 
-    def _doubted(self, got: Float) -> Finding:
-        """The verdict on zeros that differences allow, though forward moves: they saw too little.
+    def _doubted(self, got: Float, *, known: bool) -> Finding:
+        """The verdict on `got` [q, n], where nothing that differences certify is believed.
 
-        Every element is asked for in 50 digits, or at every scale, as if it had failed.
+        `known`: forward can be had in 50 digits, and a few elements that fail there are enough.
         """
         found = self._truth.compared(got, self._rules, [])
         every, none = np.ones(got.shape, dtype=bool), np.zeros(got.shape, dtype=bool)
-        known = self._arbiter is not None and not self._arbiter.refusal
-        self.estimate.screened = np.zeros(got.shape[1], dtype=bool)
+        self.estimate.screened = none[0]
         self._found = None
         self._notes.clear()
         for kink in self._settle(replace(found, certified=none, failed=every if known else none)):
