@@ -61,7 +61,9 @@ def test_the_gradient_itself_passes_at_every_scale(name):
         assert got is Verdict.PASS, scale
 
 
-@pytest.mark.parametrize("far, dtype", [(40.0, "float64"), (400.0, "float64"), (40.0, "float32")])
+@pytest.mark.parametrize(
+    ("far", "dtype"), [(40.0, "float64"), (400.0, "float64"), (40.0, "float32")]
+)
 def test_zeros_fail_where_values_absorb_what_moves(far, dtype):
     def absorbed(x):
         return (1e3 + np.exp(-far - x)) - 1e3

@@ -193,9 +193,9 @@ def triple(
         lost = (~finite).reshape(len(bar), -1).sum(axis=1)
         best = int(np.lexsort((worst, lost))[0])  # fewest elements without a bar first
         if count < every.size:
-            h = h[best : best + TRIPLE]
-            slopes, scale, rough, even = central(evaluator, structure, cts, every, h)
-            values, bar = bars(slopes, scale, noise, h, u, rough)
+            chosen = h[best : best + TRIPLE]
+            slopes, scale, rough, even = central(evaluator, structure, cts, every, chosen)
+            values, bar = bars(slopes, scale, noise, chosen, u, rough)
             bar, best = np.where(bent(even), np.inf, bar), 0
         one = values[best], bar[best], scale[best + 1]
         found = one if found is None else finer(found, one)

@@ -130,7 +130,9 @@ class BigForward:
         for k, (far, near) in enumerate(STEPS):
             first = self._quotients(moved, sign, far, digits + k * MORE)
             second = self._quotients(moved, sign, near, digits + (k + 1) * MORE)
-            settled = np.abs(first - second) <= AGREES * np.maximum(np.abs(first), np.abs(second))
+            with np.errstate(invalid="ignore"):  # a jump over the shortest step is infinite
+                apart = np.abs(first - second)
+            settled = apart <= AGREES * np.maximum(np.abs(first), np.abs(second))
             if k == 0:
                 steepest, found, open_ = np.abs(first), second, ~settled
             else:

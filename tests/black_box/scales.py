@@ -163,9 +163,7 @@ def judge_one(
                     return tuple(g * g.dtype.type(factor) for g in got)
                 return got * got.dtype.type(factor)
 
-            verdict, reason = _said(
-                f, wrong, primals, dtype, seed, limit, right=error == "right"
-            )
+            verdict, reason = _said(f, wrong, primals, dtype, seed, limit, right=error == "right")
             counts[dtype, error, verdict] += 1
             if (verdict == "PASS") is (error != "right"):
                 lines.append(f"{verdict} {error}: {name} at {where}, {dtype}: {reason}\n")
