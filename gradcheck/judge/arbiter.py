@@ -31,10 +31,11 @@ AGREES: Final = 1e-3
 
 
 class Arbiter:
-    """One-sided slopes of forward in 50 digits; none, with the reason, where it refuses.
+    """One-sided slopes of forward in 50 digits; none, with the `refusal`, where it refuses.
 
     What a forward returns in 50 digits is believed where it is what the forward returns otherwise:
-    one that looks at its arguments' dtype may be another function there.
+    one that looks at its arguments' dtype may be another function there. Where it is not, it
+    `differs`: forward's own values may have overflown, or underflown, on the way.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Arbiter:
         self._big: BigForward | None = None
         self._slopes: dict[tuple[int, bytes], tuple[Float, Float]] = {}
         self.refusal = ""
+        self.differs = False
 
     def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
         """Slopes of every output, [m] each, behind and ahead of primal `index`.
@@ -86,7 +88,8 @@ class Arbiter:
 
         if self._big is None:
             big = BigForward(self._forward, self._primals, self._attrs, BUDGET)
-            if not self._agree(big):
+            self.differs = not self._agree(big)
+            if self.differs:
                 raise NoArbiter("forward returns other values in 50 digits than in its own dtype")
             self._big = big
         return self._big

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.scales import Beside, Scales
+from gradcheck.difference.scales import Along, Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
@@ -119,6 +119,8 @@ class BlackBox:
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
+        if finding.verdict is Verdict.PASS and not got.any() and self._arbiter is not None:
+            finding = self._zeros(got, finding, self._arbiter)
         notes = []
         if finding.verdict is Verdict.FAIL and self._is_right_formula(got):
             self._only_rounds = True
@@ -145,6 +147,36 @@ class BlackBox:
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
+
+    def _zeros(self, got: Float, passed: Finding, arbiter: Arbiter) -> Finding:
+        """The verdict on zeros that differences allow: are they so, or do differences see nothing?
+
+        Forward must not move along a direction through all elements: in 50 digits or, where those
+        cannot be had, in its own values at every scale. Else each element is asked for as if it had
+        failed.
+        """
+        if self.estimate.settled.all():
+            return passed
+        along = Along(self._differences.evaluator)
+        slopes = arbiter.along(self._index, along.direction)
+        flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
+        finding = passed if flat else self._doubted(got, known=slopes is not None)
+        if finding.verdict is Verdict.PASS and arbiter.differs:
+            reason = "the gradient is 0, and forward's own values, which do not move, are no proof"
+            return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return finding
+
+    def _doubted(self, got: Float, *, known: bool) -> Finding:
+        """The verdict on `got` [q, n], where nothing that differences certify is believed.
+
+        `known`: forward can be had in 50 digits, and a few elements that fail there are enough.
+        """
+        found = self._truth.compared(got, self._rules, [])
+        every, none = np.ones(got.shape, dtype=bool), np.zeros(got.shape, dtype=bool)
+        self.estimate.screened = none[0]
+        for kink in self._settle(replace(found, certified=none, failed=every if known else none)):
+            self.estimate.bar[kink.which] = np.inf  # no slope between those two is the one
+        return self._truth.judge_again(got, self._rules)
 
     def judge_wider(self, got: Float, wider: Slack) -> Finding:
         """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
