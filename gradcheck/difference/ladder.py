@@ -131,10 +131,31 @@ def bent(even: Float) -> NDArray[np.bool_]:
     """
     stands = even > 0
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
-    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(3)]
-    known = (last[0] >= 2) & (finest[0] > 0)
-    slow = (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
-    return np.asarray(known & slow)
+    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(4)]
+    slow = np.zeros(even.shape[1:], dtype=bool)
+    # A kink about as far away as the finest step is long takes from that one's even part.
+    for first in (0, 1):
+        a, b, c = finest[first : first + 3]
+        slow |= (last[0] >= first + 2) & (a > 0) & (c < KINK * b) & (b < KINK * a)
+    return np.asarray(slow)
+
+
+def better(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float, Float]:
+    """Of two values with their bars the one with the smaller bar; none if they exclude each other.
+
+    What the steps of two sizes show are then two functions, and the smaller bar is no reason: the
+    cube root at 1e-120 has a slope of 1e80, and far smoother ones from afar.
+    """
+    which = other[1] < one[1]
+    value, bar = np.where(which, other[0], one[0]), np.where(which, other[1], one[1])
+    return value, np.where(_exclude(one, other), np.inf, bar)
+
+
+def _exclude(one: tuple[Float, Float], other: tuple[Float, Float]) -> NDArray[np.bool_]:
+    """Whether no number lies within both values' bars, each taken `FINER` times."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(one[0] - other[0])
+        return np.asarray(apart > FINER * (one[1] + other[1]))
 
 
 def extrapolate(slopes: Float) -> Float:
@@ -196,7 +217,10 @@ def triple(
         found.append((lost[best], worst[best], h[best : best + TRIPLE], one))
     *_, h, one = min(found, key=lambda f: f[:2])
     if count == every.size:
-        return one
+        value, bar, scale = one
+        for *_, other in found:
+            bar = np.where(_exclude((value, bar), other[:2]), np.inf, bar)
+        return value, bar, scale
     slopes, scale, rough, even = central(evaluator, structure, cts, every, h)
     values, bar = bars(slopes, scale, noise, h, u, rough)
     return values[0], np.where(bent(even), np.inf, bar[0]), scale[1]

@@ -226,8 +226,7 @@ class Differences:
             slopes, scales, rough, even = found
             each, its_bar = ladder.climb(slopes, scales, noise, h, self._u, rough)
             its_bar = np.where(ladder.bent(even), np.inf, its_bar)
-            better = its_bar < bar
-            value, bar = np.where(better, each, value), np.where(better, its_bar, bar)
+            value, bar = ladder.better((value, bar), (each, its_bar))
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
             known = np.maximum(known, seen)
         return value, bar, known
