@@ -46,6 +46,8 @@ class Arbiter:
         self._big: BigForward | None = None
         self._slopes: dict[tuple[int, bytes], tuple[Float, Float]] = {}
         self.refusal = ""
+        self.rounding = 0.0
+        """The largest error of forward's own values, in their units; 0 before slopes are known."""
 
     def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
         """Slopes of every output, [m] each, behind and ahead of primal `index`.
@@ -96,6 +98,7 @@ class Arbiter:
         if exact.shape != self._values.shape:
             return False
         off = np.abs(exact - self._values)
+        self.rounding = float(np.max(off, initial=0.0))
         if np.all(off <= AGREES * np.max(np.abs(self._values), initial=0.0)):
             return True
         fewer = next(FEWER[p.dtype.name] for p in self._primals if p.dtype.name in FEWER)

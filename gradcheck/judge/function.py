@@ -41,7 +41,9 @@ be differenced there."""
 SHARED: Final = 1e-3
 """How well slopes beside a kink are known, as a part of their terms."""
 ROUNDINGS: Final = 64.0
-"""Units of u of its terms that a gradient may lose whose formula is right."""
+"""Units of u of forward's values that a gradient may lose whose formula is right."""
+ALIKE: Final = 2.0**8
+"""How many times more of its digits a vjp may lose than forward, where its formula is right."""
 RIGHT: Final = 1e-9
 """How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
@@ -120,14 +122,20 @@ class BlackBox:
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
-        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        Where nothing but rounding is left, a vjp may lose as many digits as forward does itself.
         """
-        terms, reach = self._terms(), self._reach(least_scale)
-        if not self._only_rounds:
-            return conditioning.cost(self._index, reach, terms)
-        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
-        least = ROUNDINGS * self._rules.u * terms
-        return least if cost is None else np.fmax(cost, least)
+        cost = conditioning.cost(self._index, self._reach(least_scale), self._terms())
+        if not self._only_rounds or self._arbiter is None:
+            return cost
+        base, rounding = np.max(np.abs(self._differences.evaluator.base)), self._arbiter.rounding
+        largest = np.max(np.abs(self._cts), axis=1, keepdims=True)
+        size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
+        least = ROUNDINGS * largest * (self._rules.u * base + rounding)
+        if cost is None:
+            return np.broadcast_to(least, self.estimate.value.shape)
+        noise = conditioning.cost(self._index, self._reach(least_scale), np.full(size.shape, np.inf))
+        alike = ALIKE * rounding / base * size if base else 0.0
+        return np.fmax(np.fmax(cost, np.fmin(noise, alike)), least)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
