@@ -144,12 +144,15 @@ class Scales:
             inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
             self._near = np.where(at == 0, size, np.abs(at))
             stairs = _stairs(rise, fall)
+            self.stairs = np.zeros(self.cells.size, dtype=bool)
             if stairs.any():
                 longer = at + (ends.astype(np.float64) - at) * (1 + LONGER)
                 again = self._values(evaluator, longer.astype(x.dtype))
                 change = np.concatenate([rise, -fall])
                 quantum = _quantum(change, again == values, inside)
                 noise = np.fmax(noise, np.where(stairs, quantum, 0.0))
+                high = stairs & (quantum > inside).all(axis=0)
+                self.stairs = structure.by_block(high.astype(np.float64)) > 0
             self._noise = noise
 
     def _values(self, evaluator: Evaluator, ends: Array) -> Float:

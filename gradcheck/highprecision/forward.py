@@ -153,9 +153,12 @@ class BigForward:
         """Slopes that are rounding of the big numbers themselves, [m]."""
         base = self._base(DIGITS + self._spread(moved))
         sizes = [np.abs(self._rounded(v)).reshape(-1) for v in base]
+        largest = [np.max(np.abs(self._primals[i]), initial=1.0) for i in self._moving]
         with np.errstate(all="ignore"):
             scale = np.ldexp(ROUNDING, -max(-900, min(900, self._size(moved))))
-            return np.asarray(np.concatenate(sizes) * scale, dtype=np.float64)
+            return np.asarray(
+                np.fmax(np.concatenate(sizes), max(largest)) * scale, dtype=np.float64
+            )
 
     def _quotients(
         self, moved: list[tuple[int, Array]], sign: int, power: int, digits: int
@@ -258,7 +261,8 @@ def called(
     work = numbers()
     try:
         with np.errstate(all="ignore"):
-            return frameworks.returned(forward, arguments, attrs)
+            parts = frameworks.returned(forward, arguments, attrs)
+            return [np.zeros(0) if part is None else part for part in parts]
     except NoArbiter:
         raise
     except Exception as error:

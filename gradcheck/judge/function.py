@@ -41,7 +41,15 @@ be differenced there."""
 SHARED: Final = 1e-3
 """How well slopes beside a kink are known, as a part of their terms."""
 ROUNDINGS: Final = 64.0
-"""Units of u of forward's values that a gradient may lose whose formula is right."""
+"""Units of u of its terms that a gradient may lose whose formula is right."""
+LUMPY: Final = 4.0
+"""Rounding of a right formula may be so many times what neighbours show of it."""
+NOTHING: Final = 1e-30
+"""What is left of terms that cancel in 50 digits, as a part of what rounding leaves of them."""
+STEEPEST: Final = 2.0**20
+"""What 1/x counts for at most: of smaller primals, rounding that is seen alone is allowed."""
+STILL: Final = 16.0
+"""Units of u of terms that cancel which may be left where forward does not move at all."""
 ALIKE: Final = 2.0**8
 """How many times more of its digits a vjp may lose than forward, where its formula is right."""
 RIGHT: Final = 1e-9
@@ -75,8 +83,9 @@ class BlackBox:
         [q, n]; None where it refuses.
         """
         self._index, self._arbiter, self._formula = index, arbiter, formula
-        self._found: list[Interval] | None = None
         self._only_rounds = False
+        self._examined: set[int] = set()
+        self._by_values = 0
         self._read: dict[int, Scales] = {}
         self._subject = (subject[0] or name, subject[1])
         self._rules = conditioning.rules
@@ -94,8 +103,7 @@ class BlackBox:
             allowance=lambda _: self._allowed(conditioning, least_scale),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
-        self._notes: list[str] = []
-        self._shared = ""
+        self._kinks = Kinks((len(self._cts), point.primals[index].size))
 
     @property
     def estimate(self) -> Estimate:
@@ -107,46 +115,97 @@ class BlackBox:
         finding = self._truth.judge(got, self._rules)
         if finding.verdict is Verdict.PASS and not got.any() and self._stands_still_alone():
             finding = self._truth.judge_again(got, self._rules)
-        notes = [*self._notes]
-        if finding.verdict is Verdict.FAIL and self._is_right_formula():
+        notes = []
+        if finding.verdict is Verdict.FAIL and self._is_right_formula(got):
             self._only_rounds = True
             finding = self._truth.judge_again(got, self._rules)
             if finding.verdict is not Verdict.FAIL:
                 notes.append("what vjp gives in 50 digits is right: the rest is its rounding")
-        if self._shared and finding.verdict is not Verdict.FAIL:
-            finding = replace(finding, verdict=Verdict.FAIL, failed=1, reason=self._shared)
+        stepped: list[int] = []
+        while finding.verdict is Verdict.FAIL and (more := self._borne_out(got)):
+            stepped += more
+            self.estimate.bar[:, more] = np.inf
+            finding = self._truth.judge_again(got, self._rules)
+        if stepped:
+            notes.append(
+                f"{self._subject[1]} is a staircase or a table at {self._where(stepped)}: the "
+                "gradient is the slope of its envelope, as of a straight-through estimator, and "
+                "not its own; check a forward without the steps"
+            )
+        kinks = self._kinks
+        if kinks.elements and finding.verdict is not Verdict.FAIL:
+            shared = self._compare_sums(got)
+            if shared:
+                finding = replace(finding, verdict=Verdict.FAIL, failed=1, reason=shared)
+        notes += self._told(kinks)
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
+
+    def _told(self, kinks: Kinks) -> list[str]:
+        """What was found out about forward, a sentence each."""
+        forward = self._subject[1]
+        told = []
+        if kinks.elements:
+            where = self._where(kinks.elements)
+            told.append(
+                f"{forward} has an undeclared kink at {where}: judged by the slopes on both sides"
+            )
+        if kinks.lost:
+            where = self._where(kinks.lost)
+            told.append(f"{forward} jumps, or ends, at {where}: no slope to judge by")
+        if kinks.vague:
+            told.append(
+                f"{forward} has a kink at or beside {self._where(kinks.vague)}: its values do not "
+                "show on which side; move the primal away from it"
+            )
+        if kinks.split:
+            told.append(
+                f"{forward} has another slope at a finer scale at {self._where(kinks.split)}, and "
+                "its values do not tell which one holds"
+            )
+        return told
 
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
         Where nothing but rounding is left, a vjp may lose as many digits as forward does itself.
         """
-        cost = conditioning.cost(self._index, self._reach(least_scale), self._terms())
+        terms, reach = self._terms(), self._reach(least_scale)
+        cost = conditioning.cost(self._index, reach, terms)
         if not self._only_rounds or self._arbiter is None:
-            return cost
+            # Where no output moves at all, every digit of the gradient is rounding.
+            still = self.estimate.settled & (self.estimate.scale == 0)
+            return (
+                cost if cost is None else cost + np.where(still, STILL * self._rules.u * terms, 0)
+            )
         base, rounding = np.max(np.abs(self._differences.evaluator.base)), self._arbiter.rounding
         largest = np.max(np.abs(self._cts), axis=1, keepdims=True)
-        size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
-        least = ROUNDINGS * largest * (self._rules.u * base + rounding)
+        least = ROUNDINGS * (self._rules.u * terms + largest * rounding)
         if cost is None:
-            return np.broadcast_to(least, self.estimate.value.shape)
-        noise = conditioning.cost(self._index, self._reach(least_scale), np.full(size.shape, np.inf))
-        alike = ALIKE * rounding / base * size if base else 0.0
-        return np.fmax(np.fmax(cost, np.fmin(noise, alike)), least)
+            return least
+        noise = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
+        lost = ALIKE * rounding / base if base else 1.0
+        alike = lost * size if lost < 1 else np.inf  # of forward itself nothing else is left
+        return np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
 
     def _terms(self) -> Float:
-        """What terms may come to that cancel in the gradient, [q, n]: the slopes of x·f and f/x."""
-        evaluator = self._differences.evaluator
-        base, x = np.abs(evaluator.base), np.abs(evaluator.x.reshape(-1)).astype(np.float64)
+        """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
+        evaluator, scale = self._differences.evaluator, self.estimate.scale
+        x = np.abs(evaluator.x.reshape(-1)).astype(np.float64)
         largest = np.max(np.abs(self._cts), axis=1, initial=0.0, keepdims=True)
+        steepest = np.max(scale, axis=1, initial=0.0, keepdims=True, where=np.isfinite(scale))
         with np.errstate(all="ignore"):
-            return np.asarray(largest * np.max(base, initial=1.0) * np.fmax(1.0, 1 / x), np.float64)
+            inverse = np.fmin(1 / np.where(x > 0, x, 1.0), STEEPEST)
+            value = np.max(np.abs(evaluator.base), initial=0.0) * inverse
+            return np.asarray(np.fmax(largest * value, steepest), dtype=np.float64)
 
-    def _is_right_formula(self) -> bool:
+    def _is_right_formula(self, got: Float) -> bool:
         """Whether vjp would be right but for rounding, wherever the truth is certain."""
+        again = self._truth.compared(got, self._rules, self._kinks.intervals())
+        if (again.failed & (again.kinked | ~np.isfinite(got))).any():
+            return False
         rows, estimate = self._formula(self._index), self.estimate
         known = estimate.settled
         if rows is None or rows.shape != known.shape or not known.any():
@@ -154,8 +213,7 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             off = np.abs(rows - estimate.value)
             size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
-        least = np.finfo(np.float64).eps * np.max(size, initial=0.0, where=known)
-        return bool(np.all(off[known] <= RIGHT * size[known] + least))
+        return bool(np.all((off <= RIGHT * size + NOTHING * np.abs(got))[known]))
 
     def _stands_still_alone(self) -> bool:
         """Whether forward moves in 50 digits where its values stand still, and vjp says 0 in both.
@@ -175,7 +233,6 @@ class BlackBox:
             values[:, cells] = np.where(np.isfinite(behind) & (behind == ahead), behind, 0.0)
         moving = (values != 0) & ~estimate.settled
         self._differences.settle(values, moving)
-        self._found = None
         return bool(moving.any())
 
     def _reach(self, least_scale: Float | None) -> Float:
@@ -189,106 +246,98 @@ class BlackBox:
     def _settle(self, found: Comparison) -> list[Interval]:
         """Learn the truth of what the differences leave failed or open; return the kinks in it.
 
-        First from forward in 50 digits. Where that cannot be had, or contradicts what forward's
-        own values show, every scale of those decides.
+        First from forward in 50 digits, and where that cannot be had, from forward's values at
+        every scale. Of what fails, until some is confirmed.
         """
-        if self._found is not None:
-            return self._found
-        kinks = Kinks(found.got.shape)
         structure = self._differences.structure
+        kinked = len(self._kinks.elements)
         for suspects in (found.failed, found.open):
             wanted = np.any(suspects & found.pending, axis=0)
-            colours = np.flatnonzero(wanted[structure.grid].any(axis=1))
             confirmed = 0
-            for count, colour in enumerate(colours):
+            for colour in np.flatnonzero(wanted[structure.grid].any(axis=1)).tolist():
                 if suspects is found.failed and confirmed == CONFIRMED:
                     break
                 cells = structure.grid[colour]
                 mine = cells[wanted[cells]]
-                if not self._by_digits(int(colour), mine, found, kinks):
-                    if count >= EXAMINED:
-                        if suspects is found.failed:
-                            self._differences.estimate.bar[:, mine] = np.inf
-                        continue
-                    self._by_scales(int(colour), mine, found.got, kinks)
-                confirmed += self._still_fails(mine, found, kinks)
-        if kinks.elements:
-            self._compare_beside(found.got, kinks)
-            self._notes.append(
-                f"{self._subject[1]} has an undeclared kink at {self._where(kinks.elements)}: "
-                "judged by the slopes on both sides"
-            )
-        if kinks.lost:
-            self._notes.append(
-                f"{self._subject[1]} jumps, or ends, at {self._where(kinks.lost)}: no slope to "
-                "judge by"
-            )
-        if kinks.vague:
-            self._notes.append(
-                f"{self._subject[1]} has a kink at or beside {self._where(kinks.vague)}: its "
-                "values do not show on which side; move the primal away from it"
-            )
-        if kinks.stepped:
-            self._notes.append(
-                f"{self._subject[1]} is a staircase at {self._where(kinks.stepped)}: the gradient "
-                "is the slope of its envelope, as of a straight-through estimator; where it is "
-                "meant, check a forward without the steps"
-            )
-        if kinks.split:
-            self._notes.append(
-                f"{self._subject[1]} has another slope at a finer scale at "
-                f"{self._where(kinks.split)}, and its values do not tell which one holds"
-            )
-        self._shared, self._found = kinks.shared, kinks.intervals()
-        return self._found
+                if colour not in self._examined:
+                    self._examined.add(colour)
+                    self._examine(colour, mine, found, suspects is found.failed)
+                confirmed += self._still_fails(mine, found)
+        if len(self._kinks.elements) > kinked:
+            self._widen(found.got)
+        return self._kinks.intervals()
 
-    def _compare_beside(self, got: Float, kinks: Kinks) -> None:
-        """Widen the intervals of elements on a kink by the slopes beside it; look at their sums.
+    def _examine(
+        self, colour: int, elements: NDArray[np.int64], found: Comparison, failing: bool
+    ) -> None:
+        """What `elements` of a colour really have, as far as that can be known."""
+        if self._by_digits(colour, elements, found):
+            return
+        self._by_values += 1
+        if self._by_values <= EXAMINED:
+            self._by_scales(colour, elements, found.got)
+        elif failing:
+            self._differences.estimate.bar[:, elements] = np.inf
+
+    def _widen(self, got: Float) -> None:
+        """Widen the intervals of elements on a kink by the slopes beside it.
 
         Where several elements tie (a sort, a maximum), each slope is that of some order of them.
-        Along a direction through all of a block's elements on kinks the slope may be the same
-        in every order: then it is what they must share.
         """
-        evaluator, structure = self._differences.evaluator, self._differences.structure
-        if evaluator.x.dtype != np.float64:
+        if self._beside is None:
             return
-        cells = np.array(kinks.elements)
-        points = Beside(evaluator, cells)
-        for interval in kinks.intervals():
+        cells = np.array(self._kinks.elements)
+        for interval in self._kinks.intervals():
             outside = (got < interval.low) | (got > interval.high)
             for element in cells[outside[:, cells].any(axis=0)][:EXAMINED]:
-                slopes = self._cts @ points.slopes(np.array([element])).T  # [q, points]
-                kinks.widen(int(element), slopes.min(axis=1), slopes.max(axis=1))
-        owner = np.empty(evaluator.x.size, dtype=np.int64)
+                slopes = self._cts @ self._beside.slopes(np.array([element])).T  # [q, points]
+                self._kinks.widen(int(element), slopes.min(axis=1), slopes.max(axis=1))
+
+    @property
+    def _beside(self) -> Beside | None:
+        """Points beside the kinks found; in float32 they are too near for a slope."""
+        evaluator = self._differences.evaluator
+        if evaluator.x.dtype != np.float64:
+            return None
+        return Beside(evaluator, np.array(self._kinks.elements))
+
+    def _compare_sums(self, got: Float) -> str:
+        """What elements on kinks must share, if they do not share it.
+
+        Along a direction through all of a block's elements on kinks the slope may be the same
+        in every order of them: then it is what they must share, whatever the convention.
+        """
+        if self._beside is None:
+            return ""
+        structure, cells = self._differences.structure, np.array(self._kinks.elements)
+        owner = np.empty(got.shape[1], dtype=np.int64)
         owner[structure.grid] = np.arange(structure.blocks)
-        rise = points.slopes(cells)  # [points, m]
-        sums = structure.by_block(self._cts[:, None, :] * rise)  # [q, points, b]
-        size = structure.by_block(np.abs(self._cts[:, None, :] * rise)).max(axis=1)
+        rise = self._cts[:, None, :] * self._beside.slopes(cells)  # [q, points, m]
+        sums, size = structure.by_block(rise), structure.by_block(np.abs(rise)).max(axis=1)
         given = np.zeros((len(got), structure.blocks))
         np.add.at(given.T, owner[cells], got[:, cells].T)
         allowed = SHARED * size
         apart = sums.max(axis=1) - sums.min(axis=1)
         wrong = (apart <= allowed) & ~(np.abs(given - sums[:, 0]) <= 2 * allowed)
         wrong[:, np.bincount(owner[cells], minlength=structure.blocks) == 0] = False
-        if wrong.any():
-            q, b = (int(k) for k in np.argwhere(wrong)[0])
-            kinks.shared = (
-                f"the {int((owner[cells] == b).sum())} elements on a kink share {given[q, b]:.6g}: "
-                f"whatever the convention, it must be {sums[q, 0, b]:.6g}"
-            )
+        if not wrong.any():
+            return ""
+        q, b = (int(k) for k in np.argwhere(wrong)[0])
+        return (
+            f"the {int((owner[cells] == b).sum())} elements on a kink share {given[q, b]:.6g}: "
+            f"whatever the convention, it must be {sums[q, 0, b]:.6g}"
+        )
 
-    def _still_fails(self, elements: NDArray[np.int64], found: Comparison, kinks: Kinks) -> bool:
+    def _still_fails(self, elements: NDArray[np.int64], found: Comparison) -> bool:
         """Whether one of `elements` fails by what is known now."""
-        again = self._truth.compared(found.got, self._rules, kinks.intervals())
+        again = self._truth.compared(found.got, self._rules, self._kinks.intervals())
         return bool(again.failed[:, elements].any())
 
-    def _by_digits(
-        self, colour: int, elements: NDArray[np.int64], found: Comparison, kinks: Kinks
-    ) -> bool:
+    def _by_digits(self, colour: int, elements: NDArray[np.int64], found: Comparison) -> bool:
         """Settle `elements` of a colour by forward in 50 digits; False where that cannot be."""
         if self._arbiter is None:
             return False
-        structure = self._differences.structure
+        structure, kinks = self._differences.structure, self._kinks
         cells = structure.grid[colour]
         slopes = self._arbiter.slopes(self._index, cells)
         if slopes is None:
@@ -319,40 +368,36 @@ class BlackBox:
         estimate.bar[which] = np.maximum(estimate.bar[which], rounding[which])
         bent = (~smooth & known).any(axis=0)[column]
         kinks.add(mine[bent], low[:, column[bent]], high[:, column[bent]])
-        self._against_values(colour, mine[~bent], found.got, kinks)
+        estimate.scale[:, cells] = size
         return True
 
-    def _against_values(
-        self, colour: int, elements: NDArray[np.int64], got: Float, kinks: Kinks
-    ) -> None:
-        """Nothing fails by 50 digits alone that forward's own values bear out.
+    def _borne_out(self, got: Float) -> list[int]:
+        """Elements that fail by 50 digits, and not by forward's own values: [k].
 
-        A staircase has a slope of 0 on each step, and another one from afar.
+        A staircase has a slope of 0 on each step, and a table its own between two entries; from
+        afar they have another one.
         """
-        again = self._truth.compared(got, self._rules, kinks.intervals())
-        failing = elements[again.failed[:, elements].any(axis=0)]
-        if not failing.size:
-            return
-        estimate = self._differences.estimate
-        scales = self._scales(colour)
-        column = np.flatnonzero(np.isin(scales.cells, failing))
-        cells = scales.cells[column]
-        read = scales.reading(self._cts, got[:, scales.cells])
-        value, bar = read.value[:, column], KAPPA * read.bar[:, column]
-        true = estimate.value[:, cells]
-        with np.errstate(invalid="ignore"):
-            borne_out = np.abs(got[:, cells] - value) <= bar
-            borne_out &= ~(np.abs(true - value) <= bar)
-        stepped = cells[borne_out.any(axis=0)]
-        if stepped.size:
-            kinks.stepped += [int(e) for e in stepped]
-            estimate.bar[:, stepped] = np.inf
+        estimate, structure = self.estimate, self._differences.structure
+        again = self._truth.compared(got, self._rules, self._kinks.intervals())
+        failing = again.failed & estimate.settled & np.isfinite(got)
+        found: list[int] = []
+        wanted: Mask = np.asarray(failing.any(axis=0))
+        for colour in np.flatnonzero(wanted[structure.grid].any(axis=1))[:EXAMINED]:
+            scales = self._scales(int(colour))
+            cells = scales.cells
+            read = scales.reading(self._cts, got[:, cells])
+            bar = KAPPA * read.bar
+            with np.errstate(invalid="ignore"):
+                fits = ~(np.abs(got[:, cells] - read.value) > bar) | read.split
+                other = np.abs(estimate.value[:, cells] - read.value) > bar
+            flat = scales.stairs & (estimate.value[:, cells] == 0)
+            fits &= other | flat | read.split
+            found += [int(e) for e in cells[(failing[:, cells] & fits).any(axis=0)]]
+        return found
 
-    def _by_scales(
-        self, colour: int, elements: NDArray[np.int64], got: Float, kinks: Kinks
-    ) -> None:
+    def _by_scales(self, colour: int, elements: NDArray[np.int64], got: Float) -> None:
         """Read slopes and kinks of `elements` from forward's values at every scale."""
-        scales = self._scales(colour)
+        scales, kinks = self._scales(colour), self._kinks
         estimate = self._differences.estimate
         column = np.flatnonzero(np.isin(scales.cells, elements))
         cells = scales.cells[column]
@@ -402,9 +447,8 @@ class BlackBox:
 class Kinks:
     """What was found of elements that have no one slope: intervals [q, n], and lists of the rest.
 
-    `lost` have no slope at all, `vague` a kink that may lie beside them, `stepped` an envelope that
-    is not their slope, `split` a slope of each of two scales. `shared` says what those on kinks get
-    wrong together.
+    `lost` have no slope at all, `vague` a kink that may lie beside them, `split` a slope of each of
+    two scales.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -413,9 +457,7 @@ class Kinks:
         self._low, self._high = np.zeros(shape), np.zeros(shape)
         self.lost: list[int] = []
         self.vague: list[int] = []
-        self.stepped: list[int] = []
         self.split: list[int] = []
-        self.shared = ""
 
     def add(self, elements: NDArray[np.int64], low: Float, high: Float) -> None:
         """Between `low` and `high` [q, k] the `elements` [k] may be."""

@@ -154,7 +154,7 @@ class Rounding:
         self.rules = rules_of(of.dtype)
         self._of, self._cotangents = of, cotangents
 
-    def cost(self, index: int, reach: Float) -> Float:
+    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float:
         """Allowance for the gradient of primal `index`, [q, n]."""
         offs = self.offs(index, reach.shape)
         return np.asarray(LARGEST * np.sqrt(np.mean(np.square(offs), axis=0)))

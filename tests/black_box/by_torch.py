@@ -137,8 +137,8 @@ LOW = {
                          (drawn("tbs", 3, 4),)),
     "float16 layer_norm": (lambda x: F.layer_norm(x.half(), x.shape[-1:]).to(x.dtype),
                            lambda x: F.layer_norm(x, x.shape[-1:]), (drawn("thl", 3, 6),)),
-    "int8 weights": (lambda x, w: x @ torch.round(w * 127) / 127, lambda x, w: x @ w,
-                     (drawn("tix", 3, 4), uniform("tiw", -1, 1, 4, 2))),
+    "int8 weights": (lambda w: torch.ones(4).to(w) @ torch.round(w * 127) / 127,
+                     lambda w: w.sum(0), (uniform("tiw", -1, 1, 4, 2),)),
 }  # fmt: skip
 IN_SINGLE = (
     "tanh",
