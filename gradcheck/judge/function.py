@@ -213,7 +213,8 @@ class BlackBox:
         with np.errstate(invalid="ignore"):
             off = np.abs(rows - estimate.value)
             size = np.maximum(np.abs(estimate.value), np.where(known, estimate.scale, 0.0))
-        return bool(np.all((off <= RIGHT * size + NOTHING * np.abs(got))[known]))
+        least = NOTHING * np.max(np.abs(got), initial=0.0, where=known)
+        return bool(np.all((off <= RIGHT * size + least)[known]))
 
     def _stands_still_alone(self) -> bool:
         """Whether forward moves in 50 digits where its values stand still, and vjp says 0 in both.
@@ -251,6 +252,7 @@ class BlackBox:
         """
         structure = self._differences.structure
         kinked = len(self._kinks.elements)
+        pending = np.any(found.pending, axis=0)
         for suspects in (found.failed, found.open):
             wanted = np.any(suspects & found.pending, axis=0)
             confirmed = 0
@@ -258,11 +260,10 @@ class BlackBox:
                 if suspects is found.failed and confirmed == CONFIRMED:
                     break
                 cells = structure.grid[colour]
-                mine = cells[wanted[cells]]
                 if colour not in self._examined:
                     self._examined.add(colour)
-                    self._examine(colour, mine, found, suspects is found.failed)
-                confirmed += self._still_fails(mine, found)
+                    self._examine(colour, cells[pending[cells]], found, suspects is found.failed)
+                confirmed += self._still_fails(cells[wanted[cells]], found)
         if len(self._kinks.elements) > kinked:
             self._widen(found.got)
         return self._kinks.intervals()
