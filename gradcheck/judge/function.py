@@ -188,6 +188,7 @@ class BlackBox:
         size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
         lost = ALIKE * rounding / base if base else 1.0
         alike = lost * size if lost < 1 else np.inf  # of forward itself nothing else is left
+        alike = alike + ALIKE * largest * self._rules.u * base
         return np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
 
     def _terms(self) -> Float:
