@@ -183,13 +183,15 @@ class BlackBox:
         largest = np.max(np.abs(self._cts), axis=1, keepdims=True)
         least = ROUNDINGS * (self._rules.u * terms + largest * rounding)
         if cost is None:
-            return least
-        noise = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+            return np.asarray(least, dtype=np.float64)
+        every = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        noise = cost if every is None else every
         size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
         lost = ALIKE * rounding / base if base else 1.0
         alike = lost * size if lost < 1 else np.inf  # of forward itself nothing else is left
         alike = alike + ALIKE * largest * self._rules.u * base
-        return np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
+        allowed = np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
+        return np.asarray(allowed, dtype=np.float64)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
