@@ -30,7 +30,12 @@ from gradcheck.expectation import Known  # noqa: E402
 from gradcheck.verdict import Verdict  # noqa: E402
 
 MAKERS = (operators, models, commands, config, vocabulary, formats, api, example, files)
-FIGURES = {"ordinary": curve.ordinary, "near_zero": curve.near_zero}
+FIGURES = {
+    "ordinary": curve.ordinary,
+    "near_zero": curve.near_zero,
+    "afar": curve.afar,
+    "stairs": curve.stairs,
+}
 NAVIGATION = {
     "operators": operators.navigation,
     "models": lambda: models.navigation(models.MODELS),

@@ -32,7 +32,7 @@ from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.judge.value import empty
 from gradcheck.narrow import fits_narrow
-from gradcheck.spec import as_tuple
+from gradcheck.spec import Slack, as_tuple
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -46,7 +46,8 @@ KEPT: Final = 1 << 14
 class Check:
     """What one check asks for, at whatever primals; `told`: failures get their diagnosis.
 
-    `rules` are the names of those that a diagnosis may rest on; None: all.
+    `rules` are the names of those that a diagnosis may rest on; None: all. What does not pass is
+    judged by a `wider` bound, where that is asked for.
     """
 
     forward: Callable[..., Any]
@@ -63,6 +64,7 @@ class Check:
     told: bool = True
     rules: frozenset[str] | None = None
     watch: Watch = UNWATCHED
+    wider: Slack | None = None
 
     def judged(
         self, primals: tuple[Array, ...], passed: tuple[Finding, ...] | None = None
@@ -202,7 +204,7 @@ class Check:
         except Broken as error:
             ended = [error.finding]
         if dtype in LOW_RULES:
-            low = LowFunction(function, vjp, arrays, names, attrs, dtype)
+            low = LowFunction(function, vjp, arrays, names, attrs, dtype, self.wider)
             return tuple(ended or low.judge(outputs, cotangents, answer))
         rules = RULES[dtype]
         point = promoted(
@@ -265,7 +267,9 @@ class Check:
             try:
                 large = not self.full and too_large(point, i, outputs)
                 if large or self.watch.budget is not None:
-                    projected = Projected(point, i, names[i], cotangents, around, rules, elsewhere)
+                    projected = Projected(
+                        point, i, names[i], cotangents, around, rules, elsewhere, self.wider
+                    )
                     finding = projected.judge(got)
                     if large or finding.verdict is Verdict.FAIL:
                         findings.append(finding)
@@ -280,7 +284,13 @@ class Check:
                     arbiter=arbiter,
                     formula=formula,
                 )
-                findings.append(primal.judge(got))
+                finding = primal.judge(got)
+                if self.wider is not None and finding.verdict in (
+                    Verdict.FAIL,
+                    Verdict.INCONCLUSIVE,
+                ):
+                    finding = primal.judge_wider(got, self.wider)
+                findings.append(finding)
                 estimates[names[i]] = primal.estimate
             except Ended as ended_early:
                 findings.append(_undecided(names[i], ended_early))

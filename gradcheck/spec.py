@@ -7,10 +7,12 @@ raises `SpecError` at import, with a message that says how to repair it.
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -149,17 +151,22 @@ class Kink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slack:
-    """A wider bound for one operator, with the sentence that justifies it.
+    """A wider bound for one operator, or for one `check`, with the sentence that justifies it.
 
     Units: ulp of the element's scale Σ|ct·J|.
+
+    Raises:
+        SpecError: there is no sentence, or the width is not a positive finite number.
     """
 
     ulp: float
     because: str
 
     def __post_init__(self) -> None:
-        if not self.because.strip():
+        if not isinstance(self.because, str) or not self.because.strip():
             raise SpecError("a wider bound needs a sentence: fill Slack.because")
+        if not isinstance(self.ulp, Real) or not 0 < self.ulp < math.inf:
+            raise SpecError(f"Slack.ulp is {self.ulp!r}: write how many, more than 0 and finite")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradcheck.library
-from gradcheck import Result, Verdict, assert_vjp, check
+from gradcheck import Result, Slack, Verdict, assert_vjp, check
 from gradcheck.contract.returned import Broken
 from gradcheck.errors import UsageError
 from gradcheck.finding import Finding
@@ -318,6 +318,52 @@ def test_a_promoted_forward_shows_more_than_float32_can():
     assert wide.smallest_visible_error < 5e-4
 
 
+# ── a wider bound ────────────────────────────────────────────────────────────────────────────
+
+TABLE = Slack(ulp=4e9, because="tanh is looked up in a table of float32")
+
+
+def rounded_inside(ct, x):
+    return ct * (1 - np.tanh(x) ** 2) * (1 + 3e-7)
+
+
+@pytest.mark.parametrize("wider", [64, {"ulp": 4}, "a table", True])
+def test_a_wider_bound_that_gives_no_reason_is_refused(wider):
+    for function in (check, assert_vjp):
+        with pytest.raises(UsageError, match=r"^wider is a \w+: pass gradcheck\.Slack\(ulp=…, bec"):
+            function(np.tanh, rounded_inside, X, wider=wider)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_wider_bound_is_used_where_it_is_needed_and_said(full):
+    assert words(check(np.tanh, rounded_inside, X, full=full)) == {"x": "fail"}
+    found = check(np.tanh, rounded_inside, X, full=full, wider=TABLE)
+    text = "by a bound 4e+09 ulp wider: tanh is looked up in a table of float32"
+    assert (words(found), found.findings[0].slack) == ({"x": "pass"}, text)
+    first, *lines = str(found).splitlines()
+    assert first == f"PASS rounded_inside, float64: dx: {text}"
+    assert lines[1].endswith("  allowed by")
+    assert lines[3].endswith("  a bound 4e+09 ulp wider")
+    assert assert_vjp(np.tanh, rounded_inside, X, full=full, wider=TABLE) is None
+
+
+def test_a_wider_bound_hides_no_more_than_it_says():
+    small = Slack(ulp=10, because=TABLE.because)
+    found = check(np.tanh, rounded_inside, X, wider=small)
+    assert words(found) == {"x": "fail"}
+    assert "a bound 10 ulp wider: tanh is looked up" in str(found)
+    huge = check(np.tanh, rounded_inside, X, wider=Slack(ulp=1e16, because=TABLE.because))
+    assert words(huge) == {"x": "inconclusive"}
+    assert "their bounds are a tenth of the gradient, or more" in huge.findings[0].reason
+
+
+def test_a_wider_bound_that_nothing_needs_leaves_no_trace():
+    def right(ct, x):
+        return ct * (1 - np.tanh(x) ** 2)
+
+    assert str(check(np.tanh, right, X, wider=TABLE)) == str(check(np.tanh, right, X))
+
+
 # ── the text ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -333,6 +379,18 @@ def test_a_result_prints_as_a_table_with_the_answer_first():
     assert "  reason: 9 of 9 elements are outside their bound" in lines
     assert re.search(r"dx +PASS", text)
     assert re.search(r"dy +FAIL", text)
+
+
+def test_a_pass_shows_no_error_beyond_what_was_allowed():
+    def noisy(x):  # 50 digits leak, and the noise is known to a tenth of the bound
+        return np.frombuffer((np.tanh(x) + 1e4 - 1e4).tobytes())
+
+    x = np.random.default_rng(0).normal(size=6)
+    found = check(noisy, lambda ct, x: ct * (1 - np.tanh(x) ** 2) * (1 + 1.15e-8), x, full=True)
+    worst = found.findings[0].worst[0]
+    assert found.ok
+    assert worst.error > worst.bound
+    assert re.search(r"PASS +1\.\de-08 ≤ 2\.\de-08", str(found))
 
 
 def test_an_assertion_carries_the_failure_and_a_pass_returns_nothing():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradcheck
-from gradcheck import Verdict, check
+from gradcheck import Slack, Verdict, check
 from gradcheck.difference.watch import Watch
 from gradcheck.errors import UsageError
 
@@ -290,3 +290,25 @@ def test_a_terminal_that_is_closed_ends_nothing():
     stream.close()
     watch.show(1, 2)
     watch.clear()
+
+
+# ── a wider bound ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_wider_bound_reaches_large_primals(dtype):
+    off = 3e-7 if dtype is np.float64 else 5e-4
+    x = draws(50_000).astype(dtype)
+
+    def loss(x):
+        return np.sum(np.tanh(x))
+
+    def vjp(ct, x):
+        return ct * (1 - np.tanh(x) ** 2) * x.dtype.type(1 + off * (x.dtype == dtype))
+
+    wider = Slack(ulp=3 * off / np.finfo(dtype).eps, because="a short series")
+    assert check(loss, vjp, x).verdict is Verdict.FAIL
+    found = check(loss, vjp, x, wider=wider)
+    assert (found.verdict, found.findings[0].reason[:11]) == (Verdict.PASS, "by a bound ")
+    wrong = check(loss, lambda ct, x: 1.1 * vjp(ct, x), x, wider=wider)
+    assert wrong.verdict is Verdict.FAIL

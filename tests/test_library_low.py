@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradcheck import check
+from gradcheck import Slack, check
 from gradcheck.errors import UsageError
 
 LOW = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
@@ -303,3 +303,35 @@ def test_dtypes_are_not_mixed_and_what_is_not_judged_in_16_bits_is_refused():
         check(square, vjp, x, jvp=lambda u, x: 2 * x * u)
     with pytest.raises(UsageError, match="the bfloat16 of ml_dtypes"):
         check(square, vjp, x.astype(ml_dtypes.float8_e4m3fn))
+
+
+# ── a wider bound ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_wider_bound_with_a_reason_passes_a_kernel_that_truncates():
+    @wraps(np.tanh)
+    def forward(x):
+        inside = np.float32 if x.dtype == np.float16 else x.dtype
+        return np.tanh(x.astype(inside)).astype(x.dtype)
+
+    def vjp(ct, x):
+        if x.dtype != np.float16:
+            return ct * (1 - np.tanh(x) ** 2)
+        ct, x = ct.astype(np.float32), x.astype(np.float32)
+        g = ct * (1 - np.tanh(x) ** 2)
+        out = g.astype(np.float16)
+        longer = np.abs(out.astype(np.float32)) > np.abs(g)
+        return np.where(longer, np.nextafter(out, np.float16(0)), out)
+
+    def wrong(ct, x):
+        return (vjp(ct, x).astype(np.float64) * 1.05).astype(x.dtype)
+
+    x = np.linspace(-2, 2, 64).astype(np.float16)
+    wider = Slack(ulp=2, because="the unit truncates")
+    assert not check(forward, vjp, x)
+    found = check(forward, vjp, x, wider=wider)
+    assert (found.ok, found.findings[0].slack) == (
+        True,
+        "by a bound 2 ulp wider: the unit truncates",
+    )
+    assert not check(forward, wrong, x, wider=wider)

@@ -7,7 +7,7 @@ by the project's own engine, the truth by its 50-digit oracle.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -74,7 +74,8 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     colour = np.flatnonzero((found.structure.grid == element).any(axis=1))
     block = int(np.flatnonzero(found.structure.grid[colour[0]] == element)[0])
     h = ladder.steps(found.evaluator.x, ladder.LADDER_LEVELS)
-    slopes, scales, rough = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    differences = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
     value, bar = ladder.climb(slopes, scales, noise, h, u, rough)
@@ -257,5 +258,53 @@ def near_zero() -> str:
         f"{found.errors[nearest]:.0e}, which a checker with a fixed step would blame on a right "
         "gradient. The step is therefore chosen for each primal; the value that is taken is "
         f"{max(found.chosen, FLOOR):.0e} off."
+    )
+    return _figure(svg, legend, caption)
+
+
+def _measured(forward: Callable[[Float], Float], x: float, h: Float) -> tuple[Float, Float]:
+    """Central differences of `forward` at `x`, and its even parts over the step."""
+    above, below, here = forward(x + h), forward(x - h), forward(np.float64(x))
+    return (above - below) / ((x + h) - (x - h)), (above - 2 * here + below) / h
+
+
+def afar() -> str:
+    """A norm at 3e-9: from afar a kink, at steps below its own size as smooth as any function."""
+    steps = 4.0 ** -np.arange(23)
+    other = 4e-9
+    slopes, bends = _measured(lambda x: np.sqrt(x * x + other * other), 3e-9, steps)
+    picture = Picture(-14, 0, -12, 0)
+    picture.axes("step h, in units of the primal", "relative error; bend")
+    picture.upright(3e-9, "the element, 3e-9", row=2)
+    picture.curve(steps, np.abs(slopes / 0.6 - 1), "wide", "circle")
+    picture.curve(steps, np.abs(bends), "richardson", "triangle")
+    svg = picture.svg("Error of a central difference of a norm at 3e-9 against its step")
+    legend = _legend([("wide", "difference"), ("richardson", "(f(x+h) − 2f(x) + f(x−h)) / h")])
+    caption = (
+        "<b>√(x² + y²) at x = 3e-9, y = 4e-9.</b> At steps that are longer than the element the "
+        "difference is off by all of the slope, and the second difference over h stays as large "
+        "as at a kink. Below that both fall: the function is smooth here, with the slope 0.6. The "
+        "finest scale has the last word."
+    )
+    return _figure(svg, legend, caption)
+
+
+def stairs() -> str:
+    """tanh, rounded to three decimals: a slope from afar, and none on a step."""
+    steps = 4.0 ** -(np.arange(14) + 0.5)
+    x = 0.4237
+    slopes, _ = _measured(lambda t: np.round(np.tanh(t), 3), x, steps)
+    slope = 1 - math.tanh(x) ** 2
+    picture = Picture(-8, 0, -6, 0)
+    picture.axes("step h, in units of the primal", "relative error")
+    picture.upright(1e-3 / slope, "one stair")
+    picture.curve(steps, np.abs(slopes / slope - 1), "wide", "circle")
+    picture.curve(steps, 5e-4 / steps / slope, "rounding")
+    svg = picture.svg("Error of a central difference of a rounded tanh against its step")
+    legend = _legend([("wide", "difference"), ("rounding", "half a stair / h")])
+    caption = (
+        "<b>tanh, rounded to three decimals</b>, held against the slope of tanh. From afar it "
+        "is seen to a part in a hundred. On a stair forward does not move: the difference is 0, "
+        "and so off by all of it. Which of the two is forward's derivative, its values do not say."
     )
     return _figure(svg, legend, caption)

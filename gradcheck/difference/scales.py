@@ -1,11 +1,11 @@
-"""Forward on a line through elements of one primal, at every scale down to their last bits.
+"""Slopes and kinks of forward at elements of one primal, from its values at every scale.
 
-Steps start at the tensor's size and go on from each element's own, a quarter at a time, until
-two units in its last place. What forward does at the finest of them decides what it does at the
-element: a kink counts only if it is seen there, and a slope only if no finer scale has another.
+The longest step is the tensor's size. Each next one is a quarter of the last; from half of an
+element's own size on, each element has steps of its own, down to two units in its last place. The
+finest steps decide: a kink counts only if they show it, a slope only if no finer step has another.
 
-Values of forward are taken to be off by their rounding, and by the steps of the staircase that they
-stand on: where neighbours are equal bit by bit, by the next change that is seen.
+Values of forward are off by their rounding. Where neighbouring values are equal bit by bit, forward
+is a staircase; then its values are off by half of the next change that is seen, too.
 """
 
 from __future__ import annotations

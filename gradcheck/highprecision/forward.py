@@ -156,9 +156,7 @@ class BigForward:
         largest = [np.max(np.abs(self._primals[i]), initial=1.0) for i in self._moving]
         with np.errstate(all="ignore"):
             scale = np.ldexp(ROUNDING, -max(-900, min(900, self._size(moved))))
-            return np.asarray(
-                np.fmax(np.concatenate(sizes), max(largest)) * scale, dtype=np.float64
-            )
+            return np.asarray(np.fmax(np.concatenate(sizes), max(largest)) * scale, np.float64)
 
     def _quotients(
         self, moved: list[tuple[int, Array]], sign: int, power: int, digits: int

@@ -201,7 +201,10 @@ class Comparison:
             return Finding(name=name, verdict=verdict, reason=reason, compared=self.got.size)
         with np.errstate(all="ignore"):
             allowed = self.bound + self.uncertainty
-            worst = self._worst(shape, cotangents, allowed)
+            which = failed
+            if verdict is Verdict.INCONCLUSIVE:
+                which = unresolved & np.logical_or(*self._blind)
+            worst = self._worst(shape, cotangents, allowed, which)
             visible = self._smallest_visible(unresolved, allowed)
         told = verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
         return Finding(
@@ -245,6 +248,8 @@ class Comparison:
                 "their error bars are wider than their bounds"
                 if np.any(unresolved & unknown)
                 else "rounding alone may cost a tenth of the gradient, or more"
+                if not self.rules.slack
+                else "their bounds are a tenth of the gradient, or more"
             )
             return Verdict.INCONCLUSIVE, f"{blind} of {of} elements cannot be resolved: {why}"
         return Verdict.PASS, ""
@@ -256,14 +261,14 @@ class Comparison:
         return float(seen.max()) if seen.size else None
 
     def _worst(
-        self, shape: tuple[int, ...], cotangents: tuple[str, ...], allowed: Float
+        self, shape: tuple[int, ...], cotangents: tuple[str, ...], allowed: Float, which: Mask
     ) -> tuple[Miss, ...]:
-        """Up to 20 that failed, worst first; or the one that came nearest to it."""
+        """Up to 20 that failed, worst first; or the one of `which` that came nearest to it."""
         count = min(int(np.count_nonzero(self.failed)), WORST)
         ratio = np.where(self.error == 0, 0.0, self.error / allowed)
         ratio = np.where(np.isfinite(self.got) & ~np.isnan(ratio), ratio, np.inf)
-        if count:  # an element whose truth is unknown must not hide one that failed
-            ratio = np.where(self.failed, ratio, -1.0)
+        if which.any():  # an element whose truth is unknown must not hide one that failed
+            ratio = np.where(which, ratio, -1.0)
         if count > 1:
             order = np.argsort(-ratio, axis=None, kind="stable")[:count].tolist()
         else:

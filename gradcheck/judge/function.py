@@ -1,4 +1,10 @@
-"""One primal of a function that no spec describes: differences, 50 digits, and kinks."""
+"""One primal of a function that no spec describes, judged element by element.
+
+Central differences are asked first. What they leave failed or open is settled by forward in 50
+digits; where those cannot be had, by forward's values at every scale. Both find kinks, which are
+judged by the slopes on both sides. Before a FAIL is said, two more questions are asked: whether
+VJP itself, in 50 digits, would be right, and whether forward's values bear the gradient out.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,12 @@ from gradcheck.difference.scales import Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
-from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules
+from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules, rules_of
 from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
+from gradcheck.judge.value import because
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -100,7 +108,7 @@ class BlackBox:
             cotangents=cotangents.names,
             differences=self._differences,
             settle=self._settle,
-            allowance=lambda _: self._allowed(conditioning, least_scale),
+            allowance=lambda _: self._widened(self._allowed(conditioning, least_scale)),
             resolution=blindness(self._rules, point.primals[index].dtype),
         )
         self._kinks = Kinks((len(self._cts), point.primals[index].size))
@@ -142,6 +150,11 @@ class BlackBox:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
 
+    def judge_wider(self, got: Float, wider: Slack) -> Finding:
+        """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
+        self._rules = rules_of(self._rules.dtype, wider.ulp)
+        return because(self.judge(got), wider)
+
     def _told(self, kinks: Kinks) -> list[str]:
         """What was found out about forward, a sentence each."""
         forward = self._subject[1]
@@ -165,6 +178,13 @@ class BlackBox:
                 "its values do not tell which one holds"
             )
         return told
+
+    def _widened(self, cost: Float | None) -> Float | None:
+        """What rounding may cost, [q, n], and the wider bound that was asked for."""
+        if not self._rules.slack:
+            return cost
+        slack = self._rules.slack * 2 * self._rules.u * self.estimate.scale
+        return slack if cost is None else cost + slack
 
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.

@@ -30,12 +30,14 @@ from gradcheck.difference.structure import NUDGES
 from gradcheck.difference.truth import Around
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding, Miss
-from gradcheck.judge.compare import CANCELLED, RULES, Rules
+from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, Rules, rules_of
 from gradcheck.judge.conditioning import REACH, SAFETY, Ask, Conditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.function import FLAT, BlackBox
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
+from gradcheck.judge.value import because
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -177,23 +179,32 @@ class Projected:
         around: Around,
         rules: Rules,
         asking: Callable[[Cotangents], Ask],
+        wider: Slack | None = None,
     ) -> None:
-        """Evaluate nothing yet; `asking` asks vjp, under some cotangents, wherever it is wanted."""
+        """Evaluate nothing yet; `asking` asks vjp, under some cotangents, wherever it is wanted.
+
+        What does not pass is judged again by a bound that is `wider`, where that is asked for.
+        """
         self._point, self._index, self._name, self._rules = point, index, name, rules
         self._cotangents, self._around, self._asking = cotangents, around, asking
         self._x = np.ascontiguousarray(point.primals[index])
-        self._evaluations = 0
+        self._evaluations, self._wider = 0, wider
 
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n]; the first cotangent under which it does not pass decides."""
         keep_pages()
+        found = self._judged(got)
+        if self._wider is not None and found.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+            self._rules = rules_of(self._rules.dtype, self._wider.ulp)
+            found = because(self._judged(got), self._wider)
+        return replace(found, compared=got.size, evaluations=self._evaluations)
+
+    def _judged(self, got: Float) -> Finding:
         strange = ~np.isfinite(got)
         if strange.any():
-            found = self._not_finite(got, strange)
-        else:
-            rows, off = self._in_float64(got)
-            found = self._in_detail(got, rows, off)
-        return replace(found, compared=got.size, evaluations=self._evaluations)
+            return self._not_finite(got, strange)
+        rows, off = self._in_float64(got)
+        return self._in_detail(got, rows, off)
 
     def _in_detail(self, got: Float, rows: Float, off: NDArray[np.bool_]) -> Finding:
         """A finite `got`, by `rows` in float64 where it is those."""
@@ -221,7 +232,7 @@ class Projected:
             return got, nowhere
         rows, u = found[self._index], self._rules.u
         size = np.abs(rows)
-        bound = self._rules.rtol * size + FLAT * u * size.max(axis=1, keepdims=True)
+        bound = self._part * size + FLAT * u * size.max(axis=1, keepdims=True)
         return rows, ~(np.abs(got - rows) <= bound)
 
     def _not_finite(self, got: Float, strange: NDArray[np.bool_]) -> Finding:
@@ -286,9 +297,14 @@ class Projected:
                 ]
                 worst = [self._placed(alone, element), *others]
                 return self._failed(finding.reason, finding.failed, worst)
-        allowed = [s.ok or abs(s.error) <= self._rules.rtol * s.norm for s in projection.strikes]
-        if all(allowed) and projection.lone(projection.strikes[0]) <= projection.least:
-            return replace(finding, verdict=Verdict.PASS, reason="", failed=0)
+        strikes = projection.strikes
+        bounds = [max(s.tolerance, self._part * s.norm) for s in strikes]
+        shares = [abs(s.error) / bound for s, bound in zip(strikes, bounds, strict=True)]
+        if max(shares) <= 1 and projection.lone(strikes[0]) <= projection.least:
+            nearest = int(np.argmax(shares))
+            (miss,) = projection.finding(strikes[nearest]).worst
+            miss = replace(miss, bound=bounds[nearest], cotangent=self._cotangents.names[k])
+            return replace(finding, verdict=Verdict.PASS, reason="", failed=0, worst=(miss,))
         reason = (
             f"{finding.reason}, but {len(tried)} of the largest errors are none where one element "
             "moves alone; full=True judges each"
@@ -318,6 +334,8 @@ class Projected:
             least = max(self._rules.negligible * largest, SHARE * small)
         kind = "float64" if rounded else self._rules.dtype
         promised = max(RULES[kind].u, RULES["float64"].rtol / CANCELLED / ALLOWED)
+        if not rounded:  # else it is what `got` may be off from this row
+            promised += self._rules.slack * 2 * self._rules.u / ROUNDINGS
         given = Given.of(row * units.reshape(-1))
         return value, Promised(value, value(), tensor, given, unit_of(tensor), promised), least
 
@@ -356,7 +374,9 @@ class Projected:
             rounding.at(self._index, element),
             subject=(f"{self._name}[{where}]", "forward"),
         )
-        return judged.judge(got[[k]][:, [element]])
+        one = got[[k]][:, [element]]
+        wider = self._wider if self._rules.slack else None
+        return judged.judge(one) if wider is None else judged.judge_wider(one, wider)
 
     def _moving(
         self, forward: Callable[[Array], tuple[Array, ...]], here: Array, unit: float
@@ -411,6 +431,11 @@ class Projected:
     def _weight(self, row: Float) -> Float:
         """How much each element's gradient counts where it moves by its own size, [n]."""
         return np.asarray(np.abs(row) * self._units.reshape(-1))
+
+    @property
+    def _part(self) -> float:
+        """The part of itself that an element may be off."""
+        return self._rules.rtol + self._rules.slack * 2 * self._rules.u
 
     @property
     def _faint(self) -> float:

@@ -28,7 +28,7 @@ from gradcheck.judge.function import BlackBox
 from gradcheck.judge.lowprecision import unbiased
 from gradcheck.judge.probe import Answer, ask_vjp
 from gradcheck.narrow import BITS, short
-from gradcheck.spec import Attrs
+from gradcheck.spec import Attrs, Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
@@ -53,6 +53,7 @@ class LowFunction:
     names: tuple[str, ...]
     attrs: Attrs
     dtype: str
+    wider: Slack | None = None
 
     def judge(
         self, outputs: Sequence[Array], cotangents: Cotangents, answer: Answer
@@ -127,9 +128,18 @@ class LowFunction:
     def _judged(
         self, index: int, point: Point, got: Float, cotangents: Cotangents, rounding: Rounding
     ) -> Finding:
-        name, shape = self.names[index], self.primals[index].shape
+        name = self.names[index]
         box = BlackBox(point, index, name, cotangents, Around(point), rounding)
-        finding, truth = box.judge(got), box.estimate
+        finding = self._by_spread(box, index, got, cotangents, rounding)
+        if self.wider is not None and finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+            return box.judge_wider(got, self.wider)
+        return finding
+
+    def _by_spread(
+        self, box: BlackBox, index: int, got: Float, cotangents: Cotangents, rounding: Rounding
+    ) -> Finding:
+        """The verdict by bounds, and by what rounding does to right values where that is known."""
+        finding, truth, shape = box.judge(got), box.estimate, self.primals[index].shape
         if finding.kinked or not finding.compared:
             return finding
         draws = [truth.value + off for off in rounding.offs(index, got.shape)]

@@ -228,7 +228,7 @@ class Projection:
     def _passed(self) -> Finding:
         seeing = [strike for strike in self.strikes if self._sees(strike)]
         strike = min(seeing or self.strikes, key=lambda s: s.visible / (abs(s.product) or 1.0))
-        finding = self._finding(strike)
+        finding = self.finding(strike)
         if seeing:
             return replace(finding, verdict=Verdict.PASS, reason=self._caveat(strike))
         verdict, count = Verdict.INCONCLUSIVE, self.site.size
@@ -263,7 +263,7 @@ class Projection:
         if part <= BLIND[self.site.dtype.name]:
             return (
                 f"it agrees along a random direction, but a single wrong element would show only "
-                f"above {self._finding(strike).smallest_visible_error:.1g} times a typical one: "
+                f"above {self.finding(strike).smallest_visible_error:.1g} times a typical one: "
                 f"{self.subject} is known to {strike.noise / abs(base) if base else 0.0:.1g} of "
                 "itself"
             )
@@ -276,7 +276,7 @@ class Projection:
     def _failed(self, strikes: Sequence[Strike], search: int) -> Finding:
         """Two directions say that it is wrong: where, and by how much?"""
         first = strikes[0]
-        finding = replace(self._finding(first), verdict=Verdict.FAIL, failed=1)
+        finding = replace(self.finding(first), verdict=Verdict.FAIL, failed=1)
         whole = self._as_a_whole(strikes)
         found = Located((), False)
         if search:
@@ -317,7 +317,7 @@ class Projection:
             return f"{count} of {of} elements {'is' if count == 1 else 'are'} wrong"
         return f"{count} or more of {of} elements are wrong"
 
-    def _finding(self, strike: Strike) -> Finding:
+    def finding(self, strike: Strike) -> Finding:
         """The numbers of one direction."""
         size = self.site.size
         typical = strike.norm / np.sqrt(SQUARE * size)

@@ -48,12 +48,12 @@ def _line(result: Record, named: bool) -> str:
 
     What stands before the verdict is what `gradcheck repro` takes, where that takes it.
     """
-    from gradcheck.report import diagnosed
+    from gradcheck.report import diagnosed, failure_words
 
     own = result.part is Part.GRADIENT
     output = words.clean(result.output) if own else words.subject(result.output, result.part)
     parts = [f"{words.case(result)}:{output}", words.word(result.verdict)]
-    if result.top is not None:
+    if result.top is not None and failure_words.is_known(result.top):
         parts.append(words.comparison(result.top))
     if named:
         parts.append(f"({words.clean(result.implementation)})")

@@ -70,9 +70,22 @@ def bar(miss: Miss) -> str:
     return f"± {number(miss.error_bar, 2)}"
 
 
+def is_known(miss: Miss) -> bool:
+    """Whether anything is known of what was wanted: an infinite error bar says that nothing is."""
+    return not math.isinf(miss.error_bar)
+
+
+def wanted(miss: Miss) -> str:
+    """What was got and what was wanted, with its error bar."""
+    got, want = values(miss)
+    if not is_known(miss):
+        return f"got {got}, the true value is not known"
+    return f"got {got}, want {want} {bar(miss)}"
+
+
 def errors(miss: Miss) -> str:
     """An error in four units: relative, ulp, multiples of the bound and of the error bar."""
-    if not math.isfinite(miss.error):
+    if not math.isfinite(miss.error) or not is_known(miss):
         return ""
     parts = []
     ratios = relative(miss)
@@ -109,9 +122,8 @@ def facts(result: Record) -> list[tuple[str, str]]:
     pairs = []
     top = result.top
     if top is not None:
-        got, want = values(top)
         pairs += [
-            ("worst", f"{place(result, top)} got {got}, want {want} {bar(top)}"),
+            ("worst", f"{place(result, top)} {wanted(top)}"),
             ("error", errors(top)),
         ]
     pairs += [("failed", extent(result)), ("where", where(result))]

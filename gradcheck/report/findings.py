@@ -44,6 +44,11 @@ def table(subject: str, dtype: str, findings: Sequence[Finding]) -> str:
         aligned += ["left", "right"]
         for row, finding in zip(body, findings, strict=True):
             row += [_lone(finding), f"{finding.evaluations:,}"]
+    if any(finding.slack for finding in findings):
+        heads.append("allowed by")
+        aligned.append("left")
+        for row, finding in zip(body, findings, strict=True):
+            row.append(words.clean(finding.slack.partition(":")[0].removeprefix("by ")))
     grid = tabulate(body, heads, disable_numparse=True, colalign=aligned)
     return "\n\n".join(["\n".join(first), grid, *map("\n".join, others)])
 

@@ -143,8 +143,8 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[Record], str]]:
         "got": of_top(_values),
         "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
         "error": of_top(lambda r, top: words.number(top.error)),
-        "bound": of_top(lambda r, top: words.number(top.bound)),
-        "times": of_top(lambda r, top: words.multiple(top.error, top.bound)),
+        "bound": of_top(lambda r, top: words.number(words.allowed(top, r.verdict))),
+        "times": of_top(lambda r, top: words.multiple(top.error, words.allowed(top, r.verdict))),
         "ulp": of_top(lambda r, top: "" if top.ulp is None else words.number(top.ulp)),
         "cotangent": of_top(lambda r, top: text(top.cotangent)),
     }

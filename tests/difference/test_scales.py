@@ -194,7 +194,9 @@ def absorbed(x):
 # name → function, primals, the slope by the first, and how well it must be known
 SLOPES = {
     "a norm at 1e-9": (lambda x: np.hypot(x[:1], x[1:]), [3e-9, 4e-9], 0.6, 1e-9),
-    "a norm at 1e-150": (lambda x: np.sqrt((x * x).sum(keepdims=True)), [3e-150, 4e-150], 0.6, 1e-9),
+    "a norm at 1e-150": (
+        lambda x: np.sqrt((x * x).sum(keepdims=True)), [3e-150, 4e-150], 0.6, 1e-9,
+    ),
     "a Huber loss at 1e-13": (
         lambda x: np.where(abs(x) < 1e-12, x * x / 2e-12, abs(x) - 5e-13), [3e-13], 0.3, 1e-9,
     ),
@@ -203,7 +205,9 @@ SLOPES = {
     "relu at 1e-300": (relu, [1e-300, -2.0], 1.0, 1e-9),
     "relu dead at -1e-300": (relu, [-1e-300, -2.0], 0.0, 1e-9),
     "a cube at 1e-15": (lambda x: x**3, [1e-15], 3e-30, 1e-9),
-    "float32 inside": (lambda x: np.float64(np.float32(np.tanh(x))), [0.5], 1 - np.tanh(0.5) ** 2, 1e-4),
+    "float32 inside": (
+        lambda x: np.float64(np.float32(np.tanh(x))), [0.5], 1 - np.tanh(0.5) ** 2, 1e-4,
+    ),
     "flat at every scale": (np.sign, [1.5], 0.0, 1e-12),
 }  # fmt: skip
 

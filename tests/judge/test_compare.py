@@ -346,6 +346,14 @@ def test_an_ulp_is_one_of_the_dtype_and_of_what_is_wanted():
     assert ulp(1e-3, 0.0, "float32") is None
 
 
+def test_what_cannot_be_resolved_is_shown_by_an_element_that_cannot():
+    # The first is nearer to its bound, and known; the second is what nobody knows.
+    truth = known([1.0, 1.0, 1.0], [0.0, np.inf, 0.0])
+    found = finding(against([1.0 + 0.9 * BOUND, 5.0, 1.0], truth))
+    assert (found.verdict, found.worst_index) == (Verdict.INCONCLUSIVE, (1,))
+    assert found.error_bar == np.inf
+
+
 def test_failures_are_listed_worst_first_and_no_more_than_can_be_read():
     want = np.ones(50)
     got = want + np.where(np.arange(50) < 30, np.arange(50), 0)

@@ -73,6 +73,13 @@ def test_what_an_inconclusive_check_could_have_seen_is_told(make):
     assert "visible" not in dict(failure_words.facts(passed))
 
 
+def test_a_value_that_nobody_knows_is_not_told_with_an_error(make):
+    miss = make.miss(got=0.5, want=1.0, error=0.5, error_bar=math.inf)
+    facts = dict(failure_words.facts(make.result(verdict=Verdict.INCONCLUSIVE, worst=(miss,))))
+    assert facts["worst"].endswith(" got 0.5, the true value is not known")
+    assert "error" not in facts
+
+
 def test_a_stage_is_called_one_and_its_element_by_its_gradients_name(make):
     stage = make.of_model("ln_f", part=Part.STAGE)
     assert words.title(stage) == "gpt2/default/tiny/float64 · stage ln_f"

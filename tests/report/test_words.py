@@ -1,7 +1,9 @@
 import math
+from dataclasses import replace
 
 import pytest
 
+from gradcheck.judge.compare import KAPPA
 from gradcheck.report import words
 from gradcheck.verdict import Verdict
 
@@ -84,6 +86,18 @@ def test_relative_means_relative_to_the_larger(make):
 )
 def test_error_against_bound(make, changes, text):
     assert words.comparison(make.miss(**changes)) == text
+
+
+def test_a_pass_is_held_against_what_was_allowed_with_its_error_bar(make):
+    assert words.BARS == KAPPA
+    miss = make.miss(got=0.5, want=1.0, error=5.5e-7, bound=1.1e-8, error_bar=4e-7)
+    passed = make.result(verdict=Verdict.PASS, worst=(miss,))
+    assert words.cell(passed) == "5.5e-07 ≤ 8.1e-07"
+    assert (miss.bound, words.allowed(miss, Verdict.PASS)) == (1.1e-8, 1.1e-8 + 2 * 4e-7)
+    # What failed did so beyond it, and a pass within its bound needs no more.
+    assert words.cell(replace(passed, verdict=Verdict.FAIL)) == "5.5e-07 > 1.1e-08"
+    within = replace(passed, worst=(replace(miss, error=1e-8),))
+    assert words.cell(within) == "1.0e-08 ≤ 1.1e-08"
 
 
 def test_a_cell_measures_only_what_was_compared(make):
