@@ -131,10 +131,13 @@ def bent(even: Float) -> NDArray[np.bool_]:
     """
     stands = even > 0
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
-    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(3)]
-    known = (last[0] >= 2) & (finest[0] > 0)
-    slow = (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
-    return np.asarray(known & slow)
+    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(4)]
+    slow = np.zeros(even.shape[1:], dtype=bool)
+    # A kink about as far away as the finest step is long takes from that one's even part.
+    for first in (0, 1):
+        a, b, c = finest[first : first + 3]
+        slow |= (last[0] >= first + 2) & (a > 0) & (c < KINK * b) & (b < KINK * a)
+    return np.asarray(slow)
 
 
 def extrapolate(slopes: Float) -> Float:

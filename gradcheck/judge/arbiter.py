@@ -52,6 +52,8 @@ class Arbiter:
         self._slopes: dict[tuple[int, bytes], tuple[Float, Float]] = {}
         self.refusal = ""
         self.differs = False
+        self.rounding = 0.0
+        """The largest error of forward's own values, in their units; 0 before slopes are known."""
 
     def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
         """Slopes of every output, [m] each, behind and ahead of primal `index`.
@@ -103,6 +105,7 @@ class Arbiter:
         if exact.shape != self._values.shape:
             return False
         off = np.abs(exact - self._values)
+        self.rounding = float(np.max(off, initial=0.0))
         if np.all(off <= AGREES * np.max(np.abs(self._values), initial=0.0)):
             return True
         fewer = next(FEWER[p.dtype.name] for p in self._primals if p.dtype.name in FEWER)
@@ -140,7 +143,7 @@ class Formula:
                 vjp = self._vjp if len(ct) == 1 else _joined(self._vjp, len(ct))
                 big = BigForward(vjp, (*ct, *self._primals), self._attrs, BUDGET)
                 rows.append(big.outputs())
-        except NoArbiter:
+        except (NoArbiter, TypeError):  # the gradient of an index is None, and no number
             return None
         return rows if all(len(row) == len(self._primals) for row in rows) else None
 

@@ -58,6 +58,8 @@ STEEPEST: Final = 2.0**20
 """What 1/x counts for at most: of smaller primals, rounding that is seen alone is allowed."""
 STILL: Final = 16.0
 """Units of u of terms that cancel which may be left where forward does not move at all."""
+ALIKE: Final = 2.0**8
+"""How many times more of its digits a vjp may lose than forward, where its formula is right."""
 RIGHT: Final = 1e-9
 """How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
@@ -217,19 +219,29 @@ class BlackBox:
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
-        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        Where nothing but rounding is left, a vjp may lose as many digits as forward does itself.
         """
         terms, reach = self._terms(), self._reach(least_scale)
-        if not self._only_rounds:
-            cost = conditioning.cost(self._index, reach, terms)
+        cost = conditioning.cost(self._index, reach, terms)
+        if not self._only_rounds or self._arbiter is None:
             # Where no output moves at all, every digit of the gradient is rounding.
             still = self.estimate.settled & (self.estimate.scale == 0)
             return (
                 cost if cost is None else cost + np.where(still, STILL * self._rules.u * terms, 0)
             )
-        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
-        least = ROUNDINGS * self._rules.u * terms
-        return least if cost is None else np.fmax(LUMPY * cost, least)
+        base, rounding = np.max(np.abs(self._differences.evaluator.base)), self._arbiter.rounding
+        largest = np.max(np.abs(self._cts), axis=1, keepdims=True)
+        least = ROUNDINGS * (self._rules.u * terms + largest * rounding)
+        if cost is None:
+            return np.asarray(least, dtype=np.float64)
+        every = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        noise = cost if every is None else every
+        size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
+        lost = ALIKE * rounding / base if base else 1.0
+        alike = lost * size if lost < 1 else np.inf  # of forward itself nothing else is left
+        alike = alike + ALIKE * largest * self._rules.u * base
+        allowed = np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
+        return np.asarray(allowed, dtype=np.float64)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
