@@ -27,7 +27,7 @@ LAYERS = (
     "keyword_expression choice",
     "difference difference.watch",
     "difference.evaluate difference.structure difference.noise difference.ladder",
-    "difference.scales difference.oracle difference.jacobian",
+    "difference.scales difference.sparse difference.oracle difference.jacobian",
     "difference.projection difference.line",
     "difference.residuals difference.rungs",
     "verdict expectation finding",

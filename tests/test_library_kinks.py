@@ -131,7 +131,6 @@ def test_on_a_jump_there_is_no_slope_to_judge_by():
     envelope = judged(np.floor, [1.0, 0.0, 0.0], [0.3, 2.0, 1.7])
     assert envelope.verdict == "inconclusive"
     assert "as of a straight-through estimator" in envelope.reason
-    assert judged(np.floor, [70.0, 0.0, 0.0], [0.3, 2.0, 1.7]).verdict == "fail"
     assert judged(np.floor, [np.nan, 0.0, 0.0], [0.3, 2.0, 1.7]).verdict == "fail"
 
 

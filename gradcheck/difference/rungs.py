@@ -114,9 +114,20 @@ class Rungs:
             if slope.bar <= target or not self._extend(slope):
                 return slope
 
+    def peek(self, first: int) -> Slope:
+        """One step below level `first`, with nothing known of its error."""
+        level = self._below(first)
+        self._measure(level)
+        p, t = self.pairs[level], RATIO ** -float(level)
+        return Slope((p.above - p.below - p.given) / (2 * t), np.inf, 1.0, first)
+
+    def _below(self, first: int) -> int:
+        """The step after `first`, within the plan."""
+        return min(max(first, self.top), self.plan.bottom - TRIPLE) + 1
+
     def glance(self, target: float, first: int) -> Slope | None:
         """Two steps below level `first`, where they agree to within `target`."""
-        level = min(max(first, self.top), self.plan.bottom - TRIPLE) + 1
+        level = self._below(first)
         pairs = []
         for k in (level, level + 1):
             self._measure(k)

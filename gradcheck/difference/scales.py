@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -185,8 +186,10 @@ class Scales:
         np.minimum.at(vague, self._structure.owner[which], fall.finest[which])
         return Sides(low, high, np.where(np.isfinite(bar), bar, np.inf), on, apart, vague)
 
-    def reading(self, cts: Float, got: Float) -> Reading:
+    def reading(self, cts: Float, got: Float, column: NDArray[np.int64] | None = None) -> Reading:
         """The slope of Σ ct·f [q, b], where `got` [q, b] is a hypothesis at every scale.
+
+        Of the elements `column` alone, where given: the others have no value then.
 
         The finest scale that is known well enough has the last word. What only fits a coarser
         one is neither right nor wrong.
@@ -201,7 +204,7 @@ class Scales:
         value, bar, step = (np.full(got.shape, start) for start in (np.nan, np.inf, np.inf))
         split = np.zeros(got.shape, dtype=bool)
         values, bars = _extrapolated(slopes, rough, self.h)
-        for q, b in np.ndindex(*got.shape):
+        for q, b in product(range(len(got)), range(got.shape[1]) if column is None else column):
             level, split[q, b] = _decide(values[:, q, b], bars[:, q, b], float(got[q, b]))
             if level is not None:
                 value[q, b], bar[q, b] = values[level, q, b], bars[level, q, b]

@@ -286,17 +286,28 @@ class BlackBox:
         structure = self._differences.structure
         kinked = len(self._kinks.elements)
         pending = np.any(found.pending, axis=0)
+        confirmed = 0
         for suspects in (found.failed, found.open):
+            failing = suspects is found.failed
+            if confirmed and not self._only_rounds:
+                break  # it fails, whatever the open ones are
             wanted = np.any(suspects & found.pending, axis=0)
-            confirmed = 0
             for colour in np.flatnonzero(wanted[structure.grid].any(axis=1)).tolist():
-                if suspects is found.failed and confirmed == CONFIRMED:
+                if failing and confirmed == CONFIRMED:
                     break
                 cells = structure.grid[colour]
+                mine = cells[wanted[cells]]
                 if colour not in self._examined:
+                    # Of many that fail a few are enough, if one of them goes on to.
+                    some = mine[:EXAMINED]
+                    if failing and some.size < mine.size:
+                        self._examine(colour, some, found, failing)
+                        if self._still_fails(some, found):
+                            confirmed += 1
+                            continue
                     self._examined.add(colour)
-                    self._examine(colour, cells[pending[cells]], found, suspects is found.failed)
-                confirmed += self._still_fails(cells[wanted[cells]], found)
+                    self._examine(colour, cells[pending[cells]], found, failing)
+                confirmed += failing and self._still_fails(mine, found)
         if len(self._kinks.elements) > kinked:
             self._widen(found.got)
         return self._kinks.intervals()
@@ -419,7 +430,8 @@ class BlackBox:
         for colour in np.flatnonzero(wanted[structure.grid].any(axis=1))[:EXAMINED]:
             scales = self._scales(int(colour))
             cells = scales.cells
-            read = scales.reading(self._cts, got[:, cells])
+            column = np.flatnonzero(failing[:, cells].any(axis=0))
+            read = scales.reading(self._cts, got[:, cells], column)
             bar = KAPPA * read.bar
             with np.errstate(invalid="ignore"):
                 fits = ~(np.abs(got[:, cells] - read.value) > bar) | read.split
@@ -436,7 +448,7 @@ class BlackBox:
         column = np.flatnonzero(np.isin(scales.cells, elements))
         cells = scales.cells[column]
         sides = scales.sides(self._cts)
-        read = scales.reading(self._cts, got[:, scales.cells])
+        read = scales.reading(self._cts, got[:, scales.cells], column)
         blur = KAPPA * sides.bar[:, column]
         low, high = sides.low[:, column], sides.high[:, column]
         steepest = np.maximum(np.abs(low), np.abs(high))

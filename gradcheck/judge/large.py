@@ -26,14 +26,15 @@ from gradcheck.difference.evaluate import REFUSALS, Evaluator, Point, flatten
 from gradcheck.difference.pages import keep_pages
 from gradcheck.difference.projection import Given, Scalar, unit_of
 from gradcheck.difference.rungs import Site
+from gradcheck.difference.sparse import excluding
 from gradcheck.difference.structure import NUDGES
-from gradcheck.difference.truth import Around
+from gradcheck.difference.truth import Around, Estimate
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding, Miss
-from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, Rules, rules_of
+from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, Rules, compare, rules_of
 from gradcheck.judge.conditioning import REACH, SAFETY, Ask, Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function import FLAT, BlackBox
+from gradcheck.judge.function import FLAT, BlackBox, blindness
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
 from gradcheck.judge.value import because
@@ -42,6 +43,8 @@ from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
+Proof = tuple[int, Finding]
+"""An element, by its flat index, and what judging it alone found."""
 
 AFFORDED: Final = 1 << 26
 """Numbers that forward may evaluate for one primal, element by element: some seconds."""
@@ -60,7 +63,7 @@ SPARE: Final = 1000
 """One element of so many need not: it may be as small as it likes."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
 """Elements below this part of the largest need not show, as in `judge.directional`."""
-SEARCH: Final = 400
+SEARCH: Final = 160
 """Evaluations that may be spent on finding wrong elements of one gradient."""
 NEIGHBOURS: Final = 2
 """Points beside the primals at which vjp is asked what rounding does to one element."""
@@ -240,7 +243,7 @@ class Projected:
         k, element = (int(i) for i in np.argwhere(strange)[0])
         count = int(strange.any(axis=0).sum())
         reason = f"{count} of {got.shape[1]} elements are not finite"
-        alone = self._alone(k, element, got)
+        alone = self._excluded(k, element, got) or self._alone(k, element, got)
         return self._failed(reason, count, [self._placed(alone, element)])
 
     def _off(self, got: Float, rows: Float, off: NDArray[np.bool_]) -> Finding | None:
@@ -248,12 +251,12 @@ class Projected:
         k = int(off.sum(axis=1).argmax())
         error = np.where(off[k], np.abs(got[k] - rows[k]), -1.0)
         count = int(off.any(axis=0).sum())
-        for element in np.argsort(error)[: -ACCUSED - 1 : -1]:
-            alone = self._alone(k, int(element), got)
-            if alone.verdict is Verdict.FAIL:
-                reason = f"{count} of {got.shape[1]} elements are not what vjp gives in float64"
-                return self._failed(reason, count, [self._placed(alone, int(element))])
-        return None
+        worst = [int(element) for element in np.argsort(error)[: -ACCUSED - 1 : -1]]
+        proof = self._proved(k, worst, got, most=1)
+        if proof is None:
+            return None
+        reason = f"{count} of {got.shape[1]} elements are not what vjp gives in float64"
+        return self._failed(reason, count, [self._placed(proof[1], proof[0])])
 
     def _along(self, k: int, got: Float, row: Float, *, rounded: bool) -> Finding:
         """The verdict on `row` [n], under cotangent `k`; `rounded`: `got` is that in float32."""
@@ -287,16 +290,15 @@ class Projected:
         elements = [int(np.ravel_multi_index(m.index, self._x.shape)) for m in placed]
         largest = np.argsort(self._weight(row))[::-1]
         tried = [*elements, *map(int, largest[:ACCUSED])][:ACCUSED]
-        for element in tried:
-            alone = self._alone(k, element, got)
-            if alone.verdict is Verdict.FAIL:
-                others = [
-                    self._in_its_units(miss, k)
-                    for miss, other in zip(placed, elements, strict=True)
-                    if other != element
-                ]
-                worst = [self._placed(alone, element), *others]
-                return self._failed(finding.reason, finding.failed, worst)
+        proof = self._proved(k, tried, got, most=ACCUSED)
+        if proof is not None:
+            others = [
+                self._in_its_units(miss, k)
+                for miss, other in zip(placed, elements, strict=True)
+                if other != proof[0]
+            ]
+            worst = [self._placed(proof[1], proof[0]), *others]
+            return self._failed(finding.reason, finding.failed, worst)
         strikes = projection.strikes
         bounds = [max(s.tolerance, self._part * s.norm) for s in strikes]
         shares = [abs(s.error) / bound for s, bound in zip(strikes, bounds, strict=True)]
@@ -339,8 +341,56 @@ class Projected:
         given = Given.of(row * units.reshape(-1))
         return value, Promised(value, value(), tensor, given, unit_of(tensor), promised), least
 
+    def _excluded(self, k: int, element: int, got: Float) -> Finding | None:
+        """FAIL where a few steps of one element exclude what was given for it by far."""
+        name, ct = self._cotangents.names[k], self._cotangents.flat[k]
+        given, here = got[[k]][:, [element]], self._here(element)
+        base = flatten(self._around.outputs)
+        unit = float(self._units.reshape(-1)[element])
+        known = excluding(self._with(element), here, base, ct, unit, float(given[0, 0]))
+        if known is None:
+            return None
+        estimate = Estimate(
+            value=np.array([[known.value]]),
+            bar=np.array([[known.bar]]),
+            scale=np.array([[known.scale]]),
+            terms=np.array([base.size]),
+            settled=np.zeros((1, 1), dtype=bool),
+        )
+        extra = self._rounding(k, element).cost(self._index, np.abs(given))
+        blind = blindness(self._rules, here.dtype)
+        found = compare(given, estimate, self._rules, extra=extra, resolution=blind)
+        finding = found.finding(self._name, (), (name,))
+        return finding if finding.verdict is Verdict.FAIL else None
+
     def _alone(self, k: int, element: int, got: Float) -> Finding:
         """One element judged as those of small primals are, all others where they were."""
+        forward, here = self._with(element), self._here(element)
+        moving = self._moving(forward, here, float(self._units.reshape(-1)[element]))
+
+        def some(number: Array) -> tuple[Array, ...]:
+            outputs = forward(number)
+            kind = np.result_type(*outputs)
+            return (np.concatenate([o.reshape(-1) for o in outputs])[moving].astype(kind),)
+
+        point = Point(some, (here,))
+        part = Cotangents((self._cotangents.names[k],), ((self._cotangents.flat[k][moving],),))
+        where = ", ".join(str(i) for i in self._place(element))
+        judged = BlackBox(
+            point,
+            0,
+            self._name,
+            part,
+            Around(point),
+            self._rounding(k, element),
+            subject=(f"{self._name}[{where}]", "forward"),
+        )
+        one = got[[k]][:, [element]]
+        wider = self._wider if self._rules.slack else None
+        return judged.judge(one) if wider is None else judged.judge_wider(one, wider)
+
+    def _with(self, element: int) -> Callable[[Array], tuple[Array, ...]]:
+        """Forward of one element's number, all others where they were."""
         x, primals = self._x, list(self._point.primals)
 
         def forward(number: Array) -> tuple[Array, ...]:
@@ -351,32 +401,28 @@ class Projected:
             primals[self._index] = moved
             return self._forward(*primals)
 
-        here = np.array(x.reshape(-1)[element])
-        moving = self._moving(forward, here, float(self._units.reshape(-1)[element]))
+        return forward
 
-        def some(number: Array) -> tuple[Array, ...]:
-            outputs = forward(number)
-            kind = np.result_type(*outputs)
-            return (np.concatenate([o.reshape(-1) for o in outputs])[moving].astype(kind),)
+    def _here(self, element: int) -> Array:
+        return np.array(self._x.reshape(-1)[element])
 
-        point = Point(some, (here,))
-        name = self._cotangents.names[k]
-        part = Cotangents((name,), ((self._cotangents.flat[k][moving],),))
-        cotangents = Cotangents((name,), (self._cotangents.values[k],))
+    def _rounding(self, k: int, element: int) -> Alone:
+        """What rounding may cost that element under one cotangent."""
+        cotangents = Cotangents((self._cotangents.names[k],), (self._cotangents.values[k],))
         rounding = Alone(self._asking(cotangents), self._point, self._rules)
-        where = ", ".join(str(i) for i in self._place(element))
-        judged = BlackBox(
-            point,
-            0,
-            self._name,
-            part,
-            Around(point),
-            rounding.at(self._index, element),
-            subject=(f"{self._name}[{where}]", "forward"),
-        )
-        one = got[[k]][:, [element]]
-        wider = self._wider if self._rules.slack else None
-        return judged.judge(one) if wider is None else judged.judge_wider(one, wider)
+        return rounding.at(self._index, element)
+
+    def _proved(self, k: int, elements: Sequence[int], got: Float, most: int) -> Proof | None:
+        """The first of `elements` that fails alone: by a few steps, or else `most` by all."""
+        for element in elements:
+            found = self._excluded(k, element, got)
+            if found is not None:
+                return element, found
+        for element in elements[:most]:
+            found = self._alone(k, element, got)
+            if found.verdict is Verdict.FAIL:
+                return element, found
+        return None
 
     def _moving(
         self, forward: Callable[[Array], tuple[Array, ...]], here: Array, unit: float

@@ -10,7 +10,7 @@ one do not in the other. About six evaluations per halving and wrong element.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gradcheck.difference.line import Place
@@ -23,6 +23,8 @@ ALLOWED: Final = 12.0
 """Units of u of ‖g∘d‖₂ that an implementation may have rounded."""
 SHARP: Final = 32.0
 """A half is measured until its error bar is so many times smaller than the whole's error."""
+LITTLE: Final = 16.0
+"""Of the whole's error so small a part in one half, at one step, leaves all of it to the other."""
 PRECISE: Final = 1e-6
 """The error bar of a wrong element, as a part of its error, with which its ladder is content."""
 MOST: Final = 8
@@ -67,7 +69,13 @@ class Suspect:
 
 
 def locate(
-    site: Place, seen: Sequence[Seen], allowed: float, *, most: int = MOST, search: int = 400
+    site: Place,
+    seen: Sequence[Seen],
+    allowed: float,
+    *,
+    most: int = MOST,
+    search: int = 400,
+    precise: float = PRECISE,
 ) -> Located:
     """The wrong elements of `site`'s gradient, largest error first.
 
@@ -77,18 +85,24 @@ def locate(
         allowed: error along a direction that the implementation's rounding may make.
         most: elements after which to stop.
         search: evaluations after which to stop.
+        precise: error bar of an element, as a part of its error, that is narrow enough.
     """
-    hunt = _Hunt(site, allowed, most, site.value.evaluations + search)
+    hunt = _Hunt(site, allowed, most, site.value.evaluations + search, precise)
     complete = all(hunt.explain(one) for one in seen)
     ranked = sorted(hunt.wrong.values(), key=lambda w: -abs(w.got - w.want))
     return Located(tuple(ranked), complete)
 
 
-def one_element(site: Place, index: int, heading: Heading, precise: float = PRECISE) -> Wrong:
-    """The true derivative with respect to one element, and what was given for it."""
+def one_element(
+    site: Place, index: int, heading: Heading, precise: float = PRECISE, expected: float = 0.0
+) -> Wrong:
+    """The true derivative with respect to one element, and what was given for it.
+
+    It is known well enough with an error bar of `precise` times its error, which is `expected`.
+    """
     with site.ray(heading, index, index + 1) as ray:
         rungs = rungs_of(site, ray)
-        slope = rungs.settle(0.0)
+        slope = rungs.settle(precise * expected)
         if not slope.bar <= precise * abs(slope.value):
             slope = rungs.exhaust()
     width = ray.width(index)
@@ -102,10 +116,39 @@ class _Hunt:
     allowed: float
     most: int
     until: int
+    precise: float
     wrong: dict[int, Wrong] = field(default_factory=dict)
 
     def explain(self, seen: Seen) -> bool:
-        """Bisect what the wrong elements known so far leave of an error; says whether all was."""
+        """Bisect what the wrong elements known so far leave of an error; says whether all was.
+
+        A half that seemed to have nothing of it may be left over: that is bisected in its turn,
+        and measured where one step led nowhere.
+        """
+        peeking = self._peeks(seen)
+        while True:
+            before = len(self.wrong)
+            if not self._bisected(seen, peeking):
+                return False
+            left = self._run(seen.heading, 0, self.site.size, seen.slope)
+            if not self._significant(left):
+                return True
+            if len(self.wrong) == before:
+                if not peeking:
+                    return False
+                peeking = False
+
+    def _peeks(self, seen: Seen) -> bool:
+        """Whether one step shows the whole error well enough, to bisect by one step."""
+        whole = self._run(seen.heading, 0, self.site.size, seen.slope)
+        if not self._significant(whole):
+            return False
+        with self.site.ray(seen.heading) as ray:
+            peeked = rungs_of(self.site, ray).peek(seen.slope.level)
+        return abs(peeked.value - seen.slope.value) * LITTLE <= abs(whole.error)
+
+    def _bisected(self, seen: Seen, peeking: bool) -> bool:
+        """Bisect once, down to the elements; False where it ended before."""
         root = self._run(seen.heading, 0, self.site.size, seen.slope)
         stack = [root] if self._significant(root) else []
         while stack:
@@ -113,24 +156,40 @@ class _Hunt:
                 return False
             suspect = stack.pop()
             if suspect.stop - suspect.start > 1:
-                halves = self._halves(seen.heading, suspect)
+                halves = self._halves(seen.heading, suspect, peeking)
                 stack += sorted(halves, key=lambda half: abs(half.error))  # the worst comes first
             else:
-                self._confirm(seen.heading, suspect.start)
-        left = self._run(seen.heading, 0, self.site.size, seen.slope)
-        return not self._significant(left)
+                self._confirm(seen.heading, suspect)
+        return True
 
-    def _halves(self, heading: Heading, whole: Suspect) -> list[Suspect]:
-        """The halves that are wrong; none if neither can be told to be."""
+    def _halves(self, heading: Heading, whole: Suspect, peeking: bool) -> list[Suspect]:
+        """The halves that are wrong; none if neither can be told to be.
+
+        With `peeking`, one step is enough where it leaves nearly all of the error to one half.
+        """
         middle = (whole.start + whole.stop) // 2
         target = abs(whole.error) / SHARP
-        left = self._measure(heading, whole.start, middle, whole.level, target)
+        with self.site.ray(heading, whole.start, middle) as ray:
+            rungs = rungs_of(self.site, ray)
+            if peeking:
+                one = self._lone(heading, whole, middle, rungs.peek(whole.level))
+                if one is not None:
+                    return [one]
+            slope = rungs.glance(target, whole.level) or rungs.settle(target, whole.level)
+        left = self._run(heading, whole.start, middle, slope)
         right = Suspect(
             middle, whole.stop, whole.error - left.error, whole.bar + left.bar, left.level
         )
         if not self._significant(left) and not self._significant(right):
             right = self._measure(heading, middle, whole.stop, left.level, target)
         return [half for half in (left, right) if self._significant(half)]
+
+    def _lone(self, heading: Heading, whole: Suspect, middle: int, left: Slope) -> Suspect | None:
+        """The half that has nearly all of the error, by what one step says of the left one."""
+        part, little = self._run(heading, whole.start, middle, left), abs(whole.error) / LITTLE
+        if abs(part.error) <= little:
+            return replace(whole, start=middle)
+        return replace(whole, stop=middle) if abs(whole.error - part.error) <= little else None
 
     def _measure(
         self, heading: Heading, start: int, stop: int, level: int, target: float
@@ -153,11 +212,12 @@ class _Hunt:
     def _significant(self, suspect: Suspect) -> bool:
         return abs(suspect.error) > KAPPA * suspect.bar + self.allowed
 
-    def _confirm(self, heading: Heading, index: int) -> None:
+    def _confirm(self, heading: Heading, suspect: Suspect) -> None:
         """Note an element as wrong if a ladder of its own says so."""
+        index = suspect.start
         if index in self.wrong:
             return
-        found = one_element(self.site, index, heading)
+        found = one_element(self.site, index, heading, self.precise, abs(suspect.error))
         error = abs(found.got - found.want)
         if error > KAPPA * found.bar + ALLOWED * self.site.u * abs(found.got):
             self.wrong[index] = found

@@ -25,7 +25,16 @@ from gradcheck.difference.rungs import Site, rungs_of
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA
-from gradcheck.judge.locate import ALLOWED, MOST, Located, Seen, Wrong, locate, one_element
+from gradcheck.judge.locate import (
+    ALLOWED,
+    MOST,
+    PRECISE,
+    Located,
+    Seen,
+    Wrong,
+    locate,
+    one_element,
+)
 from gradcheck.judge.strike import Strike, common_factor
 from gradcheck.verdict import Verdict
 
@@ -51,6 +60,8 @@ ALIGNED: Final = 0.25
 """|⟨g, d⟩| is at least this part of ‖g∘d‖₂, or another direction is drawn: none should be blind to
 an error of the whole tensor by chance."""
 DRAWS: Final = 8
+CONFIRMED: Final = 0.01
+"""The error bar of an element, as a part of its error, where others confirm what is accused."""
 CLEARLY: Final = 8.0
 """How many times finer than an alarm the error bar must be that may clear it."""
 SQUARE: Final = 13.0 / 12.0
@@ -282,7 +293,10 @@ class Projection:
         if search:
             seen = [Seen(s.heading, s.slope) for s in strikes]
             most = 1 if whole else MOST
-            found = locate(self.site, seen, first.allowed, most=most, search=search)
+            precise = PRECISE if np.isinf(self.clear) else CONFIRMED
+            found = locate(
+                self.site, seen, first.allowed, most=most, search=search, precise=precise
+            )
         if found.wrong:
             worst = tuple(miss_of(self.site, wrong) for wrong in found.wrong)
             finding = replace(finding, worst=worst, failed=len(worst))
