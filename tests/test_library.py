@@ -142,7 +142,7 @@ def test_the_cotangents_come_from_the_seed():
     np.testing.assert_array_equal(cotangents(1)[2], np.ones(3))
 
 
-@pytest.mark.parametrize("size", [60, gradcheck.library_check.KEPT + 1])
+@pytest.mark.parametrize("size", [60, gradcheck.library_elements.KEPT + 1])
 def test_a_check_that_comes_again_draws_the_same_cotangents(size):
     x = np.linspace(-2.0, 2.0, size)
 

@@ -108,3 +108,50 @@ def test_the_factors_take_small_integers_off_every_narrow_type(factor, kept):
         value = factor * integer
         place = 2.0 ** (np.frexp(value)[1] - kept.bits)
         assert abs(kept.rounded(value) - value) >= 0.13 * place
+
+
+def split(x, bits):
+    """Rounded to so many bits by multiplying, adding and subtracting, as Veltkamp does."""
+    big = x * (2.0 ** (53 - bits) + 1)
+    return big - (big - x)
+
+
+@pytest.mark.parametrize("bits", [11, 20])
+@pytest.mark.parametrize(
+    ("forward", "slope", "scale"),
+    [
+        (np.tanh, lambda x: 1 - np.tanh(x) ** 2, 1.0),
+        (np.sin, np.cos, 1e-12),
+        (np.exp, np.exp, 1e-12),
+        (lambda x: 1e-12 * np.exp(x), lambda x: 1e-12 * np.exp(x), 1.0),
+    ],
+)
+def test_what_rounds_by_arithmetic_fails_though_its_formula_is_right(forward, slope, scale, bits):
+    x = scale * np.random.default_rng(0).normal(size=5)
+    assert check(forward, lambda ct, x: ct * slope(x), x).ok
+    found = check(forward, lambda ct, x: split(ct, bits) * slope(x), x)
+    assert found.verdict.name == "FAIL"
+
+
+@pytest.mark.parametrize("large", [2.0**30, 2.0**40])
+def test_a_right_formula_that_loses_more_than_forward_fails(large):
+    x = np.random.default_rng(0).normal(size=(4, 5))
+
+    def vjp(ct, x):
+        g = ct * (1 - np.tanh(x) ** 2)
+        return g * (1 + large) - g * large
+
+    assert check(np.tanh, vjp, x).verdict.name == "FAIL"
+
+
+def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
+    a = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0] * np.logspace(0, -11, 4)
+
+    def forward(a):
+        return np.linalg.slogdet(a.T @ a)[1]
+
+    def vjp(ct, a, factor=1.0):
+        return factor * 2 * ct * a @ np.linalg.inv(a.T @ a)
+
+    assert check(forward, vjp, a).verdict.name != "FAIL"
+    assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a).ok

@@ -131,10 +131,13 @@ def bent(even: Float) -> NDArray[np.bool_]:
     """
     stands = even > 0
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
-    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(3)]
-    known = (last[0] >= 2) & (finest[0] > 0)
-    slow = (finest[2] < KINK * finest[1]) & (finest[1] < KINK * finest[0])
-    return np.asarray(known & slow)
+    finest = [np.take_along_axis(even, np.maximum(last - k, 0), 0)[0] for k in range(4)]
+    slow = np.zeros(even.shape[1:], dtype=bool)
+    # A kink about as far away as the finest step is long takes from that one's even part.
+    for first in (0, 1):
+        a, b, c = finest[first : first + 3]
+        slow |= (last[0] >= first + 2) & (a > 0) & (c < KINK * b) & (b < KINK * a)
+    return np.asarray(slow)
 
 
 def extrapolate(slopes: Float) -> Float:
@@ -183,7 +186,7 @@ def triple(
     """
     count = min(PILOT_COLOURS, every.size)
     some = np.linspace(0, every.size - 1, count).astype(np.int64)
-    found = []
+    found: tuple[Float, Float, Float] | None = None
     for h in runs(evaluator.x, PILOT_LEVELS):
         slopes, scale, rough, even = central(evaluator, structure, cts, every[some], h)
         values, bar = bars(slopes, scale, noise[:, some], h, u, rough)
@@ -192,14 +195,29 @@ def triple(
         worst = np.where(finite, bar, 0.0).reshape(len(bar), -1).max(axis=1)
         lost = (~finite).reshape(len(bar), -1).sum(axis=1)
         best = int(np.lexsort((worst, lost))[0])  # fewest elements without a bar first
-        one = (values[best], bar[best], scale[best + 1])
-        found.append((lost[best], worst[best], h[best : best + TRIPLE], one))
-    *_, h, one = min(found, key=lambda f: f[:2])
-    if count == every.size:
-        return one
-    slopes, scale, rough, even = central(evaluator, structure, cts, every, h)
-    values, bar = bars(slopes, scale, noise, h, u, rough)
-    return values[0], np.where(bent(even), np.inf, bar[0]), scale[1]
+        if count < every.size:
+            chosen = h[best : best + TRIPLE]
+            slopes, scale, rough, even = central(evaluator, structure, cts, every, chosen)
+            values, bar = bars(slopes, scale, noise, chosen, u, rough)
+            bar, best = np.where(bent(even), np.inf, bar), 0
+        one = values[best], bar[best], scale[best + 1]
+        found = one if found is None else finer(found, one)
+    assert found is not None
+    return found
+
+
+def finer(
+    far: tuple[Float, Float, Float], near: tuple[Float, Float, Float]
+) -> tuple[Float, Float, Float]:
+    """Values, bars and scales from steps `far` off, and from those of the primal's own size.
+
+    The better known of two slopes is taken, and neither where they contradict each other.
+    """
+    better = near[1] < far[1]
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(near[0] - far[0]) > FINER * (near[1] + far[1])
+    value, bar, scale = (np.where(better, n, f) for n, f in zip(near, far, strict=True))
+    return value, np.where(apart, np.inf, bar), scale
 
 
 def climb(

@@ -198,9 +198,9 @@ class Scales:
         with np.errstate(all="ignore"):
             weighted = cts[:, None, :] * np.where(self._owned, self.central, 0.0)
             slopes = by_block(weighted).transpose(1, 0, 2)  # [k, q, b]
-            squares = (cts[:, None, :] * (2 * self._noise / self._width)) ** 2
-            squares = np.where(self._owned, squares, 0.0)
-            rough = SIGMAS * np.sqrt(by_block(squares)).transpose(1, 0, 2)
+            each = np.abs(cts[:, None, :]) * (2 * self._noise / self._width)
+            each = np.where(self._owned, each, 0.0)
+            rough = SIGMAS * self._structure.norms(each).transpose(1, 0, 2)
         value, bar, step = (np.full(got.shape, start) for start in (np.nan, np.inf, np.inf))
         split = np.zeros(got.shape, dtype=bool)
         values, bars = _extrapolated(slopes, rough, self.h)
@@ -267,6 +267,30 @@ class Beside:
         copies = ends.reshape(-1, *self._evaluator.x.shape)
         above, below = np.split(self._evaluator.values(copies), 2)
         return np.asarray((above - below) / gap[:, None])
+
+
+class Along:
+    """Forward along one direction through all elements of a primal, each moved by its own size."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        """Evaluate nothing yet."""
+        x = np.abs(evaluator.x.reshape(-1).astype(np.float64))
+        size = np.where(x == 0, _smallest(evaluator.point.primals), x)
+        rng = np.random.Generator(np.random.Philox(key=key_of("along all")))
+        self.direction = size * rng.uniform(0.5, 1.0, x.size) * rng.choice([-1.0, 1.0], x.size)
+        self._evaluator = evaluator
+
+    def is_flat(self) -> bool:
+        """Whether every value is, bit by bit, that at the point itself."""
+        x = self._evaluator.x
+        t = UNEVEN * RATIO ** -np.arange(NEAR, dtype=np.float64)
+        ends = x.reshape(-1) + np.concatenate([t, -t])[:, None] * self.direction
+
+        def fill(rows: slice, copies: Array) -> None:
+            copies[...] = ends[rows].reshape(copies.shape)
+
+        base = self._evaluator.base
+        return all(bool((v == base).all()) for _, v in self._evaluator.sweep(len(ends), fill))
 
 
 def _smallest(primals: Sequence[Array]) -> float:

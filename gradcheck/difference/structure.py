@@ -66,6 +66,21 @@ class Structure:
             sums[..., self.present] = np.add.reduceat(values[..., self.order], self.starts, axis=-1)
         return sums
 
+    def norms(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Root of the sum of squares of `values[…, m]` ≥ 0 in each block: `[…, blocks]`.
+
+        No square overflows or underflows. A block with a value that is not finite has none.
+        """
+        out = np.zeros((*values.shape[:-1], self.blocks))
+        if self.present.size:
+            ordered = values[..., self.order]
+            largest = np.maximum.reduceat(ordered, self.starts, axis=-1)
+            largest = np.where(largest > 0, largest, 1.0)
+            unit = np.repeat(largest, self.outputs[self.present], axis=-1)
+            squares = np.add.reduceat((ordered / unit) ** 2, self.starts, axis=-1)
+            out[..., self.present] = largest * np.sqrt(squares)
+        return out
+
 
 def find(evaluator: Evaluator, rng: np.random.Generator) -> Structure:
     """Probe every axis of the evaluator's primal.

@@ -220,17 +220,19 @@ class Differences:
     def _climbed(self, colours: NDArray[np.int64]) -> tuple[Float, Float, Float]:
         """Values, bars and the largest scales [q, c, blocks] of `colours`, by the best ladder."""
         noise, _ = self._noise_of(colours)
-        value, bar, known = (np.full(noise.shape, start) for start in (np.nan, np.inf, 0.0))
+        best: tuple[Float, Float, Float] | None = None
+        known = np.zeros(noise.shape)
         for h in ladder.runs(self.evaluator.x, ladder.LADDER_LEVELS):
             found = ladder.central(self.evaluator, self.structure, self.cts, colours, h)
             slopes, scales, rough, even = found
-            each, its_bar = ladder.climb(slopes, scales, noise, h, self._u, rough)
-            its_bar = np.where(ladder.bent(even), np.inf, its_bar)
-            better = its_bar < bar
-            value, bar = np.where(better, each, value), np.where(better, its_bar, bar)
+            value, bar = ladder.climb(slopes, scales, noise, h, self._u, rough)
+            bar = np.where(ladder.bent(even), np.inf, bar)
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
             known = np.maximum(known, seen)
-        return value, bar, known
+            one = value, bar, seen
+            best = one if best is None else ladder.finer(best, one)
+        assert best is not None
+        return best[0], best[1], known
 
     def seen_at(self, row: int, element: int, h: Float) -> tuple[Float, Float]:
         """Plain central differences [s] of one element for one cotangent, at steps `h` [s].

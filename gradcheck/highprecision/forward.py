@@ -20,8 +20,9 @@ from gradcheck.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported,
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
-STEPS: Final = ((-73, -86), (-133, -146), (-266, -279))
-"""Pairs of steps, as powers of two of every element's own size; each pair asks for more digits."""
+STEPS: Final = ((-73, -86), (-133, -146), (-266, -279), (-1100, -1113))
+"""Pairs of steps, as powers of two of every element's own size; each pair asks for more digits.
+The last one is for waves: the sine of the largest number turns within 2⁻¹⁰²⁴ of it."""
 MORE: Final = 100
 """Digits by which each finer step is computed more precisely than the one before."""
 CONFIRM: Final = 400
@@ -129,7 +130,9 @@ class BigForward:
         for k, (far, near) in enumerate(STEPS):
             first = self._quotients(moved, sign, far, digits + k * MORE)
             second = self._quotients(moved, sign, near, digits + (k + 1) * MORE)
-            settled = np.abs(first - second) <= AGREES * np.maximum(np.abs(first), np.abs(second))
+            with np.errstate(invalid="ignore"):  # a jump over the shortest step is infinite
+                apart = np.abs(first - second)
+            settled = apart <= AGREES * np.maximum(np.abs(first), np.abs(second))
             if k == 0:
                 steepest, found, open_ = np.abs(first), second, ~settled
             else:

@@ -31,10 +31,11 @@ AGREES: Final = 1e-3
 
 
 class Arbiter:
-    """One-sided slopes of forward in 50 digits; none, with the reason, where it refuses.
+    """One-sided slopes of forward in 50 digits; none, with the `refusal`, where it refuses.
 
     What a forward returns in 50 digits is believed where it is what the forward returns otherwise:
-    one that looks at its arguments' dtype may be another function there.
+    one that looks at its arguments' dtype may be another function there. Where it is not, it
+    `differs`: forward's own values may have overflown, or underflown, on the way.
     """
 
     def __init__(
@@ -50,6 +51,9 @@ class Arbiter:
         self._big: BigForward | None = None
         self._slopes: dict[tuple[int, bytes], tuple[Float, Float]] = {}
         self.refusal = ""
+        self.differs = False
+        self.rounding = 0.0
+        """The largest error of forward's own values, in their units; 0 before slopes are known."""
 
     def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
         """Slopes of every output, [m] each, behind and ahead of primal `index`.
@@ -86,7 +90,8 @@ class Arbiter:
 
         if self._big is None:
             big = BigForward(self._forward, self._primals, self._attrs, BUDGET)
-            if not self._agree(big):
+            self.differs = not self._agree(big)
+            if self.differs:
                 raise NoArbiter("forward returns other values in 50 digits than in its own dtype")
             self._big = big
         return self._big
@@ -100,6 +105,7 @@ class Arbiter:
         if exact.shape != self._values.shape:
             return False
         off = np.abs(exact - self._values)
+        self.rounding = float(np.max(off, initial=0.0))
         if np.all(off <= AGREES * np.max(np.abs(self._values), initial=0.0)):
             return True
         fewer = next(FEWER[p.dtype.name] for p in self._primals if p.dtype.name in FEWER)
@@ -137,7 +143,7 @@ class Formula:
                 vjp = self._vjp if len(ct) == 1 else _joined(self._vjp, len(ct))
                 big = BigForward(vjp, (*ct, *self._primals), self._attrs, BUDGET)
                 rows.append(big.outputs())
-        except NoArbiter:
+        except (NoArbiter, TypeError):  # the gradient of an index is None, and no number
             return None
         return rows if all(len(row) == len(self._primals) for row in rows) else None
 

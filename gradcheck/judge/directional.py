@@ -45,6 +45,9 @@ SHARP: Final = {"float64": 0.005, "float32": 0.05}
 element: half of an error of a hundredth (float32: a tenth). Otherwise a tensor moves alone."""
 LONE: Final = {"float64": 0.025, "float32": 0.05}
 """The same where it moves alone: an error of a tenth shows, several times over."""
+WHOLE: Final = 2.0**-11
+"""What must be visible at least, as a part of the slope itself: half of an error of a thousandth in
+all of a gradient."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
 """Elements below this part of the largest, in g and in g∘d, need not show: values alone say nothing
 of them (float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
@@ -145,11 +148,11 @@ class Screen:
         if alarm < math.inf and self._bundle.x.size > LARGE:
             return None
         used = self._points.evaluations + 1
-        sharp = SHARP[self._dtype]
+        sharp, whole = SHARP[self._dtype], WHOLE * abs(sum(products))
         found = []
         for k, name in enumerate(names):
             one: Finding | None = None
-            if settled and visible <= sharp * least[k]:
+            if settled and visible <= min(sharp * least[k], whole):
                 size = self._bundle.sizes[k]
                 one = _finding(name, size, error, bar, tolerance, products[k], least[k], used)
             else:
@@ -198,7 +201,9 @@ class Screen:
             error, bar, kinked = look(only, k)
             tolerance = self._allowed * norm + KAPPA * bar
             visible = abs(error) + tolerance
-            if kinked or not abs(error) <= tolerance or not visible <= part:
+            if kinked or not abs(error) <= tolerance:
+                continue
+            if not visible <= min(part, WHOLE * abs(product)):
                 continue
             unseen = 0.0
             if not visible <= lone * least:

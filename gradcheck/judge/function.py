@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.difference.evaluate import REFUSALS, Point, flatten
-from gradcheck.difference.scales import Beside, Scales
+from gradcheck.difference.scales import Along, Beside, Scales
 from gradcheck.difference.truth import Around, Differences, Estimate
 from gradcheck.finding import Finding
 from gradcheck.judge.arbiter import Arbiter
@@ -58,6 +58,8 @@ STEEPEST: Final = 2.0**20
 """What 1/x counts for at most: of smaller primals, rounding that is seen alone is allowed."""
 STILL: Final = 16.0
 """Units of u of terms that cancel which may be left where forward does not move at all."""
+ALIKE: Final = 2.0**8
+"""How many times more of its digits a vjp may lose than forward, where its formula is right."""
 RIGHT: Final = 1e-9
 """How well vjp in 50 digits must agree with the truth, for what is left to be its rounding."""
 SAME: Final = 1e-11
@@ -119,6 +121,8 @@ class BlackBox:
     def judge(self, got: Float) -> Finding:
         """The verdict on `got` [q, n], with what was found out about forward."""
         finding = self._truth.judge(got, self._rules)
+        if finding.verdict is Verdict.PASS and not got.any() and self._arbiter is not None:
+            finding = self._zeros(got, finding, self._arbiter)
         notes = []
         if finding.verdict is Verdict.FAIL and self._is_right_formula(got):
             self._only_rounds = True
@@ -145,6 +149,36 @@ class BlackBox:
         if finding.verdict is Verdict.INCONCLUSIVE and self._arbiter and self._arbiter.refusal:
             notes.append(f"50 digits cannot decide: {self._arbiter.refusal}")
         return replace(finding, reason="; ".join(filter(None, (finding.reason, *notes))))
+
+    def _zeros(self, got: Float, passed: Finding, arbiter: Arbiter) -> Finding:
+        """The verdict on zeros that differences allow: are they so, or do differences see nothing?
+
+        Forward must not move along a direction through all elements: in 50 digits or, where those
+        cannot be had, in its own values at every scale. Else each element is asked for as if it had
+        failed.
+        """
+        if self.estimate.settled.all():
+            return passed
+        along = Along(self._differences.evaluator)
+        slopes = arbiter.along(self._index, along.direction)
+        flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
+        finding = passed if flat else self._doubted(got, known=slopes is not None)
+        if finding.verdict is Verdict.PASS and arbiter.differs:
+            reason = "the gradient is 0, and forward's own values, which do not move, are no proof"
+            return replace(finding, verdict=Verdict.INCONCLUSIVE, reason=reason)
+        return finding
+
+    def _doubted(self, got: Float, *, known: bool) -> Finding:
+        """The verdict on `got` [q, n], where nothing that differences certify is believed.
+
+        `known`: forward can be had in 50 digits, and a few elements that fail there are enough.
+        """
+        found = self._truth.compared(got, self._rules, [])
+        every, none = np.ones(got.shape, dtype=bool), np.zeros(got.shape, dtype=bool)
+        self.estimate.screened = none[0]
+        for kink in self._settle(replace(found, certified=none, failed=every if known else none)):
+            self.estimate.bar[kink.which] = np.inf  # no slope between those two is the one
+        return self._truth.judge_again(got, self._rules)
 
     def judge_wider(self, got: Float, wider: Slack) -> Finding:
         """The verdict on a `got` [q, n] that did not pass, by the bound that its user asks for."""
@@ -185,19 +219,29 @@ class BlackBox:
     def _allowed(self, conditioning: Allowing, least_scale: Float | None) -> Float | None:
         """What rounding may cost, [q, n]; None if it cannot be told.
 
-        Where nothing but rounding is left, all of it that is seen, and some units of the terms.
+        Where nothing but rounding is left, a vjp may lose as many digits as forward does itself.
         """
         terms, reach = self._terms(), self._reach(least_scale)
-        if not self._only_rounds:
-            cost = conditioning.cost(self._index, reach, terms)
+        cost = conditioning.cost(self._index, reach, terms)
+        if not self._only_rounds or self._arbiter is None:
             # Where no output moves at all, every digit of the gradient is rounding.
             still = self.estimate.settled & (self.estimate.scale == 0)
             return (
                 cost if cost is None else cost + np.where(still, STILL * self._rules.u * terms, 0)
             )
-        cost = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
-        least = ROUNDINGS * self._rules.u * terms
-        return least if cost is None else np.fmax(LUMPY * cost, least)
+        base, rounding = np.max(np.abs(self._differences.evaluator.base)), self._arbiter.rounding
+        largest = np.max(np.abs(self._cts), axis=1, keepdims=True)
+        least = ROUNDINGS * (self._rules.u * terms + largest * rounding)
+        if cost is None:
+            return np.asarray(least, dtype=np.float64)
+        every = conditioning.cost(self._index, reach, np.full_like(terms, np.inf))
+        noise = cost if every is None else every
+        size = np.max(np.abs(self.estimate.value), axis=1, keepdims=True)
+        lost = ALIKE * rounding / base if base else 1.0
+        alike = lost * size if lost < 1 else np.inf  # of forward itself nothing else is left
+        alike = alike + ALIKE * largest * self._rules.u * base
+        allowed = np.fmax(np.fmax(cost, np.fmin(LUMPY * noise, alike)), least)
+        return np.asarray(allowed, dtype=np.float64)
 
     def _terms(self) -> Float:
         """What terms may come to that cancel in the gradient, [q, n]: ct·f/x, and Σ|ct·J|."""
@@ -244,17 +288,26 @@ class BlackBox:
         pending = np.any(found.pending, axis=0)
         confirmed = 0
         for suspects in (found.failed, found.open):
+            failing = suspects is found.failed
             if confirmed and not self._only_rounds:
                 break  # it fails, whatever the open ones are
             wanted = np.any(suspects & found.pending, axis=0)
             for colour in np.flatnonzero(wanted[structure.grid].any(axis=1)).tolist():
-                if suspects is found.failed and confirmed == CONFIRMED:
+                if failing and confirmed == CONFIRMED:
                     break
                 cells = structure.grid[colour]
+                mine = cells[wanted[cells]]
                 if colour not in self._examined:
+                    # Of many that fail a few are enough, if one of them goes on to.
+                    some = mine[:EXAMINED]
+                    if failing and some.size < mine.size:
+                        self._examine(colour, some, found, failing)
+                        if self._still_fails(some, found):
+                            confirmed += 1
+                            continue
                     self._examined.add(colour)
-                    self._examine(colour, cells[pending[cells]], found, suspects is found.failed)
-                confirmed += self._still_fails(cells[wanted[cells]], found)
+                    self._examine(colour, cells[pending[cells]], found, failing)
+                confirmed += failing and self._still_fails(mine, found)
         if len(self._kinks.elements) > kinked:
             self._widen(found.got)
         return self._kinks.intervals()
@@ -377,7 +430,8 @@ class BlackBox:
         for colour in np.flatnonzero(wanted[structure.grid].any(axis=1))[:EXAMINED]:
             scales = self._scales(int(colour))
             cells = scales.cells
-            read = scales.reading(self._cts, got[:, cells])
+            column = np.flatnonzero(failing[:, cells].any(axis=0))
+            read = scales.reading(self._cts, got[:, cells], column)
             bar = KAPPA * read.bar
             with np.errstate(invalid="ignore"):
                 fits = ~(np.abs(got[:, cells] - read.value) > bar) | read.split

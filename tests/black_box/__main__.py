@@ -46,7 +46,8 @@ def main() -> int:
     if given.scales:
         from .scales import judge_scales
 
-        return judge_scales(given.name, given.seeds, given.limit)
+        dtypes = tuple(given.dtype or ("float64", "float32"))
+        return judge_scales(given.name, dtypes, given.seeds, given.limit, given.jobs)
     if given.large:
         from .large import judge_large
 
