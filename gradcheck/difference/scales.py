@@ -53,6 +53,8 @@ NEARBY: Final = 2.0**-30
 """The step for slopes there: within it no two of them change their order but by chance."""
 UNEVEN: Final = 0.8908987181403393
 """No step is a power of two: stairs have those, too."""
+WIDE: Final = 2.0**-5
+"""A stair of at least this part of the element is as good as a function that is flat here."""
 LONGER: Final = 2.0**-18
 """A step that is longer by this part stays on the same stair."""
 GUARD: Final = RATIO**2
@@ -151,10 +153,14 @@ class Scales:
                 again = self._values(evaluator, longer.astype(x.dtype))
                 change = np.concatenate([rise, -fall])
                 quantum = _quantum(change, again == values, inside)
-                noise = np.fmax(noise, np.where(stairs, quantum, 0.0))
                 high = stairs & (quantum > inside).all(axis=0)
                 self.stairs = structure.by_block(high.astype(np.float64)) > 0
-            self._noise = noise
+                still = (rise == 0) & (fall == 0) & (self._width >= WIDE * self._near[block])
+                flat = np.where(still.any(axis=0), inside, quantum)
+                self._calm = np.fmax(noise, np.where(stairs, flat, 0.0))
+                self._noise = np.fmax(noise, np.where(stairs, quantum, 0.0))
+            else:
+                self._noise = self._calm = noise
 
     def _values(self, evaluator: Evaluator, ends: Array) -> Float:
         """Outputs [k, m] where the elements are `ends` [k, b]."""
@@ -192,15 +198,15 @@ class Scales:
         Of the elements `column` alone, where given: the others have no value then.
 
         The finest scale that is known well enough has the last word. What only fits a coarser
-        one is neither right nor wrong.
+        one is neither right nor wrong. A wide stair has a slope of 0, if that is what is tried.
         """
         by_block = self._structure.by_block
         with np.errstate(all="ignore"):
             weighted = cts[:, None, :] * np.where(self._owned, self.central, 0.0)
             slopes = by_block(weighted).transpose(1, 0, 2)  # [k, q, b]
-            each = np.abs(cts[:, None, :]) * (2 * self._noise / self._width)
-            each = np.where(self._owned, each, 0.0)
-            rough = SIGMAS * self._structure.norms(each).transpose(1, 0, 2)
+        rough = self._rough(cts, self._noise)
+        if self._calm is not self._noise:
+            rough = np.where(got == 0, self._rough(cts, self._calm), rough)
         value, bar, step = (np.full(got.shape, start) for start in (np.nan, np.inf, np.inf))
         split = np.zeros(got.shape, dtype=bool)
         values, bars = _extrapolated(slopes, rough, self.h)
@@ -210,6 +216,13 @@ class Scales:
                 value[q, b], bar[q, b] = values[level, q, b], bars[level, q, b]
                 step[q, b] = self.h[level + 1, b]
         return Reading(value, np.where(split, np.inf, bar), step, split)
+
+    def _rough(self, cts: Float, noise: Float) -> Float:
+        """What `noise` [k, m] of the outputs leaves uncertain in slopes, [k, q, b]."""
+        with np.errstate(all="ignore"):
+            each = np.abs(cts[:, None, :]) * (2 * noise / self._width)
+        each = np.where(self._owned, each, 0.0)
+        return np.asarray(SIGMAS * self._structure.norms(each).transpose(1, 0, 2))
 
     def _falls(self, noise: Float) -> Fall:
         """How each output's even part falls with the step; its odd part, where that is a jump's."""

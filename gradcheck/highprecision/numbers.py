@@ -107,6 +107,7 @@ class Numbers(BigArithmetic):
         """Real numbers, finite or not, rounded to float64."""
         from mpmath.libmp import to_float
 
+        values = np.asarray(values, dtype=object)  # one number of no axes is bare
         flat = [to_float(v._mpf_) for v in values.ravel().tolist()]
         return np.array(flat, dtype=np.float64).reshape(values.shape)
 
