@@ -35,6 +35,8 @@ HIDDEN: Final = 128.0
 """Units of u of forward's values below which an even part is rounding."""
 KINK: Final = 8.0
 """An even part that falls less per step is a kink's."""
+FINE: Final = 4
+"""The finest levels, one of which must show a kink."""
 FINER: Final = 16.0
 COARSER: Final = 64.0
 """Levels so many of their bars from the one chosen contradict it (a few, and it was bad luck)."""
@@ -128,6 +130,7 @@ def bent(even: Float) -> NDArray[np.bool_]:
 
     The finest three that rounding leaves decide: they fall 16 times per step where f is smooth, 4
     times at a kink. A central difference is the mean of both slopes there, at every step alike.
+    A kink that only longer steps see leaves shorter ones the slope.
     """
     stands = even > 0
     last = len(even) - 1 - np.argmax(stands[::-1], axis=0)[None]
@@ -137,7 +140,7 @@ def bent(even: Float) -> NDArray[np.bool_]:
     for first in (0, 1):
         a, b, c = finest[first : first + 3]
         slow |= (last[0] >= first + 2) & (a > 0) & (c < KINK * b) & (b < KINK * a)
-    return np.asarray(slow)
+    return np.asarray(slow & (last[0] >= len(even) - FINE))
 
 
 def extrapolate(slopes: Float) -> Float:
