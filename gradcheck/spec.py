@@ -156,7 +156,7 @@ class Slack:
     Units: ulp of the element's scale Σ|ct·J|.
 
     Raises:
-        SpecError: there is no sentence, or the width is not a positive finite number.
+        SpecError: there is no sentence, or the width is negative, or not a finite number.
     """
 
     ulp: float
@@ -165,8 +165,8 @@ class Slack:
     def __post_init__(self) -> None:
         if not isinstance(self.because, str) or not self.because.strip():
             raise SpecError("a wider bound needs a sentence: fill Slack.because")
-        if not isinstance(self.ulp, Real) or not 0 < self.ulp < math.inf:
-            raise SpecError(f"Slack.ulp is {self.ulp!r}: write how many, more than 0 and finite")
+        if not isinstance(self.ulp, Real) or not 0 <= self.ulp < math.inf:
+            raise SpecError(f"Slack.ulp is {self.ulp!r}: write how many, 0 or more and finite")
 
 
 @dataclass(frozen=True)

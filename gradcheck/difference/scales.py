@@ -43,7 +43,7 @@ SIGMAS: Final = 3.0
 KAPPA: Final = 2.0
 SHARP: Final = 0.1
 """The bar of a slope, as a part of it, with which it says something."""
-FINEST: Final = 6
+FINEST: Final = 8
 """Steps of a few bits, whose even parts are a kink or nothing but rounding."""
 BESIDE: Final = 32
 """Points beside a kink: among six equal elements each is the largest of all in some of them."""
@@ -192,6 +192,22 @@ class Scales:
         np.minimum.at(vague, self._structure.owner[which], fall.finest[which])
         return Sides(low, high, np.where(np.isfinite(bar), bar, np.inf), on, apart, vague)
 
+    def better_side(self, cts: Float) -> tuple[Float, Float]:
+        """Slopes of Σ ct·f and their bars, [q, b] each, from the sharper side of each output.
+
+        Where forward is smooth at an element, both sides have its slope; where a kink lies close
+        beside it, only the side away from that can be seen with a long step. The caller must know
+        that no kink lies on the element.
+        """
+        sides = [self._settled(side, 4 * self._noise) for side in (self.behind, self.ahead)]
+        left_is_sharper = sides[0][1] <= sides[1][1]
+        slope, bar = (np.where(left_is_sharper, a, b) for a, b in zip(*sides, strict=True))
+        by_block, owned = self._structure.by_block, self._owned
+        with np.errstate(all="ignore"):
+            value = by_block(cts * np.where(owned, slope, 0.0))
+            total = by_block(np.abs(cts) * np.where(owned, bar, 0.0))
+        return value, np.where(np.isfinite(value) & np.isfinite(total), total, np.inf)
+
     def reading(self, cts: Float, got: Float, column: NDArray[np.int64] | None = None) -> Reading:
         """The slope of Σ ct·f [q, b], where `got` [q, b] is a hypothesis at every scale.
 
@@ -233,7 +249,11 @@ class Scales:
         # As of the sign, which has no even part. The value at the element itself, and no other one,
         # may be off by its rounding: that is no jump.
         one = jump.order < JUMP_ORDER
-        tiny = (even.order < JUMP_ORDER) & (even.size <= ROUNDED * self._extent)
+        near = self._near[np.maximum(self._structure.owner, 0)]
+        slopes = np.sort(np.where(np.isfinite(self.central), np.abs(self.central), np.inf), axis=0)
+        usual = slopes[np.isfinite(slopes).sum(axis=0) // 2, np.arange(slopes.shape[1])]
+        size = np.fmax(ROUNDED * self._extent, AT * np.where(usual < np.inf, usual, 0.0) * near)
+        tiny = (even.order < JUMP_ORDER) & (even.size <= size)
         lost = ~self._owned | (tiny & ~one)
         order = np.where(one, jump.order, even.order)
         return Fall(
@@ -366,17 +386,20 @@ def _fall(size: Float, noise: Float, half: Float) -> Fall:
 def _scatter(even: Float, width: Float) -> Float:
     """Noise of each output that the even parts [k, m] of the finest steps show.
 
-    A kink's falls with the step and a jump's stays, as rounding does not: it is what is left of
-    either.
+    A kink's falls with the step, as rounding does not: it is what is left. A jump's is the same at
+    all of them, as rounding is by chance alone.
     """
     known = np.isfinite(width)
-    rank = np.cumsum(known[::-1], axis=0)[::-1]
+    finest = known & (np.cumsum(known[::-1], axis=0)[::-1] <= FINEST)
+    size = np.abs(even)
+    least = np.min(np.where(finest, size, np.inf), axis=0, initial=np.inf)
+    most = np.max(np.where(finest, size, 0.0), axis=0, initial=0.0)
+    jumps = (least >= most / 2) & (most > 0)
     with np.errstate(all="ignore"):
-        bent = even[1:] - even[:-1] * (width[1:] / width[:-1])
-        broken = even[1:] - even[:-1]
-        left = np.minimum(np.abs(bent), np.abs(broken))
-    finest = known[1:] & (rank[1:] <= FINEST) & np.isfinite(left)
-    return np.asarray(np.max(np.where(finest, left, 0.0), axis=0, initial=0.0))
+        left = np.abs(even[1:] - even[:-1] * (width[1:] / width[:-1]))
+        left = np.where(jumps, np.minimum(left, np.abs(np.diff(even, axis=0))), left)
+    pairs = finest[1:] & finest[:-1] & np.isfinite(left)
+    return np.asarray(np.max(np.where(pairs, left, 0.0), axis=0, initial=0.0))
 
 
 def _stairs(rise: Float, fall: Float) -> Mask:

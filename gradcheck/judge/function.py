@@ -464,6 +464,10 @@ class BlackBox:
         split = read.split[:, column].any(axis=0) & ~kinked & ~unclear
         kinks.split += [int(e) for e in cells[split]]
         value, bar = read.value[:, column], read.bar[:, column]
+        slope, its_side = (part[:, column] for part in scales.better_side(self._cts))
+        with np.errstate(invalid="ignore"):
+            sharper = (its_side < bar) & (np.abs(slope - value) <= KAPPA * bar) & ~kinked
+        value, bar = np.where(sharper, slope, value), np.where(sharper, its_side, bar)
         old, its_bar, given = estimate.value[:, cells], estimate.bar[:, cells], got[:, cells]
         with np.errstate(invalid="ignore"):
             # What all scales say replaces what contradicts it, and what is known less well.

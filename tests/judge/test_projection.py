@@ -256,10 +256,13 @@ def test_what_must_be_visible_follows_the_gradient_or_the_loss_where_that_is_zer
     dtype, zero, most
 ):
     def sees(visible, ok=True, alarm=np.inf, before=()):
-        site = SimpleNamespace(dtype=np.dtype(dtype), base=-3.0)
-        projection = Projection("x", site, (), [SimpleNamespace(alarm=a) for a in before])
+        ray = SimpleNamespace(unit=np.inf)
+        site = SimpleNamespace(dtype=np.dtype(dtype), base=-3.0, ray=lambda heading: ray)
+        projection = Projection("x", site, (), strikes=[SimpleNamespace(alarm=a) for a in before])
         return projection._sees(
-            SimpleNamespace(ok=ok, zero=zero, product=-4.0, visible=visible, alarm=alarm)
+            SimpleNamespace(
+                ok=ok, zero=zero, product=-4.0, visible=visible, alarm=alarm, heading=None
+            )
         )
 
     assert sees(most)
