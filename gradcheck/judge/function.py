@@ -202,6 +202,11 @@ class BlackBox:
                 f"{forward} has a kink at or beside {self._where(kinks.vague)}: its values do not "
                 "show on which side; move the primal away from it"
             )
+        if kinks.stairs:
+            told.append(
+                f"{forward} is a staircase at {self._where(kinks.stairs)}: zero is its slope "
+                "between two stairs, and not that of its envelope"
+            )
         if kinks.split:
             told.append(
                 f"{forward} has another slope at a finer scale at {self._where(kinks.split)}, and "
@@ -476,8 +481,12 @@ class BlackBox:
             accused = np.abs(given - old) > KAPPA * its_bar
             allowed = np.abs(given - value) <= KAPPA * bar
         new = ~agree | (bar < its_bar) | read.split[:, column] | (accused & allowed)
+        # Between two stairs a slope of 0 is right, whatever that of the envelope is.
+        between = scales.stairs[column] & (given == 0).all(axis=0)
+        kinks.stairs += [int(e) for e in cells[between]]
+        lost = ends | unclear | between
         estimate.value[:, cells] = np.where(new & np.isfinite(value), value, old)
-        estimate.bar[:, cells] = np.where(ends | unclear, np.inf, np.where(new, bar, its_bar))
+        estimate.bar[:, cells] = np.where(lost, np.inf, np.where(new, bar, its_bar))
 
     def _scales(self, colour: int) -> Scales:
         """Forward at every scale around the elements of `colour`."""
@@ -498,7 +507,7 @@ class Kinks:
     """What was found of elements that have no one slope: intervals [q, n], and lists of the rest.
 
     `lost` have no slope at all, `vague` a kink that may lie beside them, `split` a slope of each of
-    two scales.
+    two scales, `stairs` stairs on both sides and a gradient of zero.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -508,6 +517,7 @@ class Kinks:
         self.lost: list[int] = []
         self.vague: list[int] = []
         self.split: list[int] = []
+        self.stairs: list[int] = []
 
     def add(self, elements: NDArray[np.int64], low: Float, high: Float) -> None:
         """Between `low` and `high` [q, k] the `elements` [k] may be."""
