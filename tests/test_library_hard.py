@@ -144,6 +144,20 @@ def test_forward_must_be_what_it_is_otherwise():
     assert arbiter.refusal == "forward returns other values in 50 digits than in its own dtype"
 
 
+def test_a_forward_that_exits_on_big_numbers_ends_nothing():
+    def forward(x):
+        if type(x) is not np.ndarray:
+            raise SystemExit("arrays only")
+        return np.abs(x - 0.7)
+
+    x = np.array([0.7, -1.3])
+    assert check(forward, lambda ct, x: ct * np.array([0.3, -1.0]), x).ok
+    assert check(forward, lambda ct, x: ct * np.array([1.3, -1.0]), x).verdict == "fail"
+    arbiter = Arbiter(forward, (x,), {}, (forward(x),))
+    assert arbiter.slopes(0, np.arange(2)) is None
+    assert arbiter.refusal == "forward raises SystemExit on big numbers: arrays only"
+
+
 def test_the_slopes_of_50_digits_are_those_of_each_side():
     x = np.array([0.0, -2.0])
     arbiter = Arbiter(np.abs, (x,), {}, (np.abs(x),))

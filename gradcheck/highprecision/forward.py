@@ -266,7 +266,7 @@ def called(
             return [np.zeros(0) if part is None else part for part in parts]
     except NoArbiter:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # what it raises on big numbers refuses them
         if work.refused is not None:
             raise work.refused from error
         text = " ".join(str(error).split())[:LONGEST]

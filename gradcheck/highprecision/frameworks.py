@@ -50,12 +50,12 @@ def _loaded() -> list[ModuleType]:
 def _called(forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     try:
         return _unrefused(forward, arguments, attrs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         ours = sys.modules.get(FRAMEWORKS["jax"])
         if ours is None or isinstance(error, Spent):
             raise
         refused = numbers().refused
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             return _unrefused(forward, [ours.traced(x) for x in arguments], attrs)
         numbers().refused = refused  # the first reason is the one to tell
         raise
