@@ -115,7 +115,11 @@ class Scales:
         structure: Structure,
         colour: int,
     ) -> None:
-        """Evaluate forward 88 times, and as often again where it stands on stairs."""
+        """Evaluate forward 88 times, and as often again where it stands on stairs.
+
+        `stairs` and `narrow` [b]: elements between two stairs, and those of them whose stair is
+        much shorter than the element is large.
+        """
         x = evaluator.x.reshape(-1)
         size = _smallest(evaluator.point.primals)
         self.cells = structure.grid[colour]
@@ -147,16 +151,18 @@ class Scales:
             inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
             self._near = np.where(at == 0, size, np.abs(at))
             stairs = _stairs(rise, fall)
-            self.stairs = np.zeros(self.cells.size, dtype=bool)
+            self.stairs = self.narrow = np.zeros(self.cells.size, dtype=bool)
             if stairs.any():
                 longer = at + (ends.astype(np.float64) - at) * (1 + LONGER)
                 again = self._values(evaluator, longer.astype(x.dtype))
                 change = np.concatenate([rise, -fall])
                 quantum = _quantum(change, again == values, inside)
-                high = stairs & (quantum > inside).all(axis=0)
-                self.stairs = structure.by_block(high.astype(np.float64)) > 0
                 still = (rise == 0) & (fall == 0) & (self._width >= WIDE * self._near[block])
-                flat = np.where(still.any(axis=0), inside, quantum)
+                wide = still.any(axis=0)
+                high = stairs & (quantum > inside).all(axis=0)
+                both = np.stack([high, high & ~wide]).astype(np.float64)
+                self.stairs, self.narrow = structure.by_block(both) > 0
+                flat = np.where(wide, inside, quantum)
                 self._calm = np.fmax(noise, np.where(stairs, flat, 0.0))
                 self._noise = np.fmax(noise, np.where(stairs, quantum, 0.0))
             else:

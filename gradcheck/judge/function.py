@@ -482,7 +482,7 @@ class BlackBox:
             allowed = np.abs(given - value) <= KAPPA * bar
         new = ~agree | (bar < its_bar) | read.split[:, column] | (accused & allowed)
         # Between two stairs a slope of 0 is right, whatever that of the envelope is.
-        between = scales.stairs[column] & (given == 0).all(axis=0)
+        between = scales.narrow[column] & (given == 0).all(axis=0)
         kinks.stairs += [int(e) for e in cells[between]]
         lost = ends | unclear | between
         estimate.value[:, cells] = np.where(new & np.isfinite(value), value, old)
