@@ -115,7 +115,7 @@ class Scales:
         structure: Structure,
         colour: int,
     ) -> None:
-        """Evaluate forward 88 times, and as often again where it stands on stairs.
+        """Evaluate forward 89 times, and 88 times again where it stands on stairs.
 
         `stairs` and `narrow` [b]: elements between two stairs, and those of them whose stair is
         much shorter than the element is large.
@@ -128,8 +128,9 @@ class Scales:
         levels = len(self.h)
         at = x[self.cells]
         ends = np.concatenate([at + self.h, at - self.h]).astype(x.dtype)
-        values = self._values(evaluator, ends)
-        base = evaluator.base
+        # The primal itself among its copies: a stack of many may round otherwise than a single call.
+        *values, base = self._values(evaluator, np.concatenate([ends, at[None]]))
+        values, own_noise = np.stack(values), np.abs(base - evaluator.base)
         owner = structure.owner
         self._owned = owner >= 0
         # Outputs that no element moves have steps of the first: they come out flat.
@@ -148,6 +149,7 @@ class Scales:
             extent = np.fmax(np.abs(base), np.fmax(np.abs(above), np.abs(below)))
             self._extent = np.fmin.reduce(extent, axis=0)
             noise = np.fmax(u * extent, _scatter(self._even, self._width))
+            noise = np.fmax(noise, own_noise)
             inside = u * np.fmax(extent, (np.abs(at) + self.h)[:, block])
             self._near = np.where(at == 0, size, np.abs(at))
             stairs = _stairs(rise, fall)

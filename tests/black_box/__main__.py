@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from .corpus import corpus
 from .judged import Asked, judge_all
 from .report import accepted, report
 
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument("--places", type=int, default=20, help="single elements 1%% off, per pair")
     parser.add_argument("--limit", type=float, default=30.0, help="seconds of one check")
     parser.add_argument("--verify", action="store_true", help="hold the pairs against 60 digits")
+    parser.add_argument("--carried", action="store_true", help="what 50 digits can carry")
     parser.add_argument("--scales", action="store_true", help="no blind PASS from 1e-300 to 1e300")
     parser.add_argument("--large", action="store_true", help="a million elements, right and wrong")
     parser.add_argument("--write", type=Path, help="where the report goes")
@@ -43,6 +45,13 @@ def main() -> int:
         from .verified import verify_all
 
         return verify_all(given.kind, given.name)
+    if given.carried:
+        from .carried import carry_all
+
+        wanted = Asked(kinds=tuple(given.kind), names=tuple(given.name)).wants
+        names = [name for name, pair in corpus().items() if wanted(pair)]
+        sys.stdout.write(carry_all(names, given.jobs) + "\n")
+        return 0
     if given.scales:
         from .scales import judge_scales
 

@@ -239,7 +239,7 @@ def planck(nu, t):
 def planck_vjp(ct, nu, t):
     e = np.expm1(nu / t)
     d = nu**3 * (e + 1) / e**2
-    return ct * (3 * nu**2 / e - d / t), ct * d * nu / t**2
+    return ct * (3 * nu**2 / e - d / t), ct * d * (nu / t) / t
 
 
 def lorentz(v):

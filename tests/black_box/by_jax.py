@@ -106,7 +106,7 @@ FUNCTIONS = {
     "standardize": (layer_norm, (drawn("jst", 3, 6),)),
     "standardize 1000": (layer_norm, (1000 + drawn("jst", 3, 6),)),
     "attention": (attention, (drawn("jq", 3, 4), drawn("jk", 5, 4), drawn("jv", 5, 4))),
-    "scan": (scanned, (drawn("jx", 6, 3), drawn("jw", 3, 3))),
+    "scan": (jax.jit(scanned), (drawn("jx", 6, 3), drawn("jw", 3, 3))),
     "conv": (conv, (drawn("jcx", 1, 2, 4, 4), drawn("jck", 2, 2, 3, 3))),
     "newton": (newton, (uniform("jn", 1, 9, 4),)),
     "inv": (jnp.linalg.inv, (drawn("ji", 4, 4),)),
