@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from .carried import carry_all
 from .corpus import corpus
 from .judged import Asked, judge_all
 from .report import accepted, report
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--scales", action="store_true", help="no blind PASS from 1e-300 to 1e300")
     parser.add_argument("--large", action="store_true", help="a million elements, right and wrong")
     parser.add_argument("--write", type=Path, help="where the report goes")
+    parser.add_argument("--log", type=Path, help="what was judged; a run that was cut goes on")
     parser.add_argument("-j", dest="jobs", type=int, default=1)
     given = parser.parse_args()
     if given.verify:
@@ -46,11 +48,9 @@ def main() -> int:
 
         return verify_all(given.kind, given.name)
     if given.carried:
-        from .carried import carry_all
-
         wanted = Asked(kinds=tuple(given.kind), names=tuple(given.name)).wants
         names = [name for name, pair in corpus().items() if wanted(pair)]
-        sys.stdout.write(carry_all(names, given.jobs) + "\n")
+        sys.stdout.write(carry_all(names, given.jobs))
         return 0
     if given.scales:
         from .scales import judge_scales
@@ -73,8 +73,10 @@ def main() -> int:
         places=given.places,
         limit=given.limit,
     )
-    judged = judge_all(asked, given.jobs)
+    judged = judge_all(asked, given.jobs, given.log)
     text = report(judged)
+    if given.write:
+        text += carry_all({f"{j.kind}/{j.name}": None for j in judged}, given.jobs)
     sys.stdout.write(text)
     if given.write:
         given.write.write_text(text)

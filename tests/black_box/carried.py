@@ -123,7 +123,12 @@ def carry_all(names: Iterable[str], jobs: int) -> str:
         whose = FRAMEWORKS.get(one.kind, "NumPy and SciPy")
         groups.setdefault((whose, one.dtype), []).append(one)
     lines = [
-        "| forwards of | dtype | pairs | carried | of those that round nothing | compared | agree |",
+        "",
+        "## Forwards in 50 digits",
+        "",
+        *__doc__.splitlines()[2:],
+        "",
+        "| forwards of | dtype | pairs | carried | of those without rounding | compared | agree |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for (group, dtype), some in groups.items():
@@ -139,4 +144,4 @@ def carry_all(names: Iterable[str], jobs: int) -> str:
     why = Counter(one.refusal.partition(" (")[0] for one in found if one.refusal)
     lines += ["", "Refused because:", ""]
     lines += [f"- {count} × {reason}" for reason, count in why.most_common()]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -9,8 +10,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,13 +150,22 @@ def _by_name(name: str, asked: Asked) -> list[Judged]:
     return judge(corpus()[name], asked)
 
 
-def judge_all(asked: Asked, jobs: int = 1) -> list[Judged]:
-    """Every pair that is wanted; progress on stderr."""
+def judge_all(asked: Asked, jobs: int = 1, log: Path | None = None) -> list[Judged]:
+    """Every pair that is wanted; progress on stderr. Pairs that a `log` holds are not judged again.
+
+    It must be one of the same code and the same question.
+    """
     names = [name for name, pair in corpus().items() if asked.wants(pair)]
-    found: list[Judged] = []
+    lines = log.read_text().splitlines() if log and log.exists() else []
+    found = [Judged(**json.loads(line)) for line in lines]
+    known = {f"{j.kind}/{j.name}" for j in found}
+    names = [name for name in names if name not in known]
 
     def told(name: str, some: list[Judged]) -> None:
         found.extend(some)
+        if log:
+            with log.open("a") as file:
+                file.writelines(json.dumps(asdict(j)) + "\n" for j in some)
         wrong = [j for j in some if not j.error and j.verdict != "PASS"]
         missed = [j for j in some if j.error and j.verdict == "PASS"]
         for j in (*wrong, *missed):

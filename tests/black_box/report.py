@@ -10,6 +10,8 @@ from .judged import Judged
 
 ENOUGH = 0.995
 """The part of the wrong ones that has to be rejected."""
+REFUSED = "50 digits cannot decide"
+"""A part of the reason, where a forward cannot be evaluated in 50 digits."""
 WORDS = ("PASS", "INCONCLUSIVE", "FAIL", "REFUSED")
 """What a right one may be called; everything else is counted as `other`."""
 
@@ -35,6 +37,7 @@ def report(judged: Sequence[Judged]) -> str:
         "",
         f"{len(corpus())} pairs; left out for want of a framework: {', '.join(missing()) or '-'}.",
         "",
+        *_summary(right, wrong),
     ]
     for title, full in (("By projection", False), ("In full", True)):
         part = [j for j in right if j.full is full]
@@ -48,6 +51,28 @@ def report(judged: Sequence[Judged]) -> str:
         other = [j for j in wrong if j.verdict not in ("PASS", "FAIL", "REFUSED")]
         lines += ["## Wrong, and neither PASS nor FAIL", "", *_listed(other), ""]
     return "\n".join(lines)
+
+
+def _summary(right: Sequence[Judged], wrong: Sequence[Judged]) -> list[str]:
+    lines = []
+    if right:
+        wide = [j for j in right if j.dtype == "float64" and REFUSED not in j.reason]
+        open_ = sum(j.verdict != "PASS" for j in wide)
+        failed = sum(j.verdict == "FAIL" for j in right)
+        share = 100 * open_ / max(len(wide), 1)
+        lines += [
+            f"- Right: {failed} FAIL of {len(right)} checks. In float64, where 50 digits do not",
+            f"  refuse, {open_} of {len(wide)} checks do not PASS ({share:.2f}%).",
+        ]
+    if wrong:
+        passed = sum(j.verdict == "PASS" for j in wrong)
+        failed = sum(j.verdict == "FAIL" for j in wrong)
+        share = 100 - 100 * passed / len(wrong)
+        lines += [
+            f"- Wrong: {failed} FAIL and {passed} PASS of {len(wrong)} checks; "
+            f"{share:.3f}% are rejected.",
+        ]
+    return [*lines, ""]
 
 
 def _right(judged: Sequence[Judged]) -> list[str]:
@@ -111,7 +136,7 @@ def _listed(judged: Iterable[Judged]) -> list[str]:
     """One line per pair, dtype and verdict: in which modes and seeds, and the first reason."""
     groups: dict[tuple[str, ...], list[Judged]] = {}
     for j in judged:
-        groups.setdefault((j.kind, j.name, j.error, j.dtype, j.verdict), []).append(j)
+        groups.setdefault((j.kind, j.name, _class(j.error), j.dtype, j.verdict), []).append(j)
     if not groups:
         return ["None."]
     lines = ["| pair | error | dtype | verdict | in | reason |", "|---|---|---|---|---|---|"]
