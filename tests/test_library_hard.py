@@ -158,6 +158,21 @@ def test_a_forward_that_exits_on_big_numbers_ends_nothing():
     assert arbiter.refusal == "forward raises SystemExit on big numbers: arrays only"
 
 
+@pytest.mark.parametrize("broken", ["_lifted", "_exponents"])
+def test_a_mistake_in_our_big_numbers_refuses_them(monkeypatch, broken):
+    def mistaken(*_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(f"gradcheck.highprecision.forward.{broken}", mistaken)
+    x = np.array([0.7, -1.3])
+    arbiter = Arbiter(np.abs, (x,), {}, (np.abs(x),))
+    assert arbiter.slopes(0, np.arange(2)) is None
+    assert "gradcheck's own big numbers fail here, please report it: RecursionError: too deep" in (
+        arbiter.refusal
+    )
+    assert check(np.tanh, lambda ct, x: ct * np.cos(x), x).verdict == "fail"
+
+
 def test_the_slopes_of_50_digits_are_those_of_each_side():
     x = np.array([0.0, -2.0])
     arbiter = Arbiter(np.abs, (x,), {}, (np.abs(x),))

@@ -128,7 +128,7 @@ class Scales:
         levels = len(self.h)
         at = x[self.cells]
         ends = np.concatenate([at + self.h, at - self.h]).astype(x.dtype)
-        # The primal itself among its copies: a stack of many may round otherwise than a single call.
+        # The primal itself among its copies: a stack of many may round otherwise than one call.
         *values, base = self._values(evaluator, np.concatenate([ends, at[None]]))
         values, own_noise = np.stack(values), np.abs(base - evaluator.base)
         owner = structure.owner
