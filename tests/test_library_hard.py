@@ -98,6 +98,23 @@ def test_a_wrong_gradient_does_not(name):
         assert not check(forward, wrong, *values).ok, factor
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("element", range(6))
+def test_no_element_is_excused_by_those_that_50_digits_settle(element, full):
+    """Half of these values are 1 to the last bit, and half are resolved by differences."""
+    x = np.array([300.035, 298.987, 300.019, -299.812, -300.184, -299.605])
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def wrong(ct, x):
+        g = ct * sigmoid(x) * sigmoid(-x)
+        g[element] *= 1.01
+        return g
+
+    assert check(sigmoid, wrong, x, full=full).verdict == "fail"
+
+
 def test_a_tie_of_the_maximum_shares_one_cotangent():
     for shares in ([0, 1, 1], [0, 0, 0], [0, 0.5, 0.6]):
         found = check(np.max, lambda ct, x, s=shares: ct * np.array(s, float), [-1.0, 2.0, 2.0])

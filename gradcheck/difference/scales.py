@@ -129,8 +129,9 @@ class Scales:
         at = x[self.cells]
         ends = np.concatenate([at + self.h, at - self.h]).astype(x.dtype)
         # The primal itself among its copies: a stack of many may round otherwise than one call.
-        *values, base = self._values(evaluator, np.concatenate([ends, at[None]]))
-        values, own_noise = np.stack(values), np.abs(base - evaluator.base)
+        every = self._values(evaluator, np.concatenate([ends, at[None]]))
+        values, base = every[:-1], every[-1]
+        own_noise = np.abs(base - evaluator.base)
         owner = structure.owner
         self._owned = owner >= 0
         # Outputs that no element moves have steps of the first: they come out flat.
