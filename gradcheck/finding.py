@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gradcheck.label import LABELS
 from gradcheck.verdict import Verdict
 
 GLYPHS: Final = frozenset(".0123456789!?")
@@ -236,6 +237,15 @@ class Diagnosis:
     says: str
     rule: str = ""
     evidence: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The word of its class of defects; empty where no known pattern fits.
+
+        >>> Diagnosis(label="F", says="dw is 1/3 of the right value").word
+        'scale'
+        """
+        return LABELS[self.label].word if self.label in LABELS else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,3 +41,5 @@ LABELS: Final = {
     "NL": Label("nonlinear", "not linear in the cotangent"),
 }
 """By the code that mutants carry. The words are promises: baselines hold them."""
+UNKNOWN: Final = "no known pattern"
+"""What a gradient is called that was diagnosed without success."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Around, Estimate
 from gradcheck.difference.watch import UNWATCHED, Ended, Watch
@@ -28,7 +29,7 @@ from gradcheck.judge.low_function import LowFunction
 from gradcheck.judge.probe import ask_forward, ask_vjp
 from gradcheck.judge.second import Gradients, Second
 from gradcheck.judge.value import empty
-from gradcheck.spec import Slack, as_tuple
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import Attrs
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
-from gradcheck.spec import DEFAULT, Array, Attrs, Dialect, dialect_named
+from gradcheck.spec import DEFAULT, Array, Dialect, dialect_named
 from gradcheck.spec_checks import check_attrs, check_held, check_name, check_texts, check_unique
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import Arithmetic
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError, raised
-from gradcheck.spec import Array, Attrs, OpSpec, as_tuple
+from gradcheck.spec import Array, OpSpec
 from gradcheck.spec_checks import check_name
 
 Drawn = Callable[[Draw], Array]

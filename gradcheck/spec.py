@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
@@ -17,18 +17,13 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError
 from gradcheck.spec_checks import check_attrs, check_name, check_texts, check_unique
 
 Array = NDArray[Any]
-Attrs = Mapping[str, Any]
 CORE: Final = re.compile(r"\(([^()]*)\)")
-
-
-def as_tuple(values: Any) -> tuple[Any, ...]:
-    """A tuple of outputs or gradients, where a function may return one bare."""
-    return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

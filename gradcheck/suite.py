@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, UnknownNameError
 from gradcheck.families import Families
-from gradcheck.spec import Array, Attrs, Dialect, OpSpec, Sample
+from gradcheck.spec import Array, Dialect, OpSpec, Sample
 from gradcheck.spec_checks import check_held
 
 if TYPE_CHECKING:

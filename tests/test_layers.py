@@ -15,8 +15,8 @@ CASES = Path(gradcheck_cases.__file__).parent
 # From the bottom up; a package's own `__init__` stands under its modules.
 LAYERS = (
     "gradcheck",  # holds the version; its public names load on use: it imports nothing itself
-    "inert excerpt interrupts installed descriptors reading disk errors families label selection",
-    "draw spec_checks spec rule",
+    "inert excerpt interrupts installed descriptors reading disk errors families selection",
+    "draw spec_checks difference difference.arrays label spec rule",
     "config_file user_modules",
     "dtypes exact arithmetic fifty_digits program model suite loading rounding narrow",
     "highprecision highprecision.refusal highprecision.numbers highprecision.ufuncs",
@@ -25,7 +25,7 @@ LAYERS = (
     "highprecision.jax_primitives highprecision.jax highprecision.torch_operators",
     "highprecision.torch highprecision.frameworks highprecision.forward",
     "keyword_expression choice",
-    "difference difference.watch",
+    "difference.watch",
     "difference.evaluate difference.structure difference.noise difference.ladder",
     "difference.scales difference.sparse difference.oracle difference.jacobian",
     "difference.projection difference.line",
@@ -84,7 +84,7 @@ LAYERS = (
     "judge.large",
     "judge.directional judge.pairs judge.second judge.double",
     "judge.forward_mode judge.contract",
-    "power power.mutant power.mutate power.fault power.registry power.equivalence power.attack",
+    "power power.mutant power.mutate power.fault power.planted power.registry power.equivalence power.attack",
     "power.narrow power.narrow_model power.narrow_table",
     "power.score power.run power.rule power.contract",
     "explain explain.reach explain.evidence explain.blame explain.same explain.hypothesis",

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from gradcheck import assert_vjp, check
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.evaluate import flatten
 from gradcheck.errors import UsageError
 from gradcheck.highprecision.forward import BigForward
 from gradcheck.library_check import Check
 from gradcheck.library_complex import Parts
-from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 from tests.complex_pairs import PAIRS, WRONG, c, like, narrow
 

@@ -7,12 +7,12 @@ from gradcheck_cases.attention import softmax
 from gradcheck_cases.position import diag_mask_inf
 
 from gradcheck.arithmetic import F32, F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.draw import Draw
 from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.rounding import LIBRARY, ROUNDING, Rounded, allowance, sums_kept_wide
-from gradcheck.spec import as_tuple
 from tests.sizes import ordinary, third
 
 U = {"float32": 2.0**-24, "float64": 2.0**-53}

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.difference import ladder
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.oracle import Oracle
 from gradcheck.difference.truth import Differences, noise_lines
-from gradcheck.spec import as_tuple
 
 Float = NDArray[np.float64]
 

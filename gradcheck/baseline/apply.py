@@ -13,8 +13,8 @@ from gradcheck.baseline.ratchet import largest, measured, within
 from gradcheck.baseline.scope import Scope
 from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
 from gradcheck.finding import Part
+from gradcheck.label import UNKNOWN
 from gradcheck.record import Record, Run
-from gradcheck.report.diagnosed import UNKNOWN, word
 from gradcheck.report.words import clean, number, plural, title
 from gradcheck.report.words import word as shown
 from gradcheck.verdict import Verdict
@@ -83,7 +83,7 @@ def breach_of(entry: Entry, result: Record) -> Breach | None:
         return None if entry.flaky else Breach.XPASS
     if not entry.flaky and result.verdict.value != entry.verdict:
         return Breach.VERDICT
-    if entry.label and word(result.diagnosis) != entry.label:
+    if entry.label and result.defect != entry.label:
         return Breach.CLASS
     return None if within(measured(result), entry.max_error) else Breach.WORSE
 
@@ -149,7 +149,7 @@ def _says(entry: Entry, breach: Breach, results: Sequence[Record]) -> str:
         got = ", ".join(sorted({shown(r.verdict) for r in results}))
         return f"{those} {be} {got}, not {entry.verdict}: fix it, or change `verdict`"
     if breach is Breach.CLASS:
-        got = ", ".join(sorted({word(r.diagnosis) or UNKNOWN for r in results}))
+        got = ", ".join(sorted({r.defect or UNKNOWN for r in results}))
         return f"{those} {be} of class {got}, not {entry.label}: look again, or change `class`"
     error, most = largest(results) or 0.0, entry.max_error or 0.0
     have = "have relative errors up to" if several else "has a relative error of"

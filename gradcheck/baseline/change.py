@@ -16,7 +16,6 @@ from gradcheck.baseline.match import Found, is_empty, matched
 from gradcheck.baseline.ratchet import allowance, largest
 from gradcheck.baseline.scope import Scope
 from gradcheck.record import Record, Run
-from gradcheck.report.diagnosed import word
 from gradcheck.report.words import clean, number, plural, subject
 from gradcheck.verdict import Verdict
 
@@ -104,7 +103,7 @@ def listed(run: Run, results: Sequence[Record], scope: Scope) -> Iterator[Entry]
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in results:
         output = subject(r.output, r.part)
-        kind = (r.verdict.value, word(r.diagnosis))
+        kind = (r.verdict.value, r.defect)
         groups.setdefault((r.implementation, r.op, r.dialect, r.dtype, output, *kind), []).append(r)
     for (who, op, dialect, dtype, output, *_), of_one in groups.items():
         when = f"implementation == {who!r}" if several else ""
@@ -130,7 +129,7 @@ def _entry(glob: str, results: Sequence[Record], when: str) -> Entry:
         match=glob,
         output=subject(first.output, first.part),
         verdict=first.verdict.value,
-        label=word(first.diagnosis),
+        label=first.defect,
         max_error=allowance(error) if measurable and error is not None else None,
         when=when,
         reason=reason,
@@ -150,7 +149,7 @@ def _changes(
     (verdict,) = verdicts
     if verdict != entry.verdict and not entry.flaky and entry.max_error is None:
         yield "verdict", entry.verdict, verdict
-    labels = {word(r.diagnosis) for r in failing}
+    labels = {r.defect for r in failing}
     if entry.label and len(labels) == 1 and not labels & {entry.label, ""}:
         yield "class", entry.label, labels.pop()
     error = largest(failing)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from gradcheck.difference.arrays import Attrs
     from gradcheck.model import ModelCase
     from gradcheck.program import Stage, StageVjp
     from gradcheck.rule import RuleCase
-    from gradcheck.spec import Attrs, Slack
+    from gradcheck.spec import Slack
     from gradcheck.suite import Case
 
 

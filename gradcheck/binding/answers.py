@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from gradcheck.binding import Bound, BoundModel, BoundRule, npz
 from gradcheck.binding.process import array_of, vjp_request
 from gradcheck.contract.returned import broken
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.errors import Unsupported
 from gradcheck.model import ModelCase
 from gradcheck.protocol import folder, index
 from gradcheck.protocol.message import GIVES, Request
 from gradcheck.rule import RuleCase
-from gradcheck.spec import as_tuple
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

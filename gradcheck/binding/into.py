@@ -11,9 +11,10 @@ import numpy as np
 from gradcheck.binding import Into
 from gradcheck.binding.keywords import accepted, member, method
 from gradcheck.contract.memory import framed
+from gradcheck.difference.arrays import Attrs
 from gradcheck.dtypes import is_float
 from gradcheck.errors import LoadError
-from gradcheck.spec import Attrs, OpSpec
+from gradcheck.spec import OpSpec
 
 DECLARED: Final = ("accumulates", "zeroed")
 """What an entry says of the gradients that it writes, as sets of names of primals."""

@@ -15,9 +15,9 @@ from gradcheck.binding import Bound
 from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.keywords import accepted
 from gradcheck.contract.returned import broken
+from gradcheck.difference.arrays import Attrs
 from gradcheck.dtypes import is_float
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

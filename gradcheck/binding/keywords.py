@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.loading import resolve
 from gradcheck.model import ModelCase
 from gradcheck.program import Program
 from gradcheck.rule import RuleCase
-from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
 

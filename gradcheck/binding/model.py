@@ -14,10 +14,10 @@ from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound, BoundModel
 from gradcheck.binding.keywords import dimensions, member, method, takes
 from gradcheck.contract import returned
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import LoadError, UnknownNameError, Unsupported
 from gradcheck.model import ModelCase, ModelSpec
 from gradcheck.program import Stage, StageVjp, Values
-from gradcheck.spec import Attrs
 
 Operator = Callable[[Any, Attrs, Attrs], Bound]
 """`(entry, attrs, fixed)` → an operator-like entry, bound for these attributes."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.binding import Bound, BoundModel, BoundRule
 from gradcheck.contract.returned import Broken, broken
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.dtypes import dtype_named, is_float
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.finding import Finding
@@ -33,7 +34,6 @@ from gradcheck.protocol.message import (
 from gradcheck.protocol.oneshot import Oneshot
 from gradcheck.protocol.session import Failed, Session
 from gradcheck.rule import RuleCase
-from gradcheck.spec import Attrs, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -25,11 +25,11 @@ from gradcheck.binding.keywords import accepted, entry_of, method, takes
 from gradcheck.binding.model import bound_model, fault, is_module, says_how
 from gradcheck.binding.recipe import recipe_of
 from gradcheck.binding.source import source_of
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.loading import resolve
 from gradcheck.model import ModelCase
 from gradcheck.rule import RuleCase
-from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
 ROLES: Final = ("vjp", "forward", "vjp_into", "update")

@@ -10,7 +10,7 @@ from gradcheck.binding.differentiated import Differentiated
 from gradcheck.binding.jax_op import JaxOp
 from gradcheck.binding.keywords import accepted, method
 from gradcheck.binding.torch_op import TorchOp
-from gradcheck.spec import Attrs
+from gradcheck.difference.arrays import Attrs
 
 
 def recipe_of(

@@ -15,11 +15,11 @@ from gradcheck.binding.keywords import dimensions, entry_of, peers
 from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
 from gradcheck.binding.torch_op import counterpart
 from gradcheck.contract.returned import broken
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.model import ModelCase
 from gradcheck.program import Values
 from gradcheck.rule import RuleCase, State, Tensors
-from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
 

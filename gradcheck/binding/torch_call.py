@@ -10,7 +10,7 @@ from typing import Any
 
 from gradcheck.binding.tensors import array_of
 from gradcheck.contract.returned import overwrites
-from gradcheck.spec import Attrs
+from gradcheck.difference.arrays import Attrs
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from gradcheck.binding.keywords import accepted
 from gradcheck.binding.tensors import array_of, imported_torch, tensor_of
 from gradcheck.binding.torch_call import Applied, Module, Plain
 from gradcheck.contract.returned import Missing, broken, overwrites
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.spec import Attrs
 
 
 def torch_op(function: Any, *, device: str | None = None) -> TorchOp:

@@ -24,6 +24,7 @@ from gradcheck.contract.asking import (
 from gradcheck.contract.differing import difference, finite, place, told
 from gradcheck.contract.resize import resized
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.dtypes import dtype_limits
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.judge.compare import CANCELLED
@@ -31,7 +32,6 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_forward
 from gradcheck.judge.value import SAFETY
 from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.spec import Attrs, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

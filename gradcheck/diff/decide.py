@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.diff.change import Change, Mark
-from gradcheck.report.diagnosed import word
-from gradcheck.report.outline import badness
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ def _mark(old: Record, new: Record, factor: float) -> Mark | None:
 def _failing(old: Record, new: Record, factor: float) -> Mark:
     """What became of a failure that is one still: what is worse goes before what is other."""
     moved = _moved(old, new, factor)
-    classes = word(old.diagnosis), word(new.diagnosis)
+    classes = old.defect, new.defect
     if old.verdict is not new.verdict:
         return Mark.OTHERWISE
     if moved is Mark.ERROR_GREW:
@@ -86,7 +84,7 @@ def _moved(old: Record, new: Record, factor: float) -> Mark | None:
     """Whether an error grew or shrank beyond the factor; what is no number is infinite."""
     if old.top is None or new.top is None:
         return None
-    before, after = badness(old), badness(new)
+    before, after = old.times_bound, new.times_bound
     if _beyond(before, after, factor):
         return Mark.ERROR_GREW
     return Mark.IMPROVED if _beyond(after, before, factor) else None

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import DIGITS
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.draw import key_of
-from gradcheck.spec import Attrs, as_tuple
 
 if TYPE_CHECKING:
     from gradcheck.fifty_digits import BigArithmetic

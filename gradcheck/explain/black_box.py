@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.truth import Estimate
 from gradcheck.draw import Draw
@@ -22,7 +23,6 @@ from gradcheck.explain.rules.table import RULES
 from gradcheck.finding import Finding
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.probe import guarded_call
-from gradcheck.spec import Attrs, as_tuple
 
 LARGEST: Final = 400
 """Elements of all primals above which only what the check has differenced is known."""

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.narrow import BITS, narrower
 from gradcheck.power.fault import PLACES, narrowed
 from gradcheck.power.mutant import Mutant
 from gradcheck.program import Stage, Values
-from gradcheck.spec import as_tuple
 
 Gradients = tuple[Any, ...]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken, Missing, as_array
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.draw import Draw
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
@@ -21,7 +22,7 @@ from gradcheck.foreign.budget import uncounted
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.probe import bound_by, guarded_call
 from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.spec import Attrs, OpSpec, as_tuple
+from gradcheck.spec import OpSpec
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

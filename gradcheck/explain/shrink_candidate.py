@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import SpecError
 from gradcheck.explain.probe import Cotangent
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.declared import DISTANCE
-from gradcheck.spec import Attrs
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.spec import Attrs
+from gradcheck.difference.arrays import Attrs
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

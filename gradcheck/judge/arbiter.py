@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.evaluate import flatten
-from gradcheck.spec import Attrs
 
 if TYPE_CHECKING:
     from gradcheck.highprecision.forward import BigForward

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.evaluate import Point
 from gradcheck.difference.noise import RELATIVE
 from gradcheck.draw import key_of
@@ -17,7 +18,6 @@ from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.probe import Answer, ask_vjp
-from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.draw import key_of
 from gradcheck.errors import SpecError
 from gradcheck.judge.compare import Interval
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.spec import Convention, Kink, as_tuple
+from gradcheck.spec import Convention, Kink
 from gradcheck.suite import Case
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gradcheck.difference import noise
 from gradcheck.difference.abreast import Abreast
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.bundle import Bundle, by_rows
 from gradcheck.difference.drawn import run_of_direction
 from gradcheck.difference.ladder import RATIO
@@ -34,7 +35,6 @@ from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.handed import Handed, held
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.narrow import fits_narrow
-from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
 from gradcheck.difference import structure
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
 from gradcheck.difference.evaluate import Evaluator, Point, flatten
 from gradcheck.difference.scales import Scales
@@ -29,7 +30,6 @@ from gradcheck.judge.function import blindness
 from gradcheck.judge.pairs import Pairs
 from gradcheck.judge.probe import Answer, ask_jvp
 from gradcheck.judge.second import SHARPER
-from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

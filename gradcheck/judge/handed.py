@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract import returned
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.bundle import end_to_end
 from gradcheck.difference.evaluate import REFUSALS
 from gradcheck.judge.cotangents import THIRDS
 from gradcheck.judge.function import AGREES
-from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

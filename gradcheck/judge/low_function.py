@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import Attrs
 from gradcheck.difference.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.difference.truth import Around
 from gradcheck.draw import key_of
@@ -28,7 +29,7 @@ from gradcheck.judge.function import BlackBox
 from gradcheck.judge.lowprecision import unbiased
 from gradcheck.judge.probe import Answer, ask_vjp
 from gradcheck.narrow import BITS, short
-from gradcheck.spec import Attrs, Slack
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.arithmetic import F64, Arithmetic
 from gradcheck.binding import Binding, Bound
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.evaluate import Point, flatten
 from gradcheck.difference.truth import Differences, Estimate, certain, noise_lines
 from gradcheck.dtypes import dtype_named
@@ -30,7 +31,7 @@ from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
 from gradcheck.narrow import Narrow
 from gradcheck.rounding import ROUNDING, allowance, sums_kept_wide
-from gradcheck.spec import Slack, as_tuple
+from gradcheck.spec import Slack
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gradcheck.contract import determinism, purity, returned
 from gradcheck.contract.returned import Broken, broken, is_ours, overwrites
+from gradcheck.difference.arrays import Attrs
 from gradcheck.dtypes import is_float
 from gradcheck.errors import Unsupported, text_of
 from gradcheck.finding import Finding
-from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 T = TypeVar("T")

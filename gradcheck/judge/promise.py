@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.fifty_digits import mp50
 from gradcheck.finding import Finding, Part
-from gradcheck.spec import Attrs
 from gradcheck.verdict import Verdict
 
 Along = Callable[[Any, Any], Any]

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
 from gradcheck.difference.evaluate import Point
 from gradcheck.draw import Draw
@@ -29,7 +30,6 @@ from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA, Rules
 from gradcheck.judge.function import promoted
 from gradcheck.judge.pairs import Pairs, bound_of
-from gradcheck.spec import Attrs, as_tuple
 from gradcheck.verdict import Verdict
 
 Array = NDArray[Any]

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.draw import key_of
 from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval
 from gradcheck.program import Stage
-from gradcheck.spec import Array, as_tuple
+from gradcheck.spec import Array
 from gradcheck.verdict import Verdict
 
 Float = NDArray[np.float64]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import ManifestError
 from gradcheck.manifest import syntax
 from gradcheck.manifest.agree import Operator, grads
@@ -13,7 +14,7 @@ from gradcheck.manifest.meaning import expressions
 from gradcheck.manifest.mistake import suggestion
 from gradcheck.manifest.operation import Function, RoleKind, Tensors
 from gradcheck.manifest.schema import Op, Wider
-from gradcheck.spec import Attrs, Slack
+from gradcheck.spec import Slack
 
 
 def scalars(function: Function) -> set[str]:

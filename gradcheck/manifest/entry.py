@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import ManifestError
 from gradcheck.manifest import declared, syntax
 from gradcheck.manifest.agree import Operator, check_residuals
@@ -24,7 +25,7 @@ from gradcheck.manifest.operation import (
 )
 from gradcheck.manifest.prototype import parse
 from gradcheck.manifest.schema import Library, Op, PerDtype, on_this_platform
-from gradcheck.spec import CORE, Attrs, OpSpec
+from gradcheck.spec import CORE, OpSpec
 from gradcheck.suite import Case, Suite
 
 DTYPES: Final = ("float64", "float32", "float16", "bfloat16")

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import ManifestError
 from gradcheck.manifest.operation import CType, Function, Value
 from gradcheck.manifest.syntax import FUNCTIONS, HAS, OF_TENSORS, OPERATORS, order, tree
-from gradcheck.spec import Array, Attrs
+from gradcheck.spec import Array
 
 LARGEST: Final = 1 << 32
 """Elements of a buffer."""

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Bound
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.errors import SpecError, told
 from gradcheck.judge.certificate import SAME
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.impostors import Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.mutant import Mutant
-from gradcheck.spec import as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -13,14 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import BoundModel
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.loading import resolve
-from gradcheck.model import ModelCase, ModelSpec
+from gradcheck.model import ModelSpec
 from gradcheck.narrow import COTANGENT, OPERANDS, RESULT, Narrow
 from gradcheck.program import Stage, StageVjp, Values
-from gradcheck.spec import as_tuple
 from gradcheck.spec_checks import NAME
 from gradcheck.suite import Suite
 
@@ -100,42 +98,6 @@ class Fault:
             return stage.vjp(xp, cts, values)
 
         return of
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """An implementation of a fault's model: stage by stage, or `whole`, as end-to-end gradients.
-
-    Where it stands `alone`, no stage is bound but those at fault.
-    """
-
-    fault: Fault
-    whole: bool = False
-    alone: bool = False
-
-    @property
-    def name(self) -> str:
-        """The fault's."""
-        return self.fault.full_name
-
-    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """The wrong backward pass; nothing for other models and dialects."""
-        fault = self.fault
-        if case.spec.name != fault.model or not fault.of_dialect(case.dialect.name):
-            return None
-        xp, program = FLOATS[dtype], case.program
-        vjp = fault.vjp(xp)
-        if not self.whole:
-            others = None if self.alone else vjp
-            return BoundModel(stage=lambda stage: vjp if stage.name in fault.stages else others)
-
-        def gradients(params: Values, inputs: Values) -> dict[str, Any]:
-            with np.errstate(all="ignore"):
-                values = program.forward(xp, {**params, **inputs})
-                found = program.backward(xp, values, xp.asarray(1.0), vjp)
-            return {name: found[name] for name in program.params if name in found}
-
-        return BoundModel(gradients=gradients)
 
 
 def check(fault: Fault, spec: ModelSpec) -> None:

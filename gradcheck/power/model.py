@@ -16,8 +16,9 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.loading import load_suite
 from gradcheck.power.equivalence import FAULTS as RAISED
-from gradcheck.power.fault import Fault, Planted, faults_of
+from gradcheck.power.fault import Fault, faults_of
 from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
+from gradcheck.power.planted import Planted
 from gradcheck.power.registry import mutants_of
 from gradcheck.suite import Suite
 from gradcheck.verdict import Verdict

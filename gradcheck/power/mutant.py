@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.difference.arrays import Attrs
 from gradcheck.draw import Draw
 from gradcheck.errors import SpecError
 from gradcheck.label import LABELS
-from gradcheck.spec import Array, Attrs
+from gradcheck.spec import Array
 from gradcheck.spec_checks import NAME
 
 

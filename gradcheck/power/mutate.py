@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.spec import OpSpec, as_tuple
+from gradcheck.difference.arrays import as_tuple
+from gradcheck.spec import OpSpec
 
 Vjp = Callable[..., Any]
 Change = Callable[..., Any]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.narrow import (
     COTANGENT,
@@ -31,7 +32,7 @@ from gradcheck.narrow import (
 )
 from gradcheck.power.attack import Target
 from gradcheck.power.mutant import Mutant
-from gradcheck.spec import OpSpec, as_tuple
+from gradcheck.spec import OpSpec
 from gradcheck.suite import Case, Suite
 from gradcheck.verdict import Verdict
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.label import LABELS
+from gradcheck.label import UNKNOWN
 from gradcheck.report import failure_words, words
 from gradcheck.verdict import Verdict
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gradcheck.finding import Diagnosis
     from gradcheck.record import Record
 
-UNKNOWN: Final = "no known pattern"
-"""What a gradient is called that was diagnosed without success."""
 UNASKED: Final = "not diagnosed"
 """What stands for those of which nothing is known, beside others that have a diagnosis."""
 NAMED: Final = 3
@@ -45,17 +43,6 @@ class Told:
         return ": ".join(filter(None, (self.word, self.text)))
 
 
-def word(found: Diagnosis | None) -> str:
-    """The word of a diagnosis's class; empty without one.
-
-    >>> from gradcheck.finding import Diagnosis
-    >>> word(Diagnosis(label="F", says="dw is 1/3 of the right value")), word(None)
-    ('scale', '')
-    """
-    label = LABELS.get(found.label) if found is not None else None
-    return "" if label is None else label.word
-
-
 def told(results: Iterable[Record]) -> Iterator[Told]:
     """What is said of each of several results of one gradient; a diagnosis is said once."""
     seen: set[tuple[str, str]] = set()
@@ -73,19 +60,19 @@ def alone(result: Record) -> Told:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
     # A property's reason holds its witness already.
     evidence = [text for text in map(words.clean, found.evidence) if text and text not in reason]
-    if not word(found):
+    if not found.word:
         pattern = ("pattern", "; ".join(["none known", *evidence]))
         return Told(result=result, word="", text=reason, facts=(pattern, *facts))
     behind = [("reason", reason)] if reason else []
     behind += [("evidence", text) for text in evidence]
     return Told(
-        result=result, word=word(found), text=words.clean(found.says), facts=(*behind, *facts)
+        result=result, word=found.word, text=words.clean(found.says), facts=(*behind, *facts)
     )
 
 
 def _again(result: Record) -> Told:
     """What is said of a result whose diagnosis has been told."""
-    named, reason = word(result.diagnosis), words.clean(result.reason)
+    named, reason = result.defect, words.clean(result.reason)
     facts = failure_words.facts(result)
     if not named:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
@@ -97,7 +84,7 @@ def _again(result: Record) -> Told:
 
 def _key(result: Record) -> tuple[str, str] | None:
     found = result.diagnosis
-    return None if found is None else (word(found), found.says)
+    return None if found is None else (found.word, found.says)
 
 
 def paragraph(result: Record) -> str:
@@ -115,7 +102,7 @@ def lines(said: Told) -> list[str]:
 
 def brief(result: Record) -> str:
     """A result's reason behind the word of its class: what one line of a table can hold."""
-    return ": ".join(filter(None, (word(result.diagnosis), words.clean(result.reason))))
+    return ": ".join(filter(None, (result.defect, words.clean(result.reason))))
 
 
 def distinct(results: Iterable[Record]) -> list[Diagnosis]:
@@ -134,7 +121,7 @@ def differ(results: Sequence[Record]) -> bool:
 
 def named(results: Sequence[Record]) -> str:
     """The class of several results of one gradient, or how many are of which; empty without one."""
-    return counts(results) if differ(results) else word(results[0].diagnosis if results else None)
+    return counts(results) if differ(results) else results[0].defect if results else ""
 
 
 def counts(results: Sequence[Record], shown: Sequence[Record] = ()) -> str:

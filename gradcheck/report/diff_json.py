@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gradcheck.diff.change import Mark
-from gradcheck.report import diagnosed, outline
 from gradcheck.stored.plain import dumped, header_dict
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ def _result(side: Side, record: Record | None) -> dict[str, Any] | None:
         "known": known.known.value if known is not None and known.known else None,
         "error": top.error if top else None,
         "bound": top.bound if top else None,
-        "times_bound": outline.badness(record) if top else None,
-        "class": diagnosed.word(record.diagnosis) or None,
+        "times_bound": record.times_bound if top else None,
+        "class": record.defect or None,
         "reason": record.reason or None,
         "compared": record.compared,
         "repro": record.repro,

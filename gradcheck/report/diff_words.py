@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.diff.change import Mark
 from gradcheck.finding import Part
-from gradcheck.report import diagnosed, outline, run_words, words
+from gradcheck.report import diagnosed, run_words, words
 from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -257,8 +257,8 @@ def _state(side: Side, record: Record | None, *, moved: bool) -> str:
     if stands is not record.verdict:
         word += f" ({words.word(stands)})"
     if moved and record.top is not None:
-        return f"{word} {words.number(outline.badness(record), 2)} × bound"
-    kind = diagnosed.word(record.diagnosis)
+        return f"{word} {words.number(record.times_bound, 2)} × bound"
+    kind = record.defect
     return " ".join(filter(None, (word, words.cell(record), kind and f"({kind})")))
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradcheck.record import Kind, Part
-from gradcheck.report import outline
 from gradcheck.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
@@ -91,4 +90,4 @@ def _severity(result: Record) -> int:
 
 
 def _rank(result: Record) -> tuple[int, float]:
-    return SEVERITY.index(result.verdict), -outline.badness(result)
+    return SEVERITY.index(result.verdict), -result.times_bound

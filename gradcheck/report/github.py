@@ -70,7 +70,7 @@ def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str
     first = group.results[0]
     whose = f"{words.clean(group.implementation)} · " if named else ""
     about = words.subject(group.output, group.part)
-    kind = diagnosed.word(first.diagnosis) or words.word(group.verdict)
+    kind = first.defect or words.word(group.verdict)
     title = f"{whose}{words.clean(f'{group.op}/{group.dialect}')} · {about}: {kind}"
     return command("error", "\n".join(_message(group, blames)), **place(first), title=title)
 

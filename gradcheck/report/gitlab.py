@@ -90,7 +90,7 @@ def _failures(run: Run) -> Iterator[_Finding]:
 
 def _failure(group: failures.Group) -> _Finding:
     first, verdict = group.results[0], group.verdict
-    said, label = diagnosed.alone(first), diagnosed.word(first.diagnosis)
+    said, label = diagnosed.alone(first), first.defect
     title = words.clean(f"{group.op}/{group.dialect}")
     lead = said.lead or words.word(verdict)
     more = f" and {len(group.results) - 1:,} more" if group.results[1:] else ""

@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import outline
 from gradcheck.verdict import SEVERITY
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def worst(cell: Cell) -> Record | None:
 
 
 def _rank(result: Record) -> tuple[int, float]:
-    return SEVERITY.index(result.verdict), -outline.badness(result)
+    return SEVERITY.index(result.verdict), -result.times_bound
 
 
 def drawn(matrices: Iterable[Matrix]) -> list[Record]:

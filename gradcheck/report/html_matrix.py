@@ -243,7 +243,7 @@ def _views(cells: Sequence[Cell | None], columns: Sequence[Column]) -> tuple[Vie
 
 def _view(cell: Cell, differs: bool) -> View:
     shown = outline.shown(cell)
-    badness = outline.badness(shown)
+    badness = shown.times_bound
     contract = outline.is_contract(cell)
     return View(
         cell=cell,

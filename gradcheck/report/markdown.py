@@ -154,7 +154,7 @@ def _diagnoses(group: failures.Group, several: bool) -> list[str]:
         lines.append(f"- diagnoses: {escape(diagnosed.counts(group.results))}")
     for found in diagnosed.distinct(group.results):
         evidence = [escape(words.clean(text)) for text in found.evidence if text]
-        word = diagnosed.word(found)
+        word = found.word
         if not word:
             lines.append("- pattern: " + "; ".join(["none known", *evidence]))
             continue

@@ -44,7 +44,7 @@ def cell(found: Cell | None) -> str:
 
 
 def _share(result: Record) -> str:
-    badness = outline.badness(result)
+    badness = result.times_bound
     if badness <= 0:
         return ""
     return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")

@@ -7,7 +7,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.record import Kind, Part
-from gradcheck.report.outline import badness
 from gradcheck.report.rows import Cell, Row, rows
 from gradcheck.verdict import SEVERITY, Verdict, worst
 
@@ -199,7 +198,7 @@ def telling(row: Row) -> Record | None:
 
     def rank(result: Record) -> tuple[int, bool, float]:
         certifies = result.dtype == CERTIFICATE
-        return SEVERITY.index(result.verdict), certifies, -badness(result)
+        return SEVERITY.index(result.verdict), certifies, -result.times_bound
 
     return min(measured, key=rank)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,21 +31,10 @@ class Table:
     rows: tuple[Row, ...]
 
 
-def badness(result: Record) -> float:
-    """Error of the worst element in multiples of its bound; infinite where it is no number."""
-    top = result.top
-    if top is None:
-        return -1.0
-    if not top.bound > 0:  # a NaN is an error too
-        return math.inf if top.error else 0.0
-    ratio = top.error / top.bound
-    return math.inf if math.isnan(ratio) else ratio
-
-
 def shown(cell: Cell) -> Record:
     """The result that stands for a cell: of its worst verdict, the worst one."""
     # Not `Cell.worst`: max() over a NaN depends on the order, and a NaN is the worst there is.
-    return max((r for r in cell.results if r.verdict is cell.verdict), key=badness)
+    return max((r for r in cell.results if r.verdict is cell.verdict), key=lambda r: r.times_bound)
 
 
 def is_contract(cell: Cell) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradcheck.arithmetic import FLOATS
 from gradcheck.binding import Binding
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.dtypes import dtype_named
 from gradcheck.explain.interrogate import Interrogation
 from gradcheck.explain.shrink import Shrunk, shown
@@ -18,7 +19,7 @@ from gradcheck.judge.compare import compare, rules_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.selection import LOW
-from gradcheck.spec import Slack, as_tuple
+from gradcheck.spec import Slack
 from gradcheck.suite import Case
 
 Array = NDArray[Any]

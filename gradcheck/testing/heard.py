@@ -138,7 +138,7 @@ def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
 def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
     """The counts of a session, and which classes of defects its failures are of."""
     from gradcheck.expectation import Known
-    from gradcheck.report.diagnosed import UNKNOWN, word
+    from gradcheck.label import UNKNOWN
     from gradcheck.report.words import clean, plural
     from gradcheck.verdict import Verdict
 
@@ -149,8 +149,7 @@ def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
     texts = [plural(checked, "check")]
     if failed:
         classes = Counter(
-            word(r.diagnosis) or (UNKNOWN if r.diagnosis else r.verdict.value.upper())
-            for r in failed
+            r.defect or (UNKNOWN if r.diagnosis else r.verdict.value.upper()) for r in failed
         )
         which = ", ".join(f"{name} {count:,}" for name, count in classes.most_common())
         texts.append(f"{len(failed):,} failed ({which})")

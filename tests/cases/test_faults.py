@@ -14,9 +14,10 @@ from gradcheck.binding.reference import Reference
 from gradcheck.explain.guilt import Guilt
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.power.fault import KINDS, Planted, faults_of
+from gradcheck.power.fault import KINDS, faults_of
 from gradcheck.power.model import plant
 from gradcheck.power.narrow_model import KIND as NARROW
+from gradcheck.power.planted import Planted
 from gradcheck.power.registry import mutants_of
 from gradcheck.verdict import Verdict
 from tests.sizes import few

@@ -12,11 +12,11 @@ from gradcheck_cases.indexing import encoder
 from gradcheck_cases.norm import layer_norm, rms_norm
 
 from gradcheck.arithmetic import DIGITS
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.oracle import Oracle
 from gradcheck.draw import Draw
 from gradcheck.fifty_digits import mp50
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.spec import as_tuple
 from tests.sizes import ordinary, third
 
 

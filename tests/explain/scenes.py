@@ -4,12 +4,12 @@ import gradcheck_cases
 import numpy as np
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.diagnose import diagnose
 from gradcheck.explain.interrogate import Interrogation
 from gradcheck.explain.rules.table import RULES
 from gradcheck.explain.suspicion import Scene
 from gradcheck.power.attack import Wrong
-from gradcheck.spec import as_tuple
 
 
 def right(op, ct, *primals, **attrs):

@@ -8,12 +8,12 @@ import pytest
 
 from gradcheck.arithmetic import F32, F64
 from gradcheck.contract.returned import broken
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.why import Why
 from gradcheck.finding import Finding
 from gradcheck.foreign.budget import Budget
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.attack import Wrong
-from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 from tests.ending import ends
 

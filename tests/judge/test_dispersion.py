@@ -5,6 +5,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.binding import Bound
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.difference.truth import certain
 from gradcheck.draw import key_of
 from gradcheck.dtypes import dtype_named
@@ -13,7 +14,6 @@ from gradcheck.judge.dispersion import DRAWS, LARGEST, Dispersion, as_rounding, 
 from gradcheck.judge.lowprecision import last_place
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.narrow import ScatteredArithmetic
-from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 
 LOW = ["float16", "bfloat16"]

@@ -10,11 +10,12 @@ from gradcheck_cases import SUITE
 
 from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.finding import Finding, VCurve
 from gradcheck.judge import evidence
 from gradcheck.judge.evidence import STEPS, curve_of, steps, with_curves
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.spec import Kink, OpSpec, Sample, as_tuple
+from gradcheck.spec import Kink, OpSpec, Sample
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -8,8 +8,8 @@ from gradcheck_cases import SUITE
 
 from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.spec import as_tuple
 from gradcheck.verdict import Verdict
 
 

@@ -11,7 +11,8 @@ from gradcheck.errors import LoadError, SpecError, UnknownNameError
 from gradcheck.model import ModelCase, Size
 from gradcheck.power import fault as planting
 from gradcheck.power import mutate
-from gradcheck.power.fault import Fault, Planted, faults_of
+from gradcheck.power.fault import Fault, faults_of
+from gradcheck.power.planted import Planted
 from gradcheck.program import Program, Stage
 
 

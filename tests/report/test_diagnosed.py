@@ -11,14 +11,14 @@ REASON = "3 of 24 elements are outside their bound"
 @pytest.mark.parametrize("label", ["", "ZZ", "scale", "f"])
 def test_a_code_that_is_no_class_has_no_word(make, label):
     found = make.why(label)
-    assert diagnosed.word(found) == ""
+    assert found.word == ""
     result = make.result(verdict=FAIL, diagnosis=found)
     assert diagnosed.alone(result).lead == REASON
 
 
 def test_every_class_has_its_word(make):
     for code, label in LABELS.items():
-        assert diagnosed.word(make.why(code)) == label.word
+        assert make.why(code).word == label.word
 
 
 def test_without_a_diagnosis_a_failure_is_told_by_its_reason(make):

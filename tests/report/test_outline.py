@@ -30,16 +30,16 @@ def test_a_nan_is_the_worst_whatever_the_order(make):
 
 
 @pytest.mark.parametrize(
-    ("error", "bound", "badness"),
+    ("error", "bound", "times_bound"),
     [(1.0, 0.5, 2.0), (1.0, 0.0, math.inf), (0.0, 0.0, 0.0), (math.nan, 1.0, math.inf),
      (1.0, math.nan, math.inf), (math.inf, math.inf, math.inf), (math.inf, 1.0, math.inf)],
 )  # fmt: skip
-def test_badness_is_a_number(make, error, bound, badness):
-    assert outline.badness(make.result(worst=(make.miss(error=error, bound=bound),))) == badness
+def test_times_bound_is_a_number(make, error, bound, times_bound):
+    assert make.result(worst=(make.miss(error=error, bound=bound),)).times_bound == times_bound
 
 
 def test_a_result_without_elements_is_the_least_bad_of_its_verdict(make):
-    assert outline.badness(make.result(worst=())) < 0
+    assert make.result(worst=()).times_bound < 0
 
 
 def test_an_operator_stands_together_even_if_it_came_back_later(make):

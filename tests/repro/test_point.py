@@ -5,10 +5,11 @@ import pytest
 
 from gradcheck.binding import Bound
 from gradcheck.binding.reference import Reference
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.finding import Finding
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.repro.point import accepted, cotangent_of, primals_of, step_of, whole, worst_of
-from gradcheck.spec import Slack, as_tuple
+from gradcheck.spec import Slack
 from gradcheck.verdict import Verdict
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")

@@ -26,9 +26,9 @@ from gradcheck.binding.native.memory import (
 )
 from gradcheck.binding.native.plan import Plan, Setting
 from gradcheck.contract.returned import Broken, broken, overwrites
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.foreign.script import Outcome, Script
 from gradcheck.manifest.operation import NativeLibrary, Operation, RoleKind
-from gradcheck.spec import Attrs, as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -17,10 +17,11 @@ from gradcheck.binding.native.memory import Contents, Left, slots, tensor
 from gradcheck.binding.native.plan import Plan, Setting
 from gradcheck.binding.source import placed
 from gradcheck.contract.returned import broken
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.dtypes import dtype_named
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.manifest.operation import Role, RoleKind
-from gradcheck.spec import CORE, Attrs, as_tuple
+from gradcheck.spec import CORE
 
 Array = NDArray[Any]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gradcheck.binding.reference import Reference
 from gradcheck.contract.returned import Broken
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.manifest.operation import Function, Operation, Value
-from gradcheck.spec import as_tuple
 from gradcheck.suite import Case
 from gradcheck.verdict import Verdict
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from gradcheck.binding.native.element import Element
 from gradcheck.binding.native.layout import Key, Place, key_of
+from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import ManifestError
 from gradcheck.foreign.script import Call
 from gradcheck.manifest.expression import Context
 from gradcheck.manifest.operation import Function, Operation, Role, RoleKind, Tensors, View
-from gradcheck.spec import Attrs
 
 Array = NDArray[Any]
 

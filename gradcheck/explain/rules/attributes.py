@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
-from gradcheck.spec import Attrs
 
 SMALL: Final = tuple(10.0**-k for k in range(3, 13))
 """Values that an eps is known to take elsewhere."""

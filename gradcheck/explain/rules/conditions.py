@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.draw import Draw
 from gradcheck.explain.probe import RAISES, Array, Float, Probe
 from gradcheck.explain.suspicion import Scene, Suspicion
-from gradcheck.spec import Attrs
 
 BLOCKS: Final = (4, 8, 16, 32, 64, 128)
 """What loops are unrolled or blocked by."""

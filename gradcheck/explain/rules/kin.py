@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import Attrs, as_tuple
 from gradcheck.explain.probe import RAISES, Float, Probe
 from gradcheck.explain.suspicion import Rule, Scene, Suspicion, predicting
-from gradcheck.spec import Attrs, OpSpec, as_tuple
+from gradcheck.spec import OpSpec
 
 
 def kin(op: str, operators: Mapping[str, OpSpec]) -> Rule:

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.explain.probe import Array
-from gradcheck.spec import Attrs
 
 STEPS: Final = (1, -1, 2, -2, 3, -3)
 """Distances by which an axis is rolled."""

@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.arithmetic import FLOATS
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.byelement import is_diagonal
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
 from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion
 from gradcheck.narrow import FLOAT16, TF32, Narrow, NarrowArithmetic, cut, narrower
-from gradcheck.spec import as_tuple
 
 CONDITION: Final = 2.0**8
 """Units of a type, of the largest element, that no rounding to it costs at ordinary values."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.probe import RAISES, Float, Probe
 from gradcheck.explain.suspicion import Rule, Scene, Suspicion, predicting
 from gradcheck.power.mutant import Mutant
-from gradcheck.spec import as_tuple
 
 
 def nearest(known: Sequence[Mutant]) -> Rule:

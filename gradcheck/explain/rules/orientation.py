@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.difference.arrays import Attrs
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.explain.rules.contributions import LATER, MOST, jacobian
 from gradcheck.explain.rules.moves import Move, divisions, losses, moves
 from gradcheck.explain.same import SAME
 from gradcheck.explain.suspicion import Scene, Suspicion, predicting
-from gradcheck.spec import Attrs
 
 Of = Callable[[Probe], Float | None]
 """What a gradient would be at a probe."""

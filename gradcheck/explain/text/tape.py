@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gradcheck import arithmetic
 from gradcheck.arithmetic import F64
-from gradcheck.spec import Attrs, as_tuple
+from gradcheck.difference.arrays import Attrs, as_tuple
 
 Array = NDArray[Any]
 Place = tuple[CodeType, int]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.rules.kin import kin
-from gradcheck.spec import as_tuple
 from tests.explain.scenes import changed, named
 
 OPERATORS = gradcheck_cases.SUITE.operators

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gradcheck.arithmetic import F64
+from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.text import tape
 from gradcheck.explain.text.tape import TooLongError, record, replay
-from gradcheck.spec import as_tuple
 
 SUITE = gradcheck_cases.SUITE
 
