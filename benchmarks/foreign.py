@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.table import PAIRED, by_turns, head, line
-from gradcheck.binding.isolated import Isolated, Isolation
-from gradcheck.binding.load import load
-from gradcheck.foreign.native import Worker
-from gradcheck.foreign.script import Access, Buffer, Call, Pointer, Scalar, Script
-from gradcheck.loading import load_suite
+from gradcheck.implementations.isolated import Isolated, Isolation
+from gradcheck.implementations.load import load
+from gradcheck.implementations.processes.native import Worker
+from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.spec.loading import load_suite
 
 LIBC = ctypes.util.find_library("c") or "libc.so.6"
 SMALL, LARGE = 64, 8_000_000

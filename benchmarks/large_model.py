@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from benchmarks.table import table
 from gradcheck import check_model
-from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site
+from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
 
 Array = NDArray[Any]
 

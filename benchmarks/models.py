@@ -19,15 +19,15 @@ import numpy as np
 from gradcheck_cases import SUITE
 
 from benchmarks.table import head, line, number
-from gradcheck.arithmetic import F64
-from gradcheck.binding.load import load
-from gradcheck.difference.direction import Along, draw_direction
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.taylor import Line
+from gradcheck.implementations.load import load
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.model import ModelCase
-from gradcheck.program import Whole
+from gradcheck.judge.taylor import Line
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.direction import Along, draw_direction
+from gradcheck.numerics.evaluate import Point
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.program import Whole
 
 REFERENCE = load("reference", SUITE)
 HEADS = ("<model", "parameters", "tensors", "forward, ms", "backward", "50 digits", "float64",

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from benchmarks.formulas import Formulas
 from gradcheck import check
-from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain import black_box
 from gradcheck.judge.compare import RULES
-from gradcheck.narrow import Narrow, NarrowArithmetic, narrower
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.narrow import Narrow, NarrowArithmetic, narrower
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -39,21 +39,21 @@ COMMANDS: Final = {
 
 PARTS: Final = (
     ("imports", ("<frozen importlib._bootstrap>",)),
-    ("oracle: 50 digits", ("difference/oracle.py", "power/equivalence.py")),
+    ("oracle: 50 digits", ("numerics/oracle.py", "power/equivalence.py")),
     (
         "rounding carried through the spec",
         (
             "rounding.py",
-            "judge/propagated.py",
+            "judge/monte_carlo_rounding.py",
             "judge/operator.py:CaseTruth._vjp_rounding",
             "judge/operator.py:CaseTruth._forward_rounding",
         ),
     ),
     ("differences: pilot, triple, ladder, noise", ("difference/",)),
     ("impostors and what they would do", ("judge/certificate.py", "judge/impostors.py")),
-    ("kinks", ("judge/declared.py", "judge/tied.py")),
+    ("kinks", ("judge/declared_kinks.py", "judge/tie_bounds.py")),
     ("comparison, verdicts", ("judge/compare.py", "judge/gradient.py", "judge/value.py")),
-    ("contract: what a backward owes besides", ("contract/", "judge/contract.py")),
+    ("contract: what a backward owes besides", ("contract/", "judge/asked_contract.py")),
     ("diagnosis: rules, interrogation", ("explain/",)),
     ("models: stages, their truth", ("judge/model", "judge/stage.py", "model.py", "program.py")),
     ("update rules: 50 digits, steps", ("judge/steps.py", "judge/rule.py", "judge/ask_rule.py")),
@@ -139,7 +139,7 @@ def _outward(frame: FrameType | None) -> Iterator[FrameType]:
 def sampled(words: tuple[str, ...]) -> dict[str, Any]:
     """Run a command here; what it did, as data."""
     import gradcheck
-    from gradcheck.cli import main as run
+    from gradcheck.cli.main import main as run
 
     sampler = Sampler(Path(gradcheck.__file__).parent)
     sampler.start()

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.table import head, line
-from gradcheck.manifest.operation import Program
-from gradcheck.protocol.message import Block, Form, Request
-from gradcheck.protocol.session import Session
+from gradcheck.implementations.manifest.operation import Program
+from gradcheck.implementations.protocol.message import Block, Form, Request
+from gradcheck.implementations.protocol.session import Session
 
 ECHO = [sys.executable, "-I", "-S", str(Path(__file__).with_name("echo.py"))]
 PIPE = 1 << 20

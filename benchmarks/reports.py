@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import PAIRED, head, line, paired
-from gradcheck.finding import Certificate, Diagnosis, Heat, Miss
-from gradcheck.record import Header, Record, Run
 from gradcheck.report import render
-from gradcheck.stored import plain
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Certificate, Diagnosis, Heat, Miss
+from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.stored import plain
+from gradcheck.results.verdict import Verdict
 
 DTYPES = ("float64", "float32")
 SAMPLES = 10

@@ -210,8 +210,8 @@ def suite(what: str, count: int, samples: int) -> Point:
 def written(n: int) -> Path:
     """A log of n synthetic results, none of which is kept; the same file for all curves."""
     from benchmarks import reports
-    from gradcheck.record import Run
-    from gradcheck.stored.log import Lines
+    from gradcheck.results.record import Run
+    from gradcheck.results.stored.log import Lines
 
     path, lines, run = Path(f"{n}.jsonl"), Lines(), Run(header=reports.header(), results=())
     if not path.exists():
@@ -226,7 +226,7 @@ def written(n: int) -> Path:
 def results(what: str, n: int) -> Point:
     """What n results on file cost to read, to render, to merge, to hold against others."""
     from gradcheck.report import pieces
-    from gradcheck.stored.read import read
+    from gradcheck.results.stored.read import read
 
     log = written(n)
     calls: dict[str, Callable[[], Any]] = {"read": lambda: read(log)}
@@ -245,10 +245,10 @@ def results(what: str, n: int) -> Point:
 
 
 def _diff(log: Path) -> Callable[[], Any]:
-    from gradcheck.diff.change import Side
-    from gradcheck.diff.compare import compared
     from gradcheck.report import diff
-    from gradcheck.stored.read import read
+    from gradcheck.results.diff.change import Side
+    from gradcheck.results.diff.compare import compared
+    from gradcheck.results.stored.read import read
 
     def call() -> int:
         old, new = (Side(name=name, run=read(log)) for name in ("old", "new"))
@@ -259,8 +259,8 @@ def _diff(log: Path) -> Callable[[], Any]:
 
 def _merge(log: Path) -> Callable[[], Any]:
     """Four shards of the run, by case."""
-    from gradcheck.stored.merge import Named, merged
-    from gradcheck.stored.read import read
+    from gradcheck.results.stored.read import read
+    from gradcheck.run.merge import Named, merged
 
     shards = _shards(log, 4)
     return lambda: merged([Named(path.name, read(path)) for path in shards])
@@ -269,8 +269,8 @@ def _merge(log: Path) -> Callable[[], Any]:
 def _shards(log: Path, of: int) -> list[Path]:
     """The same run as it would have been judged on several machines, in other files."""
     from benchmarks import reports
-    from gradcheck.record import Run
-    from gradcheck.stored.log import Lines, case_of
+    from gradcheck.results.record import Run
+    from gradcheck.results.stored.log import Lines, case_of
 
     count = int(log.stem)
     paths = [log.with_name(f"{count}-{shard}.jsonl") for shard in range(of)]

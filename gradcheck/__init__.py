@@ -6,55 +6,57 @@ imported here: `python -m gradcheck` comes here while the working directory is f
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
-    from gradcheck.binding.jax_op import jax_op
-    from gradcheck.binding.torch_op import torch_op
+    from gradcheck.api.check import Result, assert_vjp, check
+    from gradcheck.api.model import check_model
     from gradcheck.errors import GradcheckError, Unsupported
-    from gradcheck.finding import Finding
-    from gradcheck.library import Result, assert_vjp, check
-    from gradcheck.library_model import check_model
-    from gradcheck.model import ModelSpec, Size
-    from gradcheck.power.mutant import Mutant
-    from gradcheck.program import Program, Stage
-    from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample, Slack
-    from gradcheck.suite import Suite
+    from gradcheck.implementations.jax_op import jax_op
+    from gradcheck.implementations.torch_op import torch_op
+    from gradcheck.results.finding import Finding
+    from gradcheck.results.verdict import Verdict
+    from gradcheck.spec.model import ModelSpec, Size
+    from gradcheck.spec.mutant import Mutant
+    from gradcheck.spec.operator import Convention, Dialect, Kink, OpSpec, Sample, Slack
+    from gradcheck.spec.program import Program, Stage
+    from gradcheck.spec.suite import Suite
     from gradcheck.testing.failure import CheckFailed
     from gradcheck.testing.inputs import away, drawn, integers, normal, positive, uniform
     from gradcheck.testing.parametrize import case, cases_of
-    from gradcheck.verdict import Verdict
 
 __version__ = "0.1.0"
 
+__path__.append(f"{__path__[0]}/_moved")  # former names of modules, for suites on file
+
 _HOME = {
     "CheckFailed": "gradcheck.testing.failure",
-    "Convention": "gradcheck.spec",
-    "Dialect": "gradcheck.spec",
-    "Finding": "gradcheck.finding",
+    "Convention": "gradcheck.spec.operator",
+    "Dialect": "gradcheck.spec.operator",
+    "Finding": "gradcheck.results.finding",
     "GradcheckError": "gradcheck.errors",
-    "Kink": "gradcheck.spec",
-    "ModelSpec": "gradcheck.model",
-    "Mutant": "gradcheck.power.mutant",
-    "OpSpec": "gradcheck.spec",
-    "Program": "gradcheck.program",
-    "Result": "gradcheck.library",
-    "Sample": "gradcheck.spec",
-    "Size": "gradcheck.model",
-    "Slack": "gradcheck.spec",
-    "Stage": "gradcheck.program",
-    "Suite": "gradcheck.suite",
+    "Kink": "gradcheck.spec.operator",
+    "ModelSpec": "gradcheck.spec.model",
+    "Mutant": "gradcheck.spec.mutant",
+    "OpSpec": "gradcheck.spec.operator",
+    "Program": "gradcheck.spec.program",
+    "Result": "gradcheck.api.check",
+    "Sample": "gradcheck.spec.operator",
+    "Size": "gradcheck.spec.model",
+    "Slack": "gradcheck.spec.operator",
+    "Stage": "gradcheck.spec.program",
+    "Suite": "gradcheck.spec.suite",
     "Unsupported": "gradcheck.errors",
-    "Verdict": "gradcheck.verdict",
-    "assert_vjp": "gradcheck.library",
+    "Verdict": "gradcheck.results.verdict",
+    "assert_vjp": "gradcheck.api.check",
     "away": "gradcheck.testing.inputs",
     "case": "gradcheck.testing.parametrize",
     "cases_of": "gradcheck.testing.parametrize",
-    "check": "gradcheck.library",
-    "check_model": "gradcheck.library_model",
+    "check": "gradcheck.api.check",
+    "check_model": "gradcheck.api.model",
     "drawn": "gradcheck.testing.inputs",
     "integers": "gradcheck.testing.inputs",
-    "jax_op": "gradcheck.binding.jax_op",
+    "jax_op": "gradcheck.implementations.jax_op",
     "normal": "gradcheck.testing.inputs",
     "positive": "gradcheck.testing.inputs",
-    "torch_op": "gradcheck.binding.torch_op",
+    "torch_op": "gradcheck.implementations.torch_op",
     "uniform": "gradcheck.testing.inputs",
 }
 

@@ -11,7 +11,7 @@ import sys
 def main() -> int:
     """Run the command that `sys.argv` names; returns the exit code."""
     try:
-        from gradcheck.cli import main as command
+        from gradcheck.cli.main import main as command
 
         return command()
     except KeyboardInterrupt:  # within an import, or a second time

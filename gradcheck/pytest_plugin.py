@@ -17,13 +17,13 @@ import pytest
 
 from gradcheck.errors import GradcheckError
 from gradcheck.testing import MARKER
-from gradcheck.testing.heard import Heard
+from gradcheck.testing.reporter import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from gradcheck.commands.outcome import Target
-    from gradcheck.testing.given import Asked
+    from gradcheck.cli.outcome import Target
+    from gradcheck.testing.base_case import Asked
 
 SESSION: Final = pytest.StashKey[Any]()
 """The `Session` of a configuration whose flags ask for something."""
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.path[:0] = [str(config.invocation_params.dir)] * session  # as the command line does
     try:
         if session:
-            from gradcheck.testing.settled import settle
+            from gradcheck.testing.options import settle
 
             settle(config)
         if not hasattr(config, "workerinput"):  # here all reports arrive
@@ -113,12 +113,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
             config.stash[SESSION] = ours = Session(config)
             if ours.distribution != "no":
-                from gradcheck.testing.lost import SHARED, Lost
+                from gradcheck.testing.crash_retry import SHARED, Lost
 
                 if ours.distribution in SHARED:
                     config.pluginmanager.register(Lost(ours), "gradcheck-lost")
     except GradcheckError as error:
-        from gradcheck.report.words import clean
+        from gradcheck.results.words import clean
 
         raise pytest.UsageError(f"gradcheck: {clean(str(error))}") from error
 
@@ -127,7 +127,7 @@ def _targets(outputs: Sequence[str]) -> list[Target]:
     """Where reports go."""
     if not outputs:
         return []
-    from gradcheck.commands.outcome import targets_of
+    from gradcheck.cli.outcome import targets_of
 
     return targets_of(outputs)
 
@@ -140,7 +140,7 @@ def pytest_configure_node(node: Any) -> None:
     """
     session = node.config.stash.get(SESSION, None)
     if session is not None:
-        from gradcheck.testing.settled import told
+        from gradcheck.testing.options import told
 
         node.workerinput[MARKER] = {"versions": dict(session.versions), "flags": told(node.config)}
 
@@ -166,7 +166,7 @@ def pytest_collection_modifyitems(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that `@gradcheck.case` or `@gradcheck.cases_of` stands over gets its cases."""
     if "gradcheck.testing.parametrize" in sys.modules:  # else nobody can have said so
-        from gradcheck.testing.own import generate
+        from gradcheck.testing.generate import generate
 
         generate(metafunc)
 
@@ -189,8 +189,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure says in its line of the summary what is wrong; its results go with its report."""
     report = yield
-    if call.when == "call" and "gradcheck.record" in sys.modules:
-        from gradcheck.testing.told import tell
+    if call.when == "call" and "gradcheck.results.record" in sys.modules:
+        from gradcheck.testing.attach_results import tell
 
         tell(item, call, report, _asked(item))
     return report
@@ -210,7 +210,7 @@ def _asked(item: pytest.Item) -> Asked | None:
     """The case that a test was given."""
     if "gradcheck.testing.parametrize" not in sys.modules:
         return None
-    from gradcheck.testing.given import Asked
+    from gradcheck.testing.base_case import Asked
     from gradcheck.testing.parametrize import ARGUMENT
 
     found = getattr(getattr(item, "callspec", None), "params", {}).get(ARGUMENT)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.interrupts import KINDS
+from gradcheck.system.interrupts import KINDS
 
 LIMIT = 900
 """Seconds that a test may take: none waits for ever."""

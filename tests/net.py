@@ -2,7 +2,7 @@
 
 from gradcheck_cases import activation, linear, loss, reduction
 
-from gradcheck.program import Program, Stage
+from gradcheck.spec.program import Program, Stage
 
 
 def stage(name, op, reads, writes, **attrs):

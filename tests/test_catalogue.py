@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import gradcheck_cases
 import pytest
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.plan import Plan
-from gradcheck.run import execute
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.run.execute import execute
+from gradcheck.run.plan import Plan
 
 SUITE = gradcheck_cases.SUITE
 FOLDER = Path(gradcheck_cases.__file__).with_name("catalogue")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding.isolated import Isolated, Isolation
-from gradcheck.binding.native.library import Native
-from gradcheck.binding.process import Process
-from gradcheck.cutoff import CALL
-from gradcheck.judging import judge_next, why_of
-from gradcheck.manifest.read import read
-from gradcheck.plan import Plan
-from gradcheck.verdict import Verdict
+from gradcheck.implementations.isolated import Isolated, Isolation
+from gradcheck.implementations.manifest.read import read
+from gradcheck.implementations.native.library import Native
+from gradcheck.implementations.process import Process
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.crash_limit import CALL
+from gradcheck.run.judge_case import judge_next, why_of
+from gradcheck.run.plan import Plan
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "protocol" / "python" / "grads.py"
 (CASE,) = SUITE.cases(["tanh"], samples=["typical"])

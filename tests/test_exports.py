@@ -74,3 +74,23 @@ def test_what_is_not_public_is_no_attribute():
 
 def test_dir_lists_what_a_reader_may_use():
     assert set(dir(gradcheck)) == {*gradcheck.__all__, "__version__"}
+
+
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        ("gradcheck.draw", "Draw"), ("gradcheck.arithmetic", "FLOATS"), ("gradcheck.rule", "RuleSpec"),
+        ("gradcheck.program", "Stage"), ("gradcheck.model", "ModelSpec"),
+        ("gradcheck.suite", "Suite"), ("gradcheck.families", "Families"),
+        ("gradcheck.verdict", "Verdict"), ("gradcheck.finding", "Finding"),
+        ("gradcheck.label", "LABELS"), ("gradcheck.power.mutant", "Mutant"),
+        ("gradcheck.power.fault", "Fault"),
+    ],
+)  # fmt: skip
+def test_a_suite_on_file_finds_what_has_moved(former, name):
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match=f"{former} is gradcheck.* now: import it from"):
+        module = import_module(former)
+    found = getattr(module, name)
+    assert found is getattr(import_module(getattr(found, "__module__", former)), name)
+    assert module.__name__ == former

@@ -282,7 +282,7 @@ def test_a_report_that_is_new_is_written_and_one_that_is_too_large_is_not(report
 
 
 def test_rows_of_html_are_compared_without_what_is_measured(capsys):
-    from gradcheck.cli import main as command
+    from gradcheck.cli.main import main as command
 
     select = ["--suite", "gradcheck_cases:SUITE", "--op", "silu", "--sample", "typical", "-q"]
     assert command(["run", *select, "--format", "html"]) == 0

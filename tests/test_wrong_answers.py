@@ -5,8 +5,8 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck import check
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.operator import CaseTruth, judge_case
 from tests.sizes import seeds
 

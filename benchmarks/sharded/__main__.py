@@ -22,8 +22,8 @@ from benchmarks.sharded.model import Alone, Shard
 from benchmarks.sharded.planted import BUGS, Plant
 from benchmarks.sharded.wire import Ask, Request
 from gradcheck import check_model
-from gradcheck.finding import Finding
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 LARGEST = 2e7
 """Parameters above which the same model is not judged in one process beside."""

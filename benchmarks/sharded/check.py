@@ -9,15 +9,15 @@ from benchmarks.sharded.layout import Part
 from benchmarks.sharded.mesh import Lost, Mesh
 from benchmarks.sharded.remote import Forward, RemotePlace
 from benchmarks.sharded.wire import Reply
-from gradcheck.contract.loss import value_at
-from gradcheck.difference.projection import Scalar
-from gradcheck.difference.rungs import rungs_of
-from gradcheck.finding import Finding
 from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.contract.loss import value_at
+from gradcheck.judge.directional_result import Strike
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
-from gradcheck.judge.strike import Strike
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.adaptive_slope import rungs_of
+from gradcheck.numerics.projection import Scalar
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 SEARCH = 400
 """Forwards that may be spent per tensor on finding wrong elements."""

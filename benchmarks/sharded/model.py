@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.sharded.layout import REPLICATED, Layout
-from gradcheck.difference.projection import direction
-from gradcheck.draw import key_of
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.projection import direction
 
 Array = NDArray[Any]
 

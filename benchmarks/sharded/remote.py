@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.sharded.layout import Part
 from benchmarks.sharded.mesh import Mesh
 from benchmarks.sharded.wire import Ask, Reply, Request
-from gradcheck.difference.projection import Heading, Pair, Scalar, direction
+from gradcheck.numerics.projection import Heading, Pair, Scalar, direction
 
 HERE = Request(ask=Ask.HERE)
 

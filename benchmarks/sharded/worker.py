@@ -19,8 +19,8 @@ from benchmarks.sharded import planted
 from benchmarks.sharded.layout import Layout
 from benchmarks.sharded.model import Shard
 from benchmarks.sharded.wire import Ask, Channel, Closed, Reply, Request
-from gradcheck.contract.loss import checksum, not_finite
-from gradcheck.difference.projection import Given, Heading, Segment
+from gradcheck.judge.contract.loss import checksum, not_finite
+from gradcheck.numerics.projection import Given, Heading, Segment
 
 Array = NDArray[Any]
 

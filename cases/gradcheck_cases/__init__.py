@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradcheck.families import Families
-from gradcheck.suite import Suite
+from gradcheck.spec.lazy_specs import Families
+from gradcheck.spec.suite import Suite
 
 OPERATORS = {
     "indexing": "encoder input_embedding get_rows get_rows_back gather scatter_add",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.draw import Draw
+from gradcheck.numerics.draw import Draw
 from gradcheck.spec import Convention, Dialect, Kink, OpSpec, Sample
 
 # ── samples of several operators ─────────────────────────────────────────────────────────────

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradcheck.draw import Draw
-from gradcheck.rule import RuleSpec, State, Steps, Tensors
+from gradcheck.numerics.draw import Draw
 from gradcheck.spec import Array, Dialect
+from gradcheck.spec.rule import RuleSpec, State, Steps, Tensors
 
 SHAPES: Mapping[str, tuple[int, ...]] = {"w": (3, 4), "b": (5,), "k": (2, 3, 2), "s": ()}
 """Several tensors with several shapes, one of them a scalar."""

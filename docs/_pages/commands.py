@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck import cli
-from gradcheck.commands import examples, outcome
+from gradcheck.cli import examples, main, outcome
 
 HOME: Final = "reference/commands"
 WIDTH: Final = 88
@@ -42,7 +41,7 @@ def navigation() -> list[object]:
 
 
 def _commands() -> Iterator[tuple[str, tuple[argparse.ArgumentParser, str]]]:
-    yield from _below(cli._parser())
+    yield from _below(main._parser())
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
@@ -68,7 +67,7 @@ def _index(commands: dict[str, tuple[argparse.ArgumentParser, str]]) -> str:
         for name, (_, says) in commands.items()
     ]
     codes = [[code(number), text(says)] for number, says in CODES.items()]
-    parser = cli._parser()
+    parser = main._parser()
     return joined(
         front("Command line", "Every command of gradcheck, its flags and its exit codes"),
         "# Command line",

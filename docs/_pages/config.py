@@ -7,7 +7,7 @@ from typing import Final
 
 from _pages.commands import parser_of, said
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.config_table import KINDS
+from gradcheck.cli.config_table import KINDS
 
 PAGE: Final = "reference/config.md"
 EXAMPLE: Final = """\

@@ -16,12 +16,12 @@ import numpy as np
 from gradcheck_cases import SUITE
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.difference import ladder
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.oracle import Oracle
-from gradcheck.difference.truth import Differences, noise_lines
+from gradcheck.numerics import richardson
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.estimator import Differences, noise_lines
+from gradcheck.numerics.evaluate import Point
+from gradcheck.numerics.oracle import Oracle
 
 Float = NDArray[np.float64]
 
@@ -73,12 +73,12 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     found = Differences(point, 0, ct[None], noise_lines(point))
     colour = np.flatnonzero((found.structure.grid == element).any(axis=1))
     block = int(np.flatnonzero(found.structure.grid[colour[0]] == element)[0])
-    h = ladder.steps(found.evaluator.x, ladder.LADDER_LEVELS)
-    differences = ladder.central(found.evaluator, found.structure, ct[None], colour, h)
+    h = richardson.steps(found.evaluator.x, richardson.LADDER_LEVELS)
+    differences = richardson.central(found.evaluator, found.structure, ct[None], colour, h)
     slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
-    value, bar = ladder.climb(slopes, scales, noise, h, u, rough)
+    value, bar = richardson.climb(slopes, scales, noise, h, u, rough)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))
     oracle = Oracle(case.spec, case.primals, case.attrs, [shaped], [None] * len(case.primals))
     exact = oracle.gradient()
@@ -92,7 +92,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     return Ladder(
         steps=h,
         errors=relative(slopes),
-        extrapolated=relative(ladder.extrapolate(slopes)),
+        extrapolated=relative(richardson.extrapolate(slopes)),
         rounding=np.asarray(3 * noise[0, 0, block] / h / abs(truth)),
         chosen=float(np.abs(value[0, 0, block] - truth) / abs(truth)),
         bar=float(bar[0, 0, block] / abs(truth)),

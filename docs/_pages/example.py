@@ -8,8 +8,8 @@ from typing import Final
 from gradcheck_cases import SUITE
 
 from gradcheck import report
-from gradcheck.plan import Plan
-from gradcheck.run import execute
+from gradcheck.run.execute import execute
+from gradcheck.run.plan import Plan
 
 PAGE: Final = "example/report.html"
 KERNELS: Final = "examples.kernels:IMPL"

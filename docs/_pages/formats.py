@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from _pages.text import block, code, front, joined, link, table, text
 from gradcheck import report
-from gradcheck.commands import schema
+from gradcheck.cli import schema
 
 PAGE: Final = "reference/reports.md"
 
@@ -54,7 +54,7 @@ def _formats() -> list[list[str]]:
 
 def _schema() -> Mapping[str, Any]:
     """The schema of a report, as it is published."""
-    file = resources.files("gradcheck.stored") / "schemas" / schema.KINDS["report"]
+    file = resources.files("gradcheck.results.stored") / "schemas" / schema.KINDS["report"]
     found: Mapping[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 

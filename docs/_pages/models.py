@@ -13,10 +13,10 @@ from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 from _pages.operators import path_of
 from _pages.text import attributes, block, code, front, joined, link, table, text
-from gradcheck.model import ModelCase, ModelSpec
-from gradcheck.program import Stage
 from gradcheck.report.model_catalogue import line
-from gradcheck.rule import RuleSpec
+from gradcheck.spec.model import ModelCase, ModelSpec
+from gradcheck.spec.program import Stage
+from gradcheck.spec.rule import RuleSpec
 
 MODELS: Final = "reference/models"
 RULES: Final = "reference/rules"

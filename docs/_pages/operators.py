@@ -14,10 +14,10 @@ from gradcheck_cases.mutants import MUTANTS
 
 from _pages.mathml import mathml
 from _pages.text import attributes, block, code, front, joined, link, table, text
-from gradcheck.label import LABELS
-from gradcheck.power.mutant import Mutant
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample
-from gradcheck.suite import Case
+from gradcheck.spec.label import LABELS
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.suite import Case
 
 HOME: Final = "reference/operators"
 CORE: Final = re.compile(r"\(([^()]*)\)")

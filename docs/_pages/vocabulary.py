@@ -13,15 +13,15 @@ from gradcheck_cases.mutants.contract import MUTANTS as CONTRACT_MUTANTS
 
 from _pages.operators import path_of
 from _pages.text import code, front, joined, link, table, text
-from gradcheck import verdict
-from gradcheck.arithmetic import Arithmetic
-from gradcheck.contract.battery import PROPERTIES
-from gradcheck.expectation import Breach, Known
 from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
+from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.dispersion import CERTAIN, LARGEST, ONCE, TYPICAL
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.narrowing import NARROWINGS, says
-from gradcheck.label import LABELS
+from gradcheck.numerics.arithmetic import Arithmetic
+from gradcheck.results import verdict
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.spec.label import LABELS
 
 GATE: Final = {True: "accepts it", False: "closes: exit code 1"}
 EXAMPLES: Final = 3

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.arrays import Attrs, as_tuple
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import Estimate
-from gradcheck.draw import Draw
 from gradcheck.errors import Unsupported
 from gradcheck.explain.diagnoses import remembering, told, unsteady
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
-from gradcheck.explain.interrogate import UNITS, came, fitting
+from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import Array, Cotangent, Probe
-from gradcheck.explain.rules.table import RULES
-from gradcheck.finding import Finding
+from gradcheck.explain.probe_collector import UNITS, came, fitting
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.probe import guarded_call
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.evaluate import Point
+from gradcheck.results.finding import Finding
 
 LARGEST: Final = 400
 """Elements of all primals above which only what the check has differenced is known."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from gradcheck.explain.dataflow import Derivatives, Reach
 from gradcheck.explain.evidence import Court, Errors, explains, known_errors
-from gradcheck.explain.reach import Derivatives, Reach
-from gradcheck.finding import Blame
-from gradcheck.program import Program, Stage, Values
+from gradcheck.results.finding import Blame
+from gradcheck.spec.program import Program, Stage, Values
 
 BLUNT: Final = 8
 """Suspects above which noise may have hidden what would clear them: the graph is asked as well."""

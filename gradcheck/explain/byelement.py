@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.draw import Draw
 from gradcheck.explain.probe import Array, Cotangent, Float, Mask, Probe
+from gradcheck.numerics.draw import Draw
 
 SMALLEST: Final = 3
 """Elements below which any operator looks as if it acted element by element."""

@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
+from gradcheck.explain.diagnosis_rule import Rule, Scene, Suspicion
+from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import RAISES, Probe
-from gradcheck.explain.rules.table import RULES
-from gradcheck.explain.suspicion import Rule, Scene, Suspicion
 from gradcheck.explain.unknown import unknown
-from gradcheck.finding import Diagnosis
+from gradcheck.results.finding import Diagnosis
 
 TELLING: Final = 3
 """Wrong elements, over all probes, below which a coincidence is too likely to name anything."""

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from gradcheck.binding import Binding
 from gradcheck.errors import GradcheckError
+from gradcheck.explain.contract_defects import REMEMBERS, concerted, owed
 from gradcheck.explain.diagnose import Ruling, diagnose, ruled
+from gradcheck.explain.diagnosis_rule import Rule
 from gradcheck.explain.form import malformed
-from gradcheck.explain.interrogate import Interrogation
-from gradcheck.explain.owed import REMEMBERS, concerted, owed
+from gradcheck.explain.hypotheses.known_mutant import nearest
+from gradcheck.explain.hypotheses.other_operator import kin
+from gradcheck.explain.hypotheses.table import RULES, joined
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.recall import recalled
-from gradcheck.explain.rules.kin import kin
-from gradcheck.explain.rules.nearest import nearest
-from gradcheck.explain.rules.table import RULES, joined
-from gradcheck.explain.suspicion import Rule
-from gradcheck.finding import Diagnosis, Finding, Part
-from gradcheck.power.mutant import Mutant
-from gradcheck.spec import OpSpec
-from gradcheck.suite import Case
+from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.explain.statefulness import recalled
+from gradcheck.implementations.bound import Binding
+from gradcheck.results.finding import Diagnosis, Finding, Part
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Case
 
 
 class Key(NamedTuple):
@@ -37,7 +37,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Diagnoses:
-    """What `gradcheck.explain.why.Why` is asked of findings that are wrong."""
+    """What `gradcheck.explain.lazy_diagnosis.Why` is asked of findings that are wrong."""
 
     operators: Mapping[str, OpSpec]
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]]

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.difference.arrays import Attrs, as_tuple
-from gradcheck.difference.evaluate import REFUSALS, Function, Point, flatten
-from gradcheck.difference.jacobian import EVALUATIONS, Jacobian, jacobian
-from gradcheck.difference.noise import per_output
-from gradcheck.difference.structure import Structure
-from gradcheck.difference.truth import Estimate, noise_lines
 from gradcheck.explain.probe import SAFETY, Array, Cotangent, Float
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.estimator import Estimate, noise_lines
+from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
+from gradcheck.numerics.jacobian import EVALUATIONS, Jacobian, jacobian
+from gradcheck.numerics.noise import per_output
+from gradcheck.numerics.sparsity import Structure
 
 JACOBIANS: Final = 160
 """So many are made; what is asked for later is not known."""

@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
-from gradcheck.explain.reach import Derivatives, Reach
-from gradcheck.program import Program, Stage, Values
+from gradcheck.explain.dataflow import Derivatives, Reach
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.program import Program, Stage, Values
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.explain.closeness import near
 from gradcheck.explain.diagnose import where
+from gradcheck.explain.diagnosis_rule import Scene
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.same import near
-from gradcheck.explain.suspicion import Scene
-from gradcheck.finding import Diagnosis
+from gradcheck.results.finding import Diagnosis
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.narrow import BITS, narrower
-from gradcheck.power.fault import PLACES, narrowed
-from gradcheck.power.mutant import Mutant
-from gradcheck.program import Stage, Values
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.narrow import BITS, narrower
+from gradcheck.spec.fault import PLACES, narrowed
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.program import Stage, Values
 
 Gradients = tuple[Any, ...]
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import F64
+from gradcheck.explain.closeness import array, near, reproduces
 from gradcheck.explain.hypothesis import COMPOUND, Hypothesis, hypotheses, narrow, simple
 from gradcheck.explain.pattern import pattern
-from gradcheck.explain.same import array, near, reproduces
-from gradcheck.power.mutant import Mutant
-from gradcheck.program import Stage, Values
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.program import Stage, Values
 
 Gradients = Sequence[Any]
 

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.same import SAME, close, near
-from gradcheck.program import Stage
+from gradcheck.explain.closeness import SAME, close, near
+from gradcheck.spec.program import Stage
 
 Float = NDArray[np.float64]
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.arrays import Attrs
-from gradcheck.explain.same import SAME
-from gradcheck.spec import OpSpec
+from gradcheck.explain.closeness import SAME
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.operator import OpSpec
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

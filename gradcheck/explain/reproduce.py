@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import F64
+from gradcheck.explain.closeness import near, reproduces
+from gradcheck.explain.dataflow import Reach
 from gradcheck.explain.evidence import FLOOR
 from gradcheck.explain.hypothesis import hypotheses, narrow, simple
-from gradcheck.explain.reach import Reach
-from gradcheck.explain.same import near, reproduces
-from gradcheck.power.mutant import Mutant
-from gradcheck.program import Program, Stage, Values
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.program import Program, Stage, Values
 
 Gradients = Sequence[Any]
 

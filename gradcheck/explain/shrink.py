@@ -9,30 +9,30 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding import Binding
-from gradcheck.contract.returned import Broken
-from gradcheck.dtypes import dtype_named
 from gradcheck.errors import Unsupported
 from gradcheck.explain.diagnose import ruled
 from gradcheck.explain.diagnoses import remembering, unsteady
+from gradcheck.explain.diagnosis_rule import Rule
 from gradcheck.explain.form import malformed
-from gradcheck.explain.interrogate import ENDED, Interrogation
+from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.rules.table import RULES
+from gradcheck.explain.probe_collector import ENDED, Interrogation
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
 from gradcheck.explain.shrink_shapes import smaller
 from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Trials, judged
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
-from gradcheck.explain.suspicion import Rule
-from gradcheck.finding import Diagnosis, Finding
+from gradcheck.implementations.bound import Binding
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import KINDS
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_vjp
-from gradcheck.selection import LOW
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.results.finding import Diagnosis, Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.selection import LOW
+from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
-from gradcheck.difference.arrays import Attrs
 from gradcheck.errors import SpecError
 from gradcheck.explain.probe import Cotangent
 from gradcheck.judge.cotangents import KINDS
-from gradcheck.judge.declared import DISTANCE
-from gradcheck.suite import Case
+from gradcheck.judge.declared_kinks import DISTANCE
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 

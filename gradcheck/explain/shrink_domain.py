@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.arrays import Attrs
-from gradcheck.suite import Case
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.arrays import Attrs
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_trial import Outcome, Trials
-from gradcheck.spec import CORE
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.spec.operator import CORE
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]

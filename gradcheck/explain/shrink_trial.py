@@ -10,24 +10,24 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.determinism import differs
-from gradcheck.contract.returned import Broken
-from gradcheck.draw import Draw
-from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.explain.interrogate import ENDED, Interrogation, OfSpec
 from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe
+from gradcheck.explain.probe_collector import ENDED, Interrogation, OfSpec
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
+from gradcheck.judge.contract.determinism import differs
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_vjp
-from gradcheck.selection import LOW
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.selection import LOW
+from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.contract.returned import Broken
 from gradcheck.explain.diagnose import diagnose
-from gradcheck.explain.interrogate import UNITS, OfSpec
 from gradcheck.explain.probe import Cotangent, Gradients, Probe
-from gradcheck.finding import Finding
+from gradcheck.explain.probe_collector import UNITS, OfSpec
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.model_truth import StageTruth
-from gradcheck.program import StageVjp
+from gradcheck.results.finding import Finding
+from gradcheck.spec.program import StageVjp
 
 HERE: Final = "the model's own point"
 """Where a stage is asked: values follow from the model's parameters."""

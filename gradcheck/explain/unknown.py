@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.draw import Draw
+from gradcheck.explain.diagnosis_rule import Scene
 from gradcheck.explain.probe import Array, Float, Gradients, Probe
-from gradcheck.explain.suspicion import Scene
+from gradcheck.numerics.draw import Draw
 
 NUDGE: Final = 2.0**-5
 """How far an argument is moved, relative to itself, to see whether the residual follows."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.arrays import Attrs
-from gradcheck.difference.evaluate import flatten
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.evaluate import flatten
 
 if TYPE_CHECKING:
-    from gradcheck.highprecision.forward import BigForward
+    from gradcheck.numerics.highprecision.forward import BigForward
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -67,7 +67,7 @@ class Arbiter:
     def along(self, index: int, direction: Float) -> tuple[Float, Float] | None:
         """Slopes of every output, behind and ahead, along `direction` [n] of primal `index`."""
         # Deferred: it needs mpmath, and a check that passes does not.
-        from gradcheck.highprecision.forward import NoArbiter
+        from gradcheck.numerics.highprecision.forward import NoArbiter
 
         key = index, direction.tobytes()
         if not self.refusal and key not in self._slopes:
@@ -86,7 +86,7 @@ class Arbiter:
         Raises:
             NoArbiter: it does not, or cannot be evaluated.
         """
-        from gradcheck.highprecision.forward import BigForward, NoArbiter
+        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter
 
         if self._big is None:
             big = BigForward(self._forward, self._primals, self._attrs, BUDGET)
@@ -134,7 +134,7 @@ class Formula:
 
     @cached_property
     def _rows(self) -> list[tuple[Array, ...]] | None:
-        from gradcheck.highprecision.forward import BigForward, NoArbiter
+        from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter
 
         rows = []
         try:

@@ -11,18 +11,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
-from gradcheck.binding import BoundModel
-from gradcheck.contract import determinism, purity, returned
-from gradcheck.contract.returned import Broken, broken
-from gradcheck.dtypes import is_float
 from gradcheck.errors import UnknownNameError, Unsupported
-from gradcheck.finding import Finding, Part
+from gradcheck.implementations import returned
+from gradcheck.implementations.bound import BoundModel
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.judge.contract import determinism, purity
 from gradcheck.judge.probe import attempt, guarded_call, steady
-from gradcheck.model import ModelCase
-from gradcheck.program import Program, Stage, StageVjp, Values
-from gradcheck.spec import Array
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.dtypes import is_float
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.operator import Array
+from gradcheck.spec.program import Program, Stage, StageVjp, Values
 
 Float = NDArray[np.float64]
 Asked = Float | Finding

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import BoundRule
-from gradcheck.contract import determinism, returned
-from gradcheck.contract.returned import broken
+from gradcheck.implementations import returned
+from gradcheck.implementations.bound import BoundRule
+from gradcheck.implementations.returned import broken
+from gradcheck.judge.contract import determinism
 from gradcheck.judge.probe import attempt
 from gradcheck.judge.steps import Flat, RuleTruth, Snapshot
-from gradcheck.rule import Tensors
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.spec.rule import Tensors
 
 
 def singles(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.finding import Finding
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 

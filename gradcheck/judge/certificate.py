@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.finding import Certificate
 from gradcheck.judge.compare import RULES, Rules, largest_scale, rules_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.impostors import IMPOSTORS, Answers
 from gradcheck.judge.narrowing import NARROWINGS, Narrowed, told_bits
-from gradcheck.narrow import Narrow, narrower
+from gradcheck.numerics.narrow import Narrow, narrower
+from gradcheck.results.finding import Certificate
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

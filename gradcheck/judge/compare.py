@@ -21,11 +21,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.truth import Estimate
-from gradcheck.dtypes import dtype_named
-from gradcheck.finding import Finding, Heat, Miss
 from gradcheck.judge.heat import heat_of
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.results.finding import Finding, Heat, Miss
+from gradcheck.results.verdict import Verdict
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -9,15 +9,15 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.arrays import Attrs
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.noise import RELATIVE
-from gradcheck.draw import key_of
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.probe import Answer, ask_vjp
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.evaluate import Point
+from gradcheck.numerics.noise import RELATIVE
+from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.drawn import run_of_cotangent
-from gradcheck.draw import Draw
-from gradcheck.dtypes import dtype_named
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.random_directions import run_of_cotangent
 
 Array = NDArray[Any]
 

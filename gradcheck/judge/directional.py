@@ -19,23 +19,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference import noise
-from gradcheck.difference.abreast import Abreast
-from gradcheck.difference.arrays import Attrs
-from gradcheck.difference.bundle import Bundle, by_rows
-from gradcheck.difference.drawn import run_of_direction
-from gradcheck.difference.ladder import RATIO
-from gradcheck.difference.projection import Pair
-from gradcheck.difference.residuals import Residuals, three
-from gradcheck.difference.rungs import LINE_UNITS, PLANS, top_of
-from gradcheck.difference.scales import RESOLVED
-from gradcheck.finding import Finding, Miss
+from gradcheck.judge.checked_pair import Handed, held
 from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent
-from gradcheck.judge.handed import Handed, held
 from gradcheck.judge.locate import ALLOWED
-from gradcheck.narrow import fits_narrow
-from gradcheck.verdict import Verdict
+from gradcheck.numerics import noise
+from gradcheck.numerics.adaptive_slope import LINE_UNITS, PLANS, top_of
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.batched import Abreast
+from gradcheck.numerics.narrow import fits_narrow
+from gradcheck.numerics.packed import Bundle, by_rows
+from gradcheck.numerics.projection import Pair
+from gradcheck.numerics.random_directions import run_of_direction
+from gradcheck.numerics.residuals import Residuals, three
+from gradcheck.numerics.richardson import RATIO
+from gradcheck.numerics.scales import RESOLVED
+from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -50,7 +50,7 @@ WHOLE: Final = 2.0**-11
 all of a gradient."""
 FAINT: Final = {"float64": 2.0**-40, "float32": 1e-3}
 """Elements below this part of the largest, in g and in g∘d, need not show: values alone say nothing
-of them (float64: `judge.function.UNSEEN`), or what a kernel may round of the others hides them."""
+of them (float64: `judge.black_box.UNSEEN`), or what a kernel may round of the others hides them."""
 KINK: Final = 8.0
 """An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
 CLEARED: Final = 0.5

@@ -16,15 +16,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.truth import Estimate
-from gradcheck.draw import key_of
-from gradcheck.dtypes import dtype_named
-from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.heat import heat_of
 from gradcheck.judge.lowprecision import last_place, nearby
-from gradcheck.narrow import ScatteredArithmetic
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.narrow import ScatteredArithmetic
+from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

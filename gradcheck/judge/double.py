@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken, broken
-from gradcheck.difference.evaluate import flatten
-from gradcheck.difference.ladder import top_step
-from gradcheck.difference.truth import Around
-from gradcheck.draw import Draw
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.judge.black_box import BlackBox, promoted
 from gradcheck.judge.compare import Rules
 from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.function import BlackBox, promoted
 from gradcheck.judge.probe import ask_vjp
 from gradcheck.judge.second import Gradients
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.estimator import Around
+from gradcheck.numerics.evaluate import flatten
+from gradcheck.numerics.richardson import top_step
+from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference import ladder
-from gradcheck.finding import Finding, VCurve
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.verdict import Verdict
+from gradcheck.numerics import richardson
+from gradcheck.results.finding import Finding, VCurve
+from gradcheck.results.verdict import Verdict
 
 Float = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def curve_of(truth: Truth, found: Finding) -> VCurve | None:
 
 def steps(x: Float) -> Float:
     """Half decades from the magnitude of the primal down to where rounding is all there is."""
-    top = round(math.log10(ladder.top_step(x)))
+    top = round(math.log10(richardson.top_step(x)))
     return np.asarray(10.0 ** (top - np.arange(STEPS) / PER_DECADE))
 
 

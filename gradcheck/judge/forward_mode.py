@@ -14,23 +14,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference import structure
-from gradcheck.difference.arrays import Attrs
-from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
-from gradcheck.difference.evaluate import Evaluator, Point, flatten
-from gradcheck.difference.scales import Scales
-from gradcheck.difference.truth import Estimate
-from gradcheck.draw import Draw
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken
+from gradcheck.judge.black_box import blindness
 from gradcheck.judge.compare import KAPPA, ROUNDINGS, Comparison, Rules, compare
 from gradcheck.judge.conditioning import Ask, Conditioning, rows_of
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function import blindness
 from gradcheck.judge.pairs import Pairs
 from gradcheck.judge.probe import Answer, ask_jvp
 from gradcheck.judge.second import SHARPER
-from gradcheck.verdict import Verdict
+from gradcheck.numerics import sparsity
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.evaluate import Evaluator, Point, flatten
+from gradcheck.numerics.scales import Scales
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -252,7 +252,7 @@ class ForwardMode:
         found = {}
         for i in self.point.differentiable:
             evaluator = Evaluator(self.point, i)
-            alone = structure.whole(evaluator.x, evaluator.base.size)
+            alone = sparsity.whole(evaluator.x, evaluator.base.size)
             sides = [Scales(evaluator, alone, k).sides(ones) for k in range(evaluator.x.size)]
             flags = np.array([s.kinked[0] or s.vague[0] < np.inf for s in sides], dtype=bool)
             found[i] = flags.reshape(evaluator.x.shape)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.truth import Differences
-from gradcheck.finding import Finding
 from gradcheck.judge.compare import Comparison, Interval, Rules, compare
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.estimator import Differences
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.judge.on_kinks import OnKinks
+    from gradcheck.judge.kink_constraint import OnKinks
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.finding import Heat
+from gradcheck.results.finding import Heat
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

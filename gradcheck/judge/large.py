@@ -21,25 +21,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference import structure
-from gradcheck.difference.evaluate import REFUSALS, Evaluator, Point, flatten
-from gradcheck.difference.pages import keep_pages
-from gradcheck.difference.projection import Given, Scalar, unit_of
-from gradcheck.difference.rungs import Site
-from gradcheck.difference.sparse import excluding
-from gradcheck.difference.structure import NUDGES
-from gradcheck.difference.truth import Around, Estimate
-from gradcheck.draw import key_of
-from gradcheck.finding import Finding, Miss
+from gradcheck.judge.black_box import FLAT, BlackBox, blindness
 from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, Rules, compare, rules_of
 from gradcheck.judge.conditioning import REACH, SAFETY, Ask, Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.function import FLAT, BlackBox, blindness
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
 from gradcheck.judge.value import because
-from gradcheck.spec import Slack
-from gradcheck.verdict import Verdict
+from gradcheck.numerics import sparsity
+from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.estimator import Around, Estimate
+from gradcheck.numerics.evaluate import REFUSALS, Evaluator, Point, flatten
+from gradcheck.numerics.few_steps import excluding
+from gradcheck.numerics.pages import keep_pages
+from gradcheck.numerics.projection import Given, Scalar, unit_of
+from gradcheck.numerics.sparsity import NUDGES
+from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import Slack
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -89,7 +89,7 @@ def too_large(point: Point, index: int, outputs: Sequence[Array]) -> bool:
     if m == 1 or not afforded(1):
         return True
     rng = np.random.Generator(np.random.Philox(key=key_of("large", index)))
-    return not afforded(structure.find(Evaluator(point, index), rng).colours)
+    return not afforded(sparsity.find(Evaluator(point, index), rng).colours)
 
 
 def own_units(x: Array) -> Array:

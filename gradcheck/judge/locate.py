@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gradcheck.difference.line import Place
-from gradcheck.difference.projection import Heading
-from gradcheck.difference.residuals import Slope
-from gradcheck.difference.rungs import rungs_of
 from gradcheck.judge.compare import KAPPA
+from gradcheck.numerics.adaptive_slope import rungs_of
+from gradcheck.numerics.line import Place
+from gradcheck.numerics.projection import Heading
+from gradcheck.numerics.residuals import Slope
 
 ALLOWED: Final = 12.0
 """Units of u of ‖g∘d‖₂ that an implementation may have rounded."""

@@ -14,23 +14,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.arrays import Attrs
-from gradcheck.difference.evaluate import REFUSALS, Function, Point, flatten
-from gradcheck.difference.truth import Around
-from gradcheck.draw import key_of
-from gradcheck.dtypes import dtype_named, is_float
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken
+from gradcheck.judge.black_box import BlackBox
 from gradcheck.judge.compare import KAPPA, rules_of
 from gradcheck.judge.conditioning import rows_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.dispersion import DRAWS, LARGEST, TERMS, Dispersion, as_rounding
-from gradcheck.judge.function import BlackBox
 from gradcheck.judge.lowprecision import unbiased
 from gradcheck.judge.probe import Answer, ask_vjp
-from gradcheck.narrow import BITS, short
-from gradcheck.spec import Slack
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.dtypes import dtype_named, is_float
+from gradcheck.numerics.estimator import Around
+from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
+from gradcheck.numerics.narrow import BITS, short
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import Slack
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

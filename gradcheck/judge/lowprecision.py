@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.dtypes import dtype_limits, dtype_named
-from gradcheck.finding import Finding
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.dtypes import dtype_limits, dtype_named
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -9,19 +9,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS, Arithmetic
-from gradcheck.binding import BoundModel, ModelBinding
-from gradcheck.contract.returned import Broken, failures
 from gradcheck.errors import Unsupported
-from gradcheck.finding import Finding, Miss, Part
+from gradcheck.implementations.bound import BoundModel, ModelBinding
+from gradcheck.implementations.returned import Broken, failures
 from gradcheck.judge.ask_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.model_truth import Known, ModelTruth
 from gradcheck.judge.probe import bound_by
 from gradcheck.judge.stage import judge_stage
-from gradcheck.program import Stage, Values
-from gradcheck.spec import Array
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
+from gradcheck.results.finding import Finding, Miss, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import Array
+from gradcheck.spec.program import Stage, Values
 
 Float = NDArray[np.float64]
 Gradients = Mapping[str, "Float | Finding"]

@@ -10,25 +10,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, FLOATS, Arithmetic
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.oracle import Agreement, Oracle
-from gradcheck.difference.truth import Estimate, certain
 from gradcheck.errors import SpecError
-from gradcheck.fifty_digits import mp50
-from gradcheck.finding import Finding
 from gradcheck.judge.compare import RULES, Comparison, Rules, compare
 from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.monte_carlo_rounding import Propagated
 from gradcheck.judge.projection import judge_tensors
-from gradcheck.judge.propagated import Propagated
 from gradcheck.judge.remainder import Remainders
-from gradcheck.judge.tied import Tied, tied
-from gradcheck.model import ModelCase
-from gradcheck.narrow import TYPES
-from gradcheck.program import Nudged, Stage, Values, Whole
-from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.spec import Array
-from gradcheck.verdict import Verdict
+from gradcheck.judge.tie_bounds import Tied, tied
+from gradcheck.numerics.arithmetic import F64, FLOATS, Arithmetic
+from gradcheck.numerics.estimator import Estimate, certain
+from gradcheck.numerics.evaluate import Point
+from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.narrow import TYPES
+from gradcheck.numerics.oracle import Agreement, Oracle
+from gradcheck.numerics.rounding import ROUNDING, allowance
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.operator import Array
+from gradcheck.spec.program import Nudged, Stage, Values, Whole
 
 Float = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, Arithmetic
-from gradcheck.draw import key_of
-from gradcheck.narrow import (
+from gradcheck.numerics.arithmetic import F64, Arithmetic
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.narrow import (
     BFLOAT16,
     COTANGENT,
     FLOAT16,

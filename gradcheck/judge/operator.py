@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64, Arithmetic
-from gradcheck.binding import Binding, Bound
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.difference.evaluate import Point, flatten
-from gradcheck.difference.truth import Differences, Estimate, certain, noise_lines
-from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Certificate, Finding
+from gradcheck.implementations.bound import Binding, Bound
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.declared import DISTANCE, Declared
+from gradcheck.judge.declared_kinks import DISTANCE, Declared
 from gradcheck.judge.dispersion import Dispersion, as_rounding, scattering
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import lost, rounded, unbiased, unfit
 from gradcheck.judge.narrowing import Narrowed
 from gradcheck.judge.probe import Answer, ask_forward, ask_vjp, bound_by
 from gradcheck.judge.value import SAFETY, because, empty, judge_value
-from gradcheck.narrow import Narrow
-from gradcheck.rounding import ROUNDING, allowance, sums_kept_wide
-from gradcheck.spec import Slack
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64, Arithmetic
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.estimator import Differences, Estimate, certain, noise_lines
+from gradcheck.numerics.evaluate import Point, flatten
+from gradcheck.numerics.narrow import Narrow
+from gradcheck.numerics.rounding import ROUNDING, allowance, sums_kept_wide
+from gradcheck.results.finding import Certificate, Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import Slack
+from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.difference.oracle import Oracle
-    from gradcheck.judge.on_kinks import OnKinks
+    from gradcheck.judge.kink_constraint import OnKinks
     from gradcheck.judge.remainder import Remainders
+    from gradcheck.numerics.oracle import Oracle
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -326,7 +326,7 @@ class CaseTruth:
 
     @cached_property
     def _oracle(self) -> Oracle:
-        from gradcheck.difference.oracle import Oracle  # deferred: few cases ask for it
+        from gradcheck.numerics.oracle import Oracle  # deferred: few cases ask for it
 
         spec, cts = self.case.spec, self.cotangents.values
         still, close = self.declared.still(), self.declared.close()

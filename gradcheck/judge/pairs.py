@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, Rules
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.verdict import Verdict
 
 Float = NDArray[np.float64]
 

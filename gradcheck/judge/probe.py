@@ -10,12 +10,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract import determinism, purity, returned
-from gradcheck.contract.returned import Broken, broken, is_ours, overwrites
-from gradcheck.difference.arrays import Attrs
-from gradcheck.dtypes import is_float
 from gradcheck.errors import Unsupported, text_of
-from gradcheck.finding import Finding
+from gradcheck.implementations import returned
+from gradcheck.implementations.returned import Broken, broken, is_ours, overwrites
+from gradcheck.judge.contract import determinism, purity
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.dtypes import is_float
+from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]
 T = TypeVar("T")

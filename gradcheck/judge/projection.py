@@ -18,25 +18,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.loss import checksum, not_finite, value_at
-from gradcheck.difference.line import Line, Place
-from gradcheck.difference.projection import LEAST, Given, Heading, Scalar, unit_of
-from gradcheck.difference.rungs import Site, rungs_of
-from gradcheck.draw import key_of
-from gradcheck.finding import Finding, Miss
 from gradcheck.judge.compare import KAPPA
-from gradcheck.judge.locate import (
-    ALLOWED,
-    MOST,
-    PRECISE,
-    Located,
-    Seen,
-    Wrong,
-    locate,
-    one_element,
-)
-from gradcheck.judge.strike import Strike, common_factor
-from gradcheck.verdict import Verdict
+from gradcheck.judge.contract.loss import checksum, not_finite, value_at
+from gradcheck.judge.directional_result import Strike, common_factor
+from gradcheck.judge.locate import ALLOWED, MOST, PRECISE, Located, Seen, Wrong, locate, one_element
+from gradcheck.numerics.adaptive_slope import Site, rungs_of
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.line import Line, Place
+from gradcheck.numerics.projection import LEAST, Given, Heading, Scalar, unit_of
+from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 

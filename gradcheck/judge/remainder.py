@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.direction import Along, draw_direction
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.taylor import Line
-from gradcheck.draw import Draw
-from gradcheck.finding import Taylor
+from gradcheck.judge.taylor import Line
+from gradcheck.numerics.direction import Along, draw_direction
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.evaluate import Point
+from gradcheck.results.finding import Taylor
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]

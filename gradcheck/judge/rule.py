@@ -9,19 +9,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.binding import RuleBinding
-from gradcheck.contract import returned
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.truth import Estimate
 from gradcheck.errors import Unsupported
-from gradcheck.finding import Certificate, Finding, Part
+from gradcheck.implementations import returned
+from gradcheck.implementations.bound import RuleBinding
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_rule import singles, ways
 from gradcheck.judge.compare import Comparison, Rules, compare
 from gradcheck.judge.narrowing import told_bits
 from gradcheck.judge.probe import bound_by, steady
 from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
-from gradcheck.narrow import TYPES
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.narrow import TYPES
+from gradcheck.results.finding import Certificate, Finding, Part
+from gradcheck.results.verdict import Verdict
 
 Float = NDArray[np.float64]
 

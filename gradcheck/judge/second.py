@@ -22,15 +22,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.arrays import Attrs, as_tuple
-from gradcheck.difference.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
-from gradcheck.difference.evaluate import Point
-from gradcheck.draw import Draw
-from gradcheck.finding import Finding
+from gradcheck.judge.black_box import promoted
 from gradcheck.judge.compare import KAPPA, Rules
-from gradcheck.judge.function import promoted
 from gradcheck.judge.pairs import Pairs, bound_of
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.evaluate import Point
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.contract.returned import Broken
-from gradcheck.difference.truth import Estimate, certain
-from gradcheck.finding import Finding, Part
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import ask_stage
 from gradcheck.judge.compare import RULES, Rules, against, compare
 from gradcheck.judge.model_truth import SAFETY, ModelTruth, StageTruth
-from gradcheck.program import Stage, StageVjp
-from gradcheck.verdict import SEVERITY, Verdict
+from gradcheck.numerics.estimator import Estimate, certain
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import SEVERITY, Verdict
+from gradcheck.spec.program import Stage, StageVjp
 
 Float = NDArray[np.float64]
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import F64
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.fifty_digits import mp50
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.lowprecision import rounded
-from gradcheck.narrow import Narrow, narrower
-from gradcheck.rounding import ROUNDING, allowance
-from gradcheck.rule import RuleCase, State, Tensors
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.numerics.narrow import Narrow, narrower
+from gradcheck.numerics.rounding import ROUNDING, allowance
+from gradcheck.spec.rule import RuleCase, State, Tensors
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.arithmetic import F64, FLOATS
-from gradcheck.binding import BoundModel, ModelBinding
-from gradcheck.contract.returned import Broken
-from gradcheck.draw import key_of
 from gradcheck.errors import Unsupported
-from gradcheck.finding import Finding, Miss, Part
+from gradcheck.implementations.bound import BoundModel, ModelBinding
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.leg import SHARP, Float, Leg, Tensors, Way, wide
+from gradcheck.judge.line_integral import SHARP, Float, Leg, Tensors, Way, wide
 from gradcheck.judge.probe import attempt, bound_by, steady
-from gradcheck.model import ModelCase
-from gradcheck.program import Stage, Values
-from gradcheck.rule import RuleSpec, State
-from gradcheck.spec import Array
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64, FLOATS
+from gradcheck.numerics.draw import key_of
+from gradcheck.results.finding import Finding, Miss, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.operator import Array
+from gradcheck.spec.program import Stage, Values
+from gradcheck.spec.rule import RuleSpec, State
 
 STEPS: Final = 30
 PANELS: Final = 64

@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.difference.evaluate import flatten
-from gradcheck.difference.truth import Estimate
-from gradcheck.finding import Finding
 from gradcheck.judge.compare import compare, rules_of
-from gradcheck.spec import Slack
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.evaluate import flatten
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.operator import Slack
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -10,17 +10,17 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import Bound
-from gradcheck.difference.arrays import as_tuple
 from gradcheck.errors import SpecError, told
+from gradcheck.implementations.bound import Bound
 from gradcheck.judge.certificate import SAME
 from gradcheck.judge.compare import rules_of
 from gradcheck.judge.impostors import Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.power.mutant import Mutant
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import Bound
-from gradcheck.binding.python import bound_operator
-from gradcheck.contract.asking import quiet
-from gradcheck.contract.battery import PROPERTIES
-from gradcheck.contract.subject import Subject
 from gradcheck.errors import LoadError, SpecError
-from gradcheck.finding import Finding
-from gradcheck.judge.contract import contract_cases, examine
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.python import bound_operator
+from gradcheck.judge.asked_contract import contract_cases, examine
+from gradcheck.judge.contract.asking import quiet
+from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract.subject import Subject
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.loading import resolve
-from gradcheck.spec_checks import NAME
-from gradcheck.suite import Case, Suite
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.loading import resolve
+from gradcheck.spec.spec_checks import NAME
+from gradcheck.spec.suite import Case, Suite
 
 NUMBERS: Final = "numbers"
 """The ordinary judgement of the gradients at one typical sample, with what it checks of calls."""

@@ -6,18 +6,18 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gradcheck.explain.why import Why
-from gradcheck.finding import Diagnosis, Finding
-from gradcheck.loading import load_suite
-from gradcheck.power.caught import caught, held_out, leading
-from gradcheck.power.mutant import Mutant
+from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.power.killed_binding import caught, held_out, leading
 from gradcheck.power.narrow_named import NamedNarrow, name_narrow
-from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part
-from gradcheck.power.small import Small, small
-from gradcheck.spec import OpSpec
-from gradcheck.suite import Case, Suite
-from gradcheck.workers.collect import Collected, Workers, collect
+from gradcheck.power.shrink_stats import Small, small
+from gradcheck.results.finding import Diagnosis, Finding
+from gradcheck.run.workers.collect import Collected, Workers, collect
+from gradcheck.spec.loading import load_suite
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Case, Suite
 
 Progress = Callable[[int, int, str], None]
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.difference.arrays import Attrs, as_tuple
-from gradcheck.draw import Draw
 from gradcheck.errors import raised
-from gradcheck.fifty_digits import mp50
-from gradcheck.power.mutant import Mutant
-from gradcheck.spec import Array, OpSpec
+from gradcheck.numerics.arrays import Attrs, as_tuple
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import Array, OpSpec
 
 FAULTS: Final = (Exception, SystemExit)
 """What a suite may raise; the scoring goes on."""

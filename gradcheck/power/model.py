@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 
 import gradcheck
-from gradcheck.binding.reference import Reference
 from gradcheck.errors import told
-from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.model_blame import Guilt
 from gradcheck.explain.pattern import WHERE_ALONE
-from gradcheck.finding import Blame, Finding, Part
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.loading import load_suite
 from gradcheck.power.equivalence import FAULTS as RAISED
-from gradcheck.power.fault import Fault, faults_of
 from gradcheck.power.narrow_model import Trial, fault_of, fixed_part
 from gradcheck.power.planted import Planted
-from gradcheck.power.registry import mutants_of
-from gradcheck.suite import Suite
-from gradcheck.verdict import Verdict
-from gradcheck.workers.collect import Workers, collect
+from gradcheck.results.finding import Blame, Finding, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.workers.collect import Workers, collect
+from gradcheck.spec.fault import Fault, faults_of
+from gradcheck.spec.loading import load_suite
+from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.suite import Suite
 
 Progress = Callable[[int, int, str], None]
 

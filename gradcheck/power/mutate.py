@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.spec import OpSpec
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.spec.operator import OpSpec
 
 Vjp = Callable[..., Any]
 Change = Callable[..., Any]

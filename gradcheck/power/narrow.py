@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.difference.arrays import as_tuple
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.narrow import (
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.narrow import (
     COTANGENT,
     KEPT,
     OPERANDS,
@@ -31,10 +31,10 @@ from gradcheck.narrow import (
     narrower,
 )
 from gradcheck.power.attack import Target
-from gradcheck.power.mutant import Mutant
-from gradcheck.spec import OpSpec
-from gradcheck.suite import Case, Suite
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Case, Suite
 
 Array = NDArray[Any]
 Vjp = Callable[..., Any]

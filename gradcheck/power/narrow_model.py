@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
-from gradcheck.model import ModelCase
-from gradcheck.narrow import Narrow, narrower
-from gradcheck.power.fault import PLACES, Fault, Wrong, narrowed
-from gradcheck.program import Program, Stage, Values
-from gradcheck.suite import Suite
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.narrow import Narrow, narrower
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.fault import PLACES, Fault, Wrong, narrowed
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.program import Program, Stage, Values
+from gradcheck.spec.suite import Suite
 
 KIND: Final = "narrow"
 LEAST: Final = 1

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradcheck.explain.why import Why
-from gradcheck.finding import Diagnosis
-from gradcheck.narrow import WHAT
-from gradcheck.power.caught import caught, leading
+from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.numerics.narrow import WHAT
+from gradcheck.power.killed_binding import caught, leading
 from gradcheck.power.narrow import LABEL, narrow_mutant, narrow_of
-from gradcheck.selection import DTYPES
-from gradcheck.spec import OpSpec
-from gradcheck.suite import Case
+from gradcheck.results.finding import Diagnosis
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.selection import DTYPES
+from gradcheck.spec.suite import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

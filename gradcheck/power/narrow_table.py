@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gradcheck.power import narrow, narrow_model
-from gradcheck.suite import Suite
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.suite import Suite
 
 OPERATOR: Final = "operator"
 STAGE: Final = "stage"

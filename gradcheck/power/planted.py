@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import BoundModel
-from gradcheck.model import ModelCase
-from gradcheck.power.fault import Fault
-from gradcheck.program import Values
+from gradcheck.implementations.bound import BoundModel
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.spec.fault import Fault
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.program import Values
 
 
 @dataclass(frozen=True, slots=True)

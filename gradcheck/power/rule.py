@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import BoundRule
-from gradcheck.binding.reference import Reference
 from gradcheck.errors import LoadError, SpecError
+from gradcheck.implementations.bound import BoundRule
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import judge_rule
 from gradcheck.judge.steps import RuleTruth
-from gradcheck.loading import resolve
-from gradcheck.rule import RuleCase, State, Tensors
-from gradcheck.spec_checks import NAME
-from gradcheck.suite import Suite
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.loading import resolve
+from gradcheck.spec.rule import RuleCase, State, Tensors
+from gradcheck.spec.spec_checks import NAME
+from gradcheck.spec.suite import Suite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

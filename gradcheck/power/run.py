@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import gradcheck
-from gradcheck.loading import load_suite
-from gradcheck.power.mutant import Mutant
-from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import WHOLE, Part, Score, Trial, score
-from gradcheck.suite import Suite
-from gradcheck.workers.collect import Workers, collect
+from gradcheck.run.workers.collect import Workers, collect
+from gradcheck.spec.loading import load_suite
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.suite import Suite
 
 Progress = Callable[[int, int, str], None]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gradcheck.draw import key_of
 from gradcheck.errors import told
 from gradcheck.judge.impostors import IMPOSTORS
 from gradcheck.judge.operator import CaseTruth
+from gradcheck.numerics.draw import key_of
 from gradcheck.power.attack import FORMS, Target
 from gradcheck.power.equivalence import FAULTS, difference
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.narrow import LABEL, Narrowed
-from gradcheck.spec import OpSpec
-from gradcheck.suite import Case
+from gradcheck.spec.mutant import Mutant
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

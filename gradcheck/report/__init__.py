@@ -15,7 +15,7 @@ from gradcheck.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 __all__ = ["ENDINGS", "FORMATS", "format_of", "pieces", "render"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.expectation import Known
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Known
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 SCHEMA: Final = 1
 """Of the endpoint."""

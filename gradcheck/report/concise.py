@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradcheck.finding import Part
-from gradcheck.report import run_words, words
+from gradcheck.report import run_words
 from gradcheck.report.page import ended
+from gradcheck.results import words
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Record, Run
     from gradcheck.report.failures import Group
+    from gradcheck.results.record import Record, Run
 
 
 def render(run: Run, *, verbosity: int = 0) -> str:
@@ -48,7 +49,7 @@ def _line(result: Record, named: bool) -> str:
 
     What stands before the verdict is what `gradcheck repro` takes, where that takes it.
     """
-    from gradcheck.report import diagnosed, failure_words
+    from gradcheck.report import failure_text, failure_words
 
     own = result.part is Part.GRADIENT
     output = words.clean(result.output) if own else words.subject(result.output, result.part)
@@ -57,7 +58,7 @@ def _line(result: Record, named: bool) -> str:
         parts.append(words.comparison(result.top))
     if named:
         parts.append(f"({words.clean(result.implementation)})")
-    said = diagnosed.alone(result).lead
+    said = failure_text.alone(result).lead
     return " ".join([*parts, *(["—", said] if said else [])])
 
 

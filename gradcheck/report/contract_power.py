@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.contract.battery import PROPERTIES
+from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import grid
-from gradcheck.report.words import clean
+from gradcheck.results.words import clean
 
 if TYPE_CHECKING:
     from gradcheck.power.contract import ContractPower, Killed

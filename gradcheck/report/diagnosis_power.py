@@ -10,20 +10,20 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.label import LABELS
-from gradcheck.power.small import FEW
-from gradcheck.power.tally import ENOUGH, TOLERATED, TYPED, Tally, confusion
-from gradcheck.report import fitted
+from gradcheck.power.scores import ENOUGH, TOLERATED, TYPED, Tally, confusion
+from gradcheck.power.shrink_stats import FEW
+from gradcheck.report import wrapped_table
 from gradcheck.report.marked import code, escape
 from gradcheck.report.page import Page, grid, span
-from gradcheck.report.words import clean, plural
+from gradcheck.results.words import clean, plural
+from gradcheck.spec.label import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradcheck.power.diagnosis import Named
     from gradcheck.power.narrow_named import NamedNarrow
-    from gradcheck.power.tally import Diagnosed
+    from gradcheck.power.scores import Diagnosed
 
 FORMATS: Final = ("terminal", "markdown", "json")
 UNNAMED: Final = "none"
@@ -207,7 +207,7 @@ def _terminal(found: Diagnosed, width: int) -> str:
         align = ["left", *["right"] * len(HEADS)]
         text = "\n".join(lines)
         if span(lines) > width:
-            text = fitted.table(heads, rows, width, align, spare=HEADS[:3])
+            text = wrapped_table.table(heads, rows, width, align, spare=HEADS[:3])
         blocks.append(text)
     wrong = [[clean(text) for text in row] for row in _wrong(found)]
     lines = [

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Diff
+    from gradcheck.results.diff.change import Diff
 
 FORMATS: Final = ("terminal", "markdown", "html", "json", "github")
 """The formats by name; each is a module `diff_NAME` with a function `render`."""

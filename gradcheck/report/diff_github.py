@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.diff.change import Mark
-from gradcheck.report import diff_words, words
+from gradcheck.report import diff_words
 from gradcheck.report.github import MOST, command, place
+from gradcheck.results import words
+from gradcheck.results.diff.change import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.diff.change import Diff
     from gradcheck.report.diff_words import Group
+    from gradcheck.results.diff.change import Diff
 
 ENTRIES: Final = 3
 """Results of each gradient that are shown."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from gradcheck.report import diff_words, words
+from gradcheck.report import diff_words
 from gradcheck.report.html_page import asset, templates
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Diff
+    from gradcheck.results.diff.change import Diff
 
 GROUPS: Final = 200
 """Gradients that are told by themselves."""

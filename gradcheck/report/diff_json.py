@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.diff.change import Mark
-from gradcheck.stored.plain import dumped, header_dict
+from gradcheck.results.diff.change import Mark
+from gradcheck.results.stored.plain import dumped, header_dict
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Change, Diff, Side
-    from gradcheck.record import Record
+    from gradcheck.results.diff.change import Change, Diff, Side
+    from gradcheck.results.record import Record
 
 SCHEMA: Final = 1
 

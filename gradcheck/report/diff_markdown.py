@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import diff_words, words
-from gradcheck.report.capped import Capped
+from gradcheck.report import diff_words
 from gradcheck.report.marked import code, escape, fenced, folded
+from gradcheck.report.size_limited import Capped
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Change, Diff
     from gradcheck.report.diff_words import Group
+    from gradcheck.results.diff.change import Change, Diff
 
 LIMIT: Final = 60_000
 """Bytes of UTF-8; GitHub takes 65,536 characters in a comment."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import diff_words, words
+from gradcheck.report import diff_words
 from gradcheck.report.page import ANSI, Page, whole
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.diff.change import Change, Diff, Mark
     from gradcheck.report.diff_words import Group
+    from gradcheck.results.diff.change import Change, Diff, Mark
 
 GROUPS: Final = 12
 """Gradients that are told by themselves."""

@@ -6,16 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.diff.change import Mark
-from gradcheck.finding import Part
-from gradcheck.report import diagnosed, run_words, words
-from gradcheck.verdict import Verdict
+from gradcheck.report import failure_text, run_words
+from gradcheck.results import words
+from gradcheck.results.diff.change import Mark
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.diff.change import Change, Diff, Side
-    from gradcheck.record import Record
+    from gradcheck.results.diff.change import Change, Diff, Side
+    from gradcheck.results.record import Record
 
 TOLD: Final = (Mark.NEWLY_CRASHING, Mark.NEWLY_FAILING, Mark.ERROR_GREW, Mark.OTHERWISE)
 """Marks whose results are told one by one; of the others, so is what fails now."""
@@ -264,7 +265,7 @@ def _state(side: Side, record: Record | None, *, moved: bool) -> str:
 
 def findings(group: Group) -> Sequence[str]:
     """What is wrong with a group's results, each said once."""
-    leads = (diagnosed.alone(record).lead for record in filter(None, map(_wrong, group.entries)))
+    leads = (failure_text.alone(record).lead for record in filter(None, map(_wrong, group.entries)))
     return tuple(dict.fromkeys(filter(None, leads)))
 
 

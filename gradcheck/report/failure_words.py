@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
 from gradcheck.report import places, taylor_words
-from gradcheck.report.words import (
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import (
     clean,
     command,
     gradient,
@@ -18,10 +19,9 @@ from gradcheck.report.words import (
     relative,
     subject,
 )
-from gradcheck.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Miss, Record
+    from gradcheck.results.record import Miss, Record
 
 ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradcheck.record import Kind, Part
-from gradcheck.verdict import SEVERITY, Verdict
+from gradcheck.results.record import Kind, Part
+from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, Run
+    from gradcheck.results.record import Record, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

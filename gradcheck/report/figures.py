@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
 from gradcheck.report import heat as heats
 from gradcheck.report import kills as matrices
-from gradcheck.report import models, remainder, words
+from gradcheck.report import models, remainder
 from gradcheck.report import vcurve as vcurves
-from gradcheck.verdict import Verdict
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.record import Run
     from gradcheck.report.models import Blamed
+    from gradcheck.results.record import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

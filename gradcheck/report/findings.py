@@ -7,11 +7,12 @@ from typing import Final
 
 from tabulate import tabulate
 
-from gradcheck.finding import Finding
-from gradcheck.record import Record
-from gradcheck.report import diagnosed, printed, sketch, words
+from gradcheck.report import ascii_plots, failure_text
 from gradcheck.report.places import FINE
-from gradcheck.verdict import SEVERITY, worst
+from gradcheck.results import printed, words
+from gradcheck.results.finding import Finding
+from gradcheck.results.record import Record
+from gradcheck.results.verdict import SEVERITY, worst
 
 ROWS: Final = 16
 """Rows of a map that is shown."""
@@ -63,7 +64,7 @@ def _lone(finding: Finding) -> str:
 
 def _block(subject: str, dtype: str, finding: Finding) -> list[str]:
     """What one finding says, and the facts behind it where it is a failure."""
-    said = diagnosed.alone(_record(subject, dtype, finding))
+    said = failure_text.alone(_record(subject, dtype, finding))
     name = words.subject(finding.name, finding.part)
     # A reason that names its subject ("vjp raised …") needs no other in front.
     lines = [said.lead if said.lead.startswith(f"{finding.name} ") else f"{name}: {said.lead}"]
@@ -79,7 +80,7 @@ def _map(result: Record) -> list[str]:
     found = result.heat
     if found is None or FINE not in found.cells or found.rows > ROWS:
         return []
-    said, *drawn = sketch.map_of(result)
+    said, *drawn = ascii_plots.map_of(result)
     return [f"  {said}", *(f"    {line}" for line in drawn)]
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
-from gradcheck.report import diagnosed, failures, model_words, run_words, words
+from gradcheck.report import failure_text, failures, model_words, run_words
 from gradcheck.report.page import clip
+from gradcheck.results import words
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.finding import Blame
-    from gradcheck.record import Record, Run
+    from gradcheck.results.finding import Blame
+    from gradcheck.results.record import Record, Run
 
 MOST: Final = 10
 """Errors that GitHub shows of one step, and warnings."""
@@ -78,14 +79,14 @@ def _failure(group: failures.Group, named: bool, blames: Sequence[Blame]) -> str
 def _message(group: failures.Group, blames: Sequence[Blame]) -> Iterator[str]:
     """Why it is wrong, what that rests on, where else, and how to run the worst case again."""
     first = group.results[0]
-    said = diagnosed.alone(first)
+    said = failure_text.alone(first)
     yield said.text or words.word(first.verdict)
     yield from (text for label, text in said.facts if label == "evidence")
     yield from (f"{label}: {text}" for label, text in said.facts if label == "pattern")
     reason = f": {words.clean(first.reason)}" if said.word and first.reason else ""
     yield f"{words.word(first.verdict)} {words.case(first)}{reason}"
     if group.results[1:]:
-        more = diagnosed.rest(group.results[1:], group.results[:1])
+        more = failure_text.rest(group.results[1:], group.results[:1])
         yield f"… and {len(group.results) - 1:,} more: {more}"
     own = [b for b in blames if group.part is not Part.STAGE or group.output in b.stages]
     yield from (f"blame: {text}" for text in model_words.charges(own))

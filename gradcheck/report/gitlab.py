@@ -17,16 +17,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.finding import Part
-from gradcheck.report import diagnosed, failures, run_words, words
+from gradcheck.report import failure_text, failures, run_words
 from gradcheck.report.github import PROPERTIES, place
 from gradcheck.report.page import clip
-from gradcheck.verdict import Verdict
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 MOST: Final = 1000
 """Findings of a report; the rest is counted in one more."""
@@ -90,7 +91,7 @@ def _failures(run: Run) -> Iterator[_Finding]:
 
 def _failure(group: failures.Group) -> _Finding:
     first, verdict = group.results[0], group.verdict
-    said, label = diagnosed.alone(first), first.defect
+    said, label = failure_text.alone(first), first.defect
     title = words.clean(f"{group.op}/{group.dialect}")
     lead = said.lead or words.word(verdict)
     more = f" and {len(group.results) - 1:,} more" if group.results[1:] else ""

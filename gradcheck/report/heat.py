@@ -9,12 +9,12 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import words
 from gradcheck.report.axis import power
 from gradcheck.report.places import FINE, unravelled
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Heat, Record
+    from gradcheck.results.record import Heat, Record
 
 LEAST: Final = 13
 MOST: Final = 24

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from gradcheck.expectation import Known
-from gradcheck.record import Kind, Part
 from gradcheck.report import (
-    diagnosed,
+    failure_text,
     failures,
     figures,
     html_details,
@@ -24,22 +22,23 @@ from gradcheck.report import (
     html_matrix,
     model_words,
     models,
-    printed,
-    remarks,
+    notices,
     run_words,
     taylor_words,
-    words,
 )
 from gradcheck.report.html_page import asset, templates
-from gradcheck.verdict import SEVERITY, Verdict
+from gradcheck.results import printed, words
+from gradcheck.results.expectation import Known
+from gradcheck.results.record import Kind, Part
+from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jinja2 import Environment
 
-    from gradcheck.record import Run
     from gradcheck.report.html_matrix import Matrix
+    from gradcheck.results.record import Run
 
 GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
@@ -94,12 +93,12 @@ def render(run: Run) -> str:
         blamed=models.blamed(run),
         sights=models.sights(run),
         named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
-        gaps=remarks.gaps(run),
-        talkers=remarks.talkers(run),
-        rejected=remarks.certificate(run),
-        conventions=remarks.conventions(run),
-        slacks=remarks.slacks(run),
-        curves=remarks.curves(run),
+        gaps=notices.gaps(run),
+        talkers=notices.talkers(run),
+        rejected=notices.certificate(run),
+        conventions=notices.conventions(run),
+        slacks=notices.slacks(run),
+        curves=notices.curves(run),
         most_groups=GROUPS,
         most_samples=SAMPLES_OF,
         most_drawn=DRAWN,
@@ -178,7 +177,7 @@ def _environment() -> Environment:
         run_words=run_words,
         taylor_words=taylor_words,
         model_words=model_words,
-        diagnosed=diagnosed,
+        diagnosed=failure_text,
         printed=printed,
         figures=figures,
     )

@@ -15,15 +15,16 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import diagnosed, failure_words, printed, words
-from gradcheck.stored import plain
-from gradcheck.verdict import Verdict
+from gradcheck.report import failure_text, failure_words
+from gradcheck.results import printed, words
+from gradcheck.results.stored import plain
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gradcheck.record import Certificate, Miss, Record, Run
     from gradcheck.report.html_matrix import Matrix
+    from gradcheck.results.record import Certificate, Miss, Record, Run
 
     Pictures = Mapping[tuple[str, ...], Sequence[Any]]
 
@@ -189,7 +190,7 @@ def _more(run: Run, result: Record, pictures: Sequence[Any]) -> dict[str, Any]:
     if known is not None:
         found["known"] = f"{words.clean(known.entry)}: {words.clean(known.reason)}"
     if result.verdict is not Verdict.PASS:
-        said = diagnosed.alone(result)
+        said = failure_text.alone(result)
         found["lead"] = said.lead
         found["facts"] = [pair for pair in said.facts if pair[0] not in ("run", "hunts")]
         found["elements"] = [list(_element(result, miss)) for miss in result.worst[:ELEMENTS]]

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.verdict import SEVERITY
+from gradcheck.results.verdict import SEVERITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from gradcheck.record import Record
     from gradcheck.report.html_matrix import Matrix
     from gradcheck.report.rows import Cell
+    from gradcheck.results.record import Record
 
 MOST: Final = 300
 """Cells whose worst result is drawn, the worst of them first: a picture takes a kilobyte."""

@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind, Part
-from gradcheck.report import failure_words, model_words, models, outline, words
+from gradcheck.report import failure_words, model_words, models, outline
 from gradcheck.report.rows import Cell
+from gradcheck.results import words
+from gradcheck.results.record import Kind, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.record import Run
     from gradcheck.report.rows import Row
+    from gradcheck.results.record import Run
 
 DECADES: Final = (-6.0, 3.0)
 """Powers of ten of error/bound at the two ends of a bar; its tick stands at 0, the bound."""

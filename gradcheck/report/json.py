@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradcheck.stored.plain import dumped, footer_dict, header_dict, result_dict
+from gradcheck.results.stored.plain import dumped, footer_dict, header_dict, result_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 
 def render(run: Run) -> str:

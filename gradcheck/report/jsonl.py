@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradcheck.stored.log import whole
+from gradcheck.results.stored.log import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 
 def render(run: Run) -> str:

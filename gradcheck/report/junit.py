@@ -12,16 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from gradcheck.expectation import Breach, Known
-from gradcheck.finding import Part
-from gradcheck.report import diagnosed, model_words, printed, run_words, words
-from gradcheck.verdict import Verdict
+from gradcheck.report import failure_text, model_words, run_words
+from gradcheck.results import printed, words
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.finding import Blame
-    from gradcheck.record import Record, Run, Standing
+    from gradcheck.results.finding import Blame
+    from gradcheck.results.record import Record, Run, Standing
 
 BARE: Final = (Breach.STALE, Breach.EXPIRED, Breach.UNSUPPORTED)
 """What is wrong with a baseline although no testcase of a result fails for it."""
@@ -96,7 +97,7 @@ def _testcase(suite: ET.Element, run: Run, result: Record, blames: Sequence[Blam
     tag = kind(stands)
     if not tag:
         return
-    said = diagnosed.alone(result)
+    said = failure_text.alone(result)
     message = said.lead or words.word(result.verdict)
     known = run.expected(result)
     if known is not None and known.known is not None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import words
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, Run
+    from gradcheck.results.record import Record, Run
 
 NAN: Final = "nan"
 """The impostor that every comparison rejects, and that proves nothing."""

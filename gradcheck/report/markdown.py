@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind
 from gradcheck.report import (
-    diagnosed,
+    failure_text,
     failure_words,
     failures,
     model_markdown,
+    notices,
     outline,
-    printed,
-    remarks,
     run_words,
     taylor_words,
-    words,
 )
-from gradcheck.report.capped import Capped
 from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
+from gradcheck.report.size_limited import Capped
+from gradcheck.results import printed, words
+from gradcheck.results.record import Kind
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, Run
+    from gradcheck.results.record import Record, Run
 
 LIMIT: Final = 1_000_000
 """Bytes of UTF-8 that no report exceeds; GitHub shows no more than that."""
@@ -75,14 +74,14 @@ def _matrix(page: Capped, table: outline.Table) -> None:
 
 
 def _soundness(page: Capped, run: Run) -> None:
-    found = remarks.certificate(run)
+    found = notices.certificate(run)
     if found is not None:
         page.add(f"\nCertificate: {escape(run_words.rejected(found))}.\n")
-    for curves in remarks.curves(run):
+    for curves in notices.curves(run):
         page.add(f"\nTaylor: {escape(taylor_words.curves(*curves))}.\n")
-    for name, text in remarks.slacks(run):
+    for name, text in notices.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {escape(words.clean(text))}.\n")
-    rows = remarks.conventions(run)
+    rows = notices.conventions(run)
     if rows:
         page.add("\n| operator | conventions found on its kinks |\n|---|---|\n")
     for name, texts in rows:
@@ -90,7 +89,7 @@ def _soundness(page: Capped, run: Run) -> None:
 
 
 def _gaps(page: Capped, run: Run) -> None:
-    for i, gap in enumerate(remarks.gaps(run)):
+    for i, gap in enumerate(notices.gaps(run)):
         ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {escape(words.clean(gap.reason))}" if gap.reason else ""
         page.add(
@@ -101,7 +100,7 @@ def _gaps(page: Capped, run: Run) -> None:
 
 
 def _noise(page: Capped, run: Run) -> None:
-    for result, count in remarks.talkers(run):
+    for result, count in notices.talkers(run):
         text = f"{result.op}/{result.dialect} printed in {words.plural(count, 'result')}"
         where = f"in {code(result.sample)}, {code(result.dtype)}:"
         lines = [where, "", *fenced(printed.indented(result.printed))]
@@ -118,10 +117,10 @@ def _details(group: failures.Group, named: bool) -> str:
     """One gradient's failures: a line to unfold, a table of worst elements, lines to paste."""
     whose = f"{group.implementation} · " if named else ""
     about = words.subject(group.output, group.part)
-    lead = diagnosed.alone(group.results[0]).lead
+    lead = failure_text.alone(group.results[0]).lead
     text = words.clean(f"{whose}{group.op}/{group.dialect} · {about}")
     listed = group.results[:RESULTS]
-    several = diagnosed.differ(group.results)
+    several = failure_text.differ(group.results)
     lines = [
         *_diagnoses(group, several),
         "| sample | dtype | verdict | worst | got | want | error | failed | finding |",
@@ -151,8 +150,8 @@ def _diagnoses(group: failures.Group, several: bool) -> list[str]:
     """
     lines = []
     if several:
-        lines.append(f"- diagnoses: {escape(diagnosed.counts(group.results))}")
-    for found in diagnosed.distinct(group.results):
+        lines.append(f"- diagnoses: {escape(failure_text.counts(group.results))}")
+    for found in failure_text.distinct(group.results):
         evidence = [escape(words.clean(text)) for text in found.evidence if text]
         word = found.word
         if not word:
@@ -175,6 +174,6 @@ def _line(result: Record, several: bool) -> str:
         f"{want} {failure_words.bar(top)}" if top else "",
         failure_words.errors(top) if top else "",
         f"{result.failed:,} of {result.compared:,}" if result.compared else "",
-        escape(diagnosed.brief(result) if several else words.clean(result.reason)),
+        escape(failure_text.brief(result) if several else words.clean(result.reason)),
     ]
     return f"| {' | '.join(cells)} |"

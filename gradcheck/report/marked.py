@@ -6,14 +6,15 @@ import html
 import re
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import outline, words
-from gradcheck.verdict import Verdict
+from gradcheck.report import outline
+from gradcheck.results import words
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Record
     from gradcheck.report.rows import Cell, Row
+    from gradcheck.results.record import Record
 
 LEGEND: Final = (
     "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."

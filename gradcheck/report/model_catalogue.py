@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradcheck.model import ModelCase, Size
-from gradcheck.program import Program, Stage
-from gradcheck.report import fitted
+from gradcheck.report import wrapped_table
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
-from gradcheck.spec import Array
-from gradcheck.suite import Suite
+from gradcheck.spec.model import ModelCase, Size
+from gradcheck.spec.operator import Array
+from gradcheck.spec.program import Program, Stage
+from gradcheck.spec.suite import Suite
 
 
 def table(cases: Sequence[ModelCase], width: int | None = None) -> str:
@@ -24,7 +24,7 @@ def table(cases: Sequence[ModelCase], width: int | None = None) -> str:
         body.append([name, ", ".join(dialects), ", ".join(sizes), *counts])
     heads = ["model", "dialects", "sizes", "parameters", "stages"]
     align = ("left",) * 3 + ("right",) * 2
-    return fitted.table(heads, body, width, align, spare=("stages",))
+    return wrapped_table.table(heads, body, width, align, spare=("stages",))
 
 
 def as_data(cases: Sequence[ModelCase]) -> list[dict[str, Any]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradcheck.finding import Part
-from gradcheck.report import model_words, models, words
+from gradcheck.report import model_words, models
 from gradcheck.report.marked import cell, code, escape, folded
-from gradcheck.verdict import Verdict
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Run
     from gradcheck.report.models import Model
+    from gradcheck.results.record import Run
 
 
 def blocks(run: Run, *, unfold: bool = True) -> Iterator[tuple[str, str]]:

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
-from gradcheck.report import failure_words, model_words, models, words
+from gradcheck.report import failure_words, model_words, models
 from gradcheck.report.page import Page, clip, grid, span
+from gradcheck.results import words
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.record import Run
     from gradcheck.report.models import Blamed, Block, Model, Sight
     from gradcheck.report.rows import Cell, Row
+    from gradcheck.results.record import Run
 
 LONGEST: Final = 250
 """Rows of failing models that are shown where several models were judged."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
-from gradcheck.report import words
+from gradcheck.results import words
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradcheck.finding import Blame
-    from gradcheck.record import Record
     from gradcheck.report.models import Block, Sight
+    from gradcheck.results.finding import Blame
+    from gradcheck.results.record import Record
 
 
 def sight(found: Sight) -> str:

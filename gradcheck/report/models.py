@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind, Part
 from gradcheck.report.rows import Cell, Row, rows
-from gradcheck.verdict import SEVERITY, Verdict, worst
+from gradcheck.results.record import Kind, Part
+from gradcheck.results.verdict import SEVERITY, Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gradcheck.record import Blame, Record, Run
+    from gradcheck.results.record import Blame, Record, Run
 
 PARTS: Final = (Part.VALUE, Part.GRADIENT, Part.STAGE, Part.TRAINING)
 """The order in which a model's parts are shown."""

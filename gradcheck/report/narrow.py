@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from tabulate import tabulate
 
-from gradcheck.narrow import OPERANDS, WHAT
+from gradcheck.numerics.narrow import OPERANDS, WHAT
 from gradcheck.report.marked import code, escape, table
-from gradcheck.report.words import clean, plural
+from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

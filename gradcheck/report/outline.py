@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from gradcheck.record import Kind, Part, Record
 from gradcheck.report.rows import Cell, Row, rows
-from gradcheck.report.words import CONTRACT
-from gradcheck.verdict import Verdict
+from gradcheck.results.record import Kind, Part, Record
+from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import CONTRACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gradcheck.record import Run
+    from gradcheck.results.record import Run
 
 T = TypeVar("T")
 

@@ -7,15 +7,16 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.inert import MARK, inert
-from gradcheck.report import outline, run_words, words
+from gradcheck.report import outline, run_words
+from gradcheck.results import words
+from gradcheck.results.ci_safe import MARK, inert
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gradcheck.record import Run, Standing
     from gradcheck.report.rows import Cell
-    from gradcheck.verdict import Verdict
+    from gradcheck.results.record import Run, Standing
+    from gradcheck.results.verdict import Verdict
 
 LAST: Final = re.compile("^RESULT", re.MULTILINE)
 """What the line for scripts begins with."""
@@ -91,7 +92,7 @@ class Page:
 
     def quoted(self, text: str) -> list[str]:
         """What was printed, each line framed, so that none can be taken for one of ours."""
-        from gradcheck.report import printed  # deferred: most code prints nothing
+        from gradcheck.results import printed  # deferred: most code prints nothing
 
         found = printed.marked(text, "  ", LINES)
         return [

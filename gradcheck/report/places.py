@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gradcheck.finding import Heat
+    from gradcheck.results.finding import Heat
 
 MOST: Final = 4
 """Parts that are still told apart; what has more is best seen in a picture."""
@@ -23,7 +23,7 @@ def slices(found: Heat | None) -> list[str]:
     Empty where everything is wrong or nothing, where it takes too many slices, and of a map whose
     cells are blocks.
 
-    >>> from gradcheck.finding import Heat
+    >>> from gradcheck.results.finding import Heat
     >>> slices(Heat(shape=(3, 4), rows=3, columns=4, cells="...755557..9", cotangent=""))
     ['[1, :]', '[:, 3]', '[2, 0]']
     """

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import taylor_words, words
+from gradcheck.report import taylor_words
 from gradcheck.report.axis import Axis, Tick, path
 from gradcheck.report.vcurve import BOTTOM, HEIGHT, LEFT, LINE, RIGHT, TICKS, TOP, WIDTH, Note
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, Taylor
+    from gradcheck.results.record import Record, Taylor
 
 SIGMAS: Final = 6.0
 """Deviations of noise that r(h) may show: three for each of its two values of forward."""

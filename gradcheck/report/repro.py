@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import diagnosed, failure_words, printed, sketch, words
+from gradcheck.report import ascii_plots, failure_text, failure_words
 from gradcheck.report.page import Page, grid, span, whole
+from gradcheck.results import printed, words
 
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
-    from gradcheck.record import Record, Run
-    from gradcheck.suite import Case
+    from gradcheck.results.record import Record, Run
+    from gradcheck.spec.suite import Case
 
 MOST: Final = 64
 """Elements of an array that are printed."""
@@ -78,7 +79,7 @@ class _Page(Page):
         several = len(shown.run.header.implementations) > 1
         whose = f"{words.clean(result.implementation)} · " if several else ""
         subject = words.subject(result.output, result.part)
-        said = diagnosed.alone(result)
+        said = failure_text.alone(result)
         lead = said.lead or words.cell(result)
         lines = self.judged(result.verdict, f"{whose}{subject}: {lead}".rstrip(": "))
         if result.verdict.expected:
@@ -100,7 +101,7 @@ class _Page(Page):
     def evidence(self, result: Record) -> list[str]:
         """Where the error is, and why no difference is to blame."""
         lines = []
-        for said, *drawn in sketch.of(result, self.width - INSET):
+        for said, *drawn in ascii_plots.of(result, self.width - INSET):
             lines += self.wrap(said, "  ", "    ")
             lines += [f"{'':{INSET}}{line}" for line in drawn]
         return lines

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradcheck.expectation import Known
-from gradcheck.verdict import Verdict, worst
+from gradcheck.results.expectation import Known
+from gradcheck.results.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.record import Kind, Part, Record, Run, Standing
+    from gradcheck.results.record import Kind, Part, Record, Run, Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tabulate import tabulate
 
 from gradcheck.report.marked import code, escape
-from gradcheck.report.words import clean
+from gradcheck.results.words import clean
 
 if TYPE_CHECKING:
     from gradcheck.power.rule import Kills, RulePower

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.expectation import Known
-from gradcheck.report.words import clean, plural, tone
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Known
+from gradcheck.results.verdict import Verdict
+from gradcheck.results.words import clean, plural, tone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradcheck.record import Header, Run
+    from gradcheck.results.record import Header, Run
 
 LONGEST_VERSION: Final = 100
 """Characters of what an implementation says that it is."""

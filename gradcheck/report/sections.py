@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Final
 
-from gradcheck.difference.arrays import Attrs
+from gradcheck.numerics.arrays import Attrs
 
 WIDTH: Final = 96
 

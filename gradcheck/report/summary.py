@@ -8,24 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.finding import Part
-from gradcheck.report import (
-    diagnosed,
-    failures,
-    model_markdown,
-    outline,
-    printed,
-    remarks,
-    run_words,
-    words,
-)
-from gradcheck.report.capped import Capped
+from gradcheck.report import failure_text, failures, model_markdown, notices, outline, run_words
 from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
 from gradcheck.report.page import clip
+from gradcheck.report.size_limited import Capped
+from gradcheck.results import printed, words
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
-    from gradcheck.record import Run
     from gradcheck.report.rows import Row
+    from gradcheck.results.record import Run
 
 LIMIT: Final = 60_000
 """Bytes of UTF-8; GitHub refuses a summary above a mebibyte, and shows what is long slowly."""
@@ -116,7 +108,7 @@ def _failures(page: Capped, run: Run) -> None:
 def _failure(group: failures.Group, named: bool) -> str:
     """What is wrong with one gradient, and its worst case, to unfold."""
     first, more = group.results[0], group.results[1:]
-    said = diagnosed.alone(first)
+    said = failure_text.alone(first)
     whose = f"{_short(group.implementation)} · " if named else ""
     about = clip(words.subject(group.output, group.part), SHORT)
     text = f"{whose}{_short(f'{group.op}/{group.dialect}')} · {about}"
@@ -125,7 +117,7 @@ def _failure(group: failures.Group, named: bool) -> str:
     lines = [f"- {words.word(first.verdict)} in {code(clip(words.case(first), SHORT))}"]
     lines += [f"- {label}: {_brief(fact)}" for label, fact in said.facts if label not in QUIET]
     if more:
-        lines.append(f"- … and {len(more):,} more: {_brief(diagnosed.rest(more, [first]))}")
+        lines.append(f"- … and {len(more):,} more: {_brief(failure_text.rest(more, [first]))}")
     if first.printed.strip():
         lines += ["", "printed:", *fenced(printed.lines(first.printed, printed.FEW))]
     lines += ["", *fenced([words.command(first.repro)], "sh")] if first.repro else []
@@ -136,12 +128,12 @@ def _footnotes(page: Capped, run: Run) -> None:
     """How to read a table, what would have been rejected, and what was not checked."""
     if run.results:
         page.add(f"\n{LEGEND}\n")
-    found = remarks.certificate(run)
+    found = notices.certificate(run)
     if found is not None:
         page.add(f"\nCertificate: {_brief(run_words.rejected(found))}.\n")
-    for name, text in remarks.slacks(run):
+    for name, text in notices.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {_brief(words.clean(text))}.\n")
-    for i, gap in enumerate(remarks.gaps(run)):
+    for i, gap in enumerate(notices.gaps(run)):
         ops = ", ".join(map(code, gap.named)) + gap.others
         reason = f": {_brief(words.clean(gap.reason))}" if gap.reason else ""
         page.add(

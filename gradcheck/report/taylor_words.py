@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report.words import clean, number, plural, title
+from gradcheck.results.words import clean, number, plural, title
 
 if TYPE_CHECKING:
-    from gradcheck.finding import Taylor
-    from gradcheck.record import Record
+    from gradcheck.results.finding import Taylor
+    from gradcheck.results.record import Record
 
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""

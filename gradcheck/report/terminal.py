@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.record import Kind
-from gradcheck.report import outline, remarks, run_words, words
+from gradcheck.report import notices, outline, run_words
 from gradcheck.report.page import Page, clip, grid, whole
+from gradcheck.results import words
+from gradcheck.results.record import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.record import Run
     from gradcheck.report.rows import Row
+    from gradcheck.results.record import Run
 
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
@@ -90,9 +91,9 @@ class _Page(Page):
         """How the implementations were loaded."""
         if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
             return []
-        from gradcheck.report import smoke  # deferred: the reference needs no loading
+        from gradcheck.report import load_summary  # deferred: the reference needs no loading
 
-        return [line for text in smoke.told(run) for line in self.wrap(text, "", "  ")]
+        return [line for text in load_summary.told(run) for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
@@ -101,7 +102,7 @@ class _Page(Page):
         for table in found:
             title = self.wrap(words.clean(table.implementation)) if named else []
             if self.verbose:
-                from gradcheck.report.spread import spread
+                from gradcheck.report.per_case_rows import spread
 
                 cases = spread(run, table.rows)
                 rows = tuple(row for _, row in cases)
@@ -179,24 +180,24 @@ class _Page(Page):
     def soundness(self, run: Run) -> list[str]:
         """What would have been rejected, whose bounds are wider, whose conventions were found."""
         lines = []
-        found = remarks.certificate(run)
+        found = notices.certificate(run)
         if found is not None:
             lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
-        if curves := remarks.curves(run):
+        if curves := notices.curves(run):
             from gradcheck.report import taylor_words  # deferred: only projections have curves
 
             for of_dtype in curves:
                 lines += self.wrap(taylor_words.curves(*of_dtype), "taylor: ", "  ")
-        for name, text in remarks.slacks(run):
+        for name, text in notices.slacks(run):
             lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
-        for name, texts in remarks.conventions(run):
+        for name, texts in notices.conventions(run):
             lines += self.wrap(words.clean(f"{name}, {'; '.join(texts)}"), "convention: ", "  ")
         return lines
 
     def gaps(self, run: Run) -> list[str]:
         """What was not checked, one paragraph per reason."""
         lines = []
-        for gap in remarks.gaps(run):
+        for gap in notices.gaps(run):
             ops = ", ".join(map(words.clean, gap.named))
             text = f"{words.plural(gap.count, 'result')} of {ops}{gap.others}"
             if gap.reason:
@@ -207,7 +208,7 @@ class _Page(Page):
     def noise(self, run: Run) -> list[str]:
         """What was printed where all went well."""
         lines = []
-        for result, count in remarks.talkers(run):
+        for result, count in notices.talkers(run):
             where = words.clean(f"{result.op}/{result.dialect}")
             text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
             lines += self.wrap(text, f"{where} printed ", "  ")
@@ -218,9 +219,9 @@ class _Page(Page):
         """What fails, as far as there is room for it."""
         if not any(map(run.fails, run.results)):
             return []
-        from gradcheck.report import told_failures  # deferred: most runs pass
+        from gradcheck.report import terminal_failures  # deferred: most runs pass
 
-        return told_failures.lines(self, run, everything=self.verbose)
+        return terminal_failures.lines(self, run, everything=self.verbose)
 
     def baseline(self, run: Run) -> list[str]:
         """What a baseline makes of the run, and each line of it to correct."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import words
 from gradcheck.report.axis import Axis, Tick, path
+from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.record import Record, VCurve
+    from gradcheck.results.record import Record, VCurve
 
 WIDTH: Final = 460
 HEIGHT: Final = 278

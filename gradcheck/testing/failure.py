@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradcheck.expectation import Problem
-from gradcheck.record import Record
-from gradcheck.report import diagnosed, printed, words
-from gradcheck.verdict import Verdict
+from gradcheck.report import failure_text
+from gradcheck.results import printed, words
+from gradcheck.results.expectation import Problem
+from gradcheck.results.record import Record
+from gradcheck.results.verdict import Verdict
 
 
 class CheckFailed(AssertionError):  # noqa: N818  a check has
@@ -38,7 +39,7 @@ def failure_of(failed: Sequence[Record], about: Sequence[Problem] = ()) -> Check
     """
     first = failed[0]
     noise = printed.marked(first.printed, "  ")
-    text = "\n\n".join(map(diagnosed.paragraph, failed))
+    text = "\n\n".join(map(failure_text.paragraph, failed))
     lines = [words.clean(problem.text) for problem in about]
     lead = lead_of(about) if about else f"{_lead(first)}{_more(len(failed))}"
     source = next((record.source for record in failed if record.source), "")
@@ -59,7 +60,7 @@ def _more(count: int) -> str:
 
 def _lead(record: Record) -> str:
     """What is wrong in one line: of which gradient, and of which class, where that is known."""
-    said = diagnosed.alone(record).lead
+    said = failure_text.alone(record).lead
     subject = words.subject(record.output, record.part)
     if not said.startswith((f"{subject} ", f"{subject}: ")):
         said = ": ".join(filter(None, (subject, said)))

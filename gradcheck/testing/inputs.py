@@ -1,6 +1,6 @@
 """Arrays that are named before they are drawn: what `@gradcheck.case` takes for a primal.
 
-Numbers are those of `gradcheck.draw.Draw`: seeded by names, and with full mantissas, so that code
+Numbers are those of `numerics.draw.Draw`: seeded by names, and with full mantissas, so that code
 which rounds them shows it; a narrower dtype gets them rounded once.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.draw import Draw
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.numerics.draw import Draw
 
 Array = NDArray[Any]
 ROWS: Final[dict[str, Callable[[Array], Array]]] = {
@@ -75,7 +75,7 @@ def _hardened(name: str, array: Array, kinds: Sequence[str]) -> Array:
 
 
 def drawn(draw: Callable[[Draw], Array]) -> Drawn:
-    """An array of your own making: `draw` gets a seeded `gradcheck.draw.Draw`.
+    """An array of your own making: `draw` gets a seeded `gradcheck.numerics.draw.Draw`.
 
     >>> lower = drawn(lambda draw: np.tril(draw.normal(4, 4)))
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from gradcheck.expectation import Breach, Known
-from gradcheck.model import ModelSpec
-from gradcheck.record import Record, Run
-from gradcheck.report import words
-from gradcheck.rule import RuleSpec
-from gradcheck.spec import OpSpec
+from gradcheck.results import words
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.record import Record, Run
+from gradcheck.spec.model import ModelSpec
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.rule import RuleSpec
 from gradcheck.testing import BASELINE, MARKER
 from gradcheck.testing.failure import CheckFailed, NotCompared, failure_of, lead_of
 

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from gradcheck.errors import UnknownNameError, UsageError
-from gradcheck.selection import ALL, DTYPES, LOW
-from gradcheck.spec_checks import NAME
-from gradcheck.testing.own_case import OwnCase, is_primal
+from gradcheck.spec.selection import ALL, DTYPES, LOW
+from gradcheck.spec.spec_checks import NAME
 from gradcheck.testing.suite_case import SuiteCase
+from gradcheck.testing.user_case import OwnCase, is_primal
 
 ARGUMENT: Final = "case"
 """What the argument of a test is called."""
@@ -162,10 +162,10 @@ class _OfSuite:
             UnknownNameError: there is no such operator, dialect or sample.
             LoadError, UsageError: there is no such suite, or system with conventions.
         """
-        from gradcheck.commands.planned import convention_of
-        from gradcheck.judge.contract import contract_cases
-        from gradcheck.loading import load_suite
-        from gradcheck.plan import Plan
+        from gradcheck.cli.planned import convention_of
+        from gradcheck.judge.asked_contract import contract_cases
+        from gradcheck.run.plan import Plan
+        from gradcheck.spec.loading import load_suite
 
         suite = load_suite(self.suites)
         if self.operator not in suite.operators:

@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gradcheck.baseline import today
-from gradcheck.baseline.apply import applied
-from gradcheck.baseline.entry import Baseline
-from gradcheck.baseline.file import read
-from gradcheck.baseline.scope import Scope, matcher
-from gradcheck.binding import Implementation
-from gradcheck.choice import Choice
-from gradcheck.commands.planned import convention_of
-from gradcheck.contract.returned import Broken
+from gradcheck.cli.planned import convention_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
-from gradcheck.expectation import Problem
+from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.probe import bound_by
-from gradcheck.judging import judge, why_of
-from gradcheck.loading import load_suite
-from gradcheck.model import ModelCase
-from gradcheck.plan import AnyCase, Plan, names_of
-from gradcheck.ready import loaded
-from gradcheck.record import Header, Record, Run
-from gradcheck.required import asked, matching, refuse_left_out
-from gradcheck.rule import RuleCase
-from gradcheck.run import header_of
-from gradcheck.selection import all_dtypes_of
-from gradcheck.suite import Suite
+from gradcheck.results.baseline import clock
+from gradcheck.results.baseline.apply import applied
+from gradcheck.results.baseline.entry import Baseline
+from gradcheck.results.baseline.file import read
+from gradcheck.results.baseline.scope import Scope, matcher
+from gradcheck.results.expectation import Problem
+from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.required import asked, matching, refuse_left_out
+from gradcheck.run.execute import header_of
+from gradcheck.run.judge_case import judge, why_of
+from gradcheck.run.loaded_plan import loaded
+from gradcheck.run.plan import AnyCase, Plan, names_of
+from gradcheck.spec.choice import Choice
+from gradcheck.spec.loading import load_suite
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.rule import RuleCase
+from gradcheck.spec.selection import all_dtypes_of
+from gradcheck.spec.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
 if TYPE_CHECKING:
-    from gradcheck.explain.why import Why
+    from gradcheck.explain.lazy_diagnosis import Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Session:
     def __init__(self, config: pytest.Config) -> None:
         """Load everything; processes that are started end with the configuration.
 
-        What the flags mean is settled (`gradcheck.testing.settled`).
+        What the flags mean is settled (`gradcheck.testing.options`).
         """
         self._config = config
         worker = getattr(config, WORKER, None)
@@ -121,7 +121,7 @@ class Session:
             baseline = replace(baseline, entries=tuple(about))
             scope = Scope(Suite("nothing", "0", ()), (), names)
         scope = scope or Scope.of(self.suite, baseline, run)
-        return applied(run, baseline, scope, today.today())
+        return applied(run, baseline, scope, clock.today())
 
     def _option(self, name: str) -> Any:
         return self._config.getoption(f"gradcheck_{name}")

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gradcheck.testing.given import Asked, as_entry
+from gradcheck.testing.base_case import Asked, as_entry
 from gradcheck.testing.inputs import Array
 
 if TYPE_CHECKING:
-    from gradcheck.binding import Bound
-    from gradcheck.plan import Plan
-    from gradcheck.suite import Case
+    from gradcheck.implementations.bound import Bound
+    from gradcheck.run.plan import Plan
+    from gradcheck.spec.suite import Case
 
 
 class SuiteCase(Asked):
@@ -32,7 +32,7 @@ class SuiteCase(Asked):
     @property
     def primals(self) -> tuple[Array, ...]:
         """The primals, in order, as the code is given them."""
-        from gradcheck.dtypes import dtype_named
+        from gradcheck.numerics.dtypes import dtype_named
 
         return tuple(
             p.astype(dtype_named(self.dtype)) if p.dtype.kind == "f" else p
@@ -56,7 +56,7 @@ class SuiteCase(Asked):
             UsageError: there is nothing to judge.
         """
         __tracebackhide__ = True
-        from gradcheck.judging import judge
+        from gradcheck.run.judge_case import judge
 
         entry = as_entry(forward, vjp)
         self._calls += 1
@@ -72,8 +72,8 @@ class _Table:
         self.name, self._table = name, {key: entry}
 
     def bind(self, case: Case, dtype: str) -> Bound:
-        from gradcheck.binding.keywords import entry_of
-        from gradcheck.binding.python import bound_operator
+        from gradcheck.implementations.keywords import entry_of
+        from gradcheck.implementations.python import bound_operator
 
         entry, fixed = entry_of(self._table, case)
         return bound_operator(entry, case.attrs, fixed, case.primal_names)

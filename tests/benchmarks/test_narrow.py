@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.narrow import DTYPES, PRIMALS, narrow_rows, subjects
 from gradcheck import check
-from gradcheck.difference.arrays import as_tuple
+from gradcheck.numerics.arrays import as_tuple
 
 NOTHING = "changes no bit of any gradient"
 

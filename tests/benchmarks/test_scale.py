@@ -114,8 +114,8 @@ def test_a_wrong_gradient_is_no_point(tmp_path, monkeypatch):
 
 def test_synthetic_results_are_read_back_as_they_were_made(tmp_path, monkeypatch):
     from benchmarks import reports
-    from gradcheck.stored.merge import Named, merged
-    from gradcheck.stored.read import read
+    from gradcheck.results.stored.read import read
+    from gradcheck.run.merge import Named, merged
 
     monkeypatch.chdir(tmp_path)
     log = scale_points.written(240)

@@ -13,7 +13,7 @@ from benchmarks.sharded.mesh import Lost, Mesh
 from benchmarks.sharded.model import Alone, Shard
 from benchmarks.sharded.planted import BUGS, IN_NUMBERS, Plant
 from benchmarks.sharded.wire import REPLY, REQUEST, Ask, Request
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 LAYOUT = laid_out(4, 2500, 2, 4)
 PAIR = laid_out(2, 600, 2, 4)

@@ -15,9 +15,9 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from gradcheck.highprecision.forward import BigForward
-from gradcheck.highprecision.refusal import NoArbiter
 from gradcheck.judge.arbiter import BUDGET, Arbiter
+from gradcheck.numerics.highprecision.forward import BigForward
+from gradcheck.numerics.highprecision.refusal import NoArbiter
 
 from .corpus import corpus
 from .pair import Pair

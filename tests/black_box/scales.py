@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.library_check import Check
-from gradcheck.verdict import Verdict, worst
+from gradcheck.api.projected import Check
+from gradcheck.results.verdict import Verdict, worst
 
 from . import smooth
 from .judged import Late, limited

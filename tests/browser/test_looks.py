@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gradcheck.finding import Heat, VCurve
-from gradcheck.record import Certificate
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Heat, VCurve
+from gradcheck.results.record import Certificate
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 

@@ -21,9 +21,9 @@ from gradcheck_cases.activation import (
     tanh_back,
 )
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
-from gradcheck.fifty_digits import mp50
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 
 
 def slope(spec, x, **attrs):

@@ -16,8 +16,8 @@ from gradcheck_cases.attention import (
 )
 from gradcheck_cases.gated import gelu
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 
 def hidden(t, s):

@@ -13,9 +13,9 @@ from gradcheck_cases.convolution import (
     upscale,
 )
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
-from gradcheck.fifty_digits import mp50
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 
 GEOMETRIES = [
     {},

@@ -22,9 +22,9 @@ from gradcheck_cases.elementwise import (
 )
 from gradcheck_cases.gated import silu
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
-from gradcheck.fifty_digits import mp50
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 
 CT = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]])  # sums spell which elements they hold
 ZEROS = np.array([0.0, -0.0])

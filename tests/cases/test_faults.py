@@ -10,16 +10,16 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 from gradcheck_cases.faults.llama import NORMS, TRAINER
 
-from gradcheck.binding.reference import Reference
-from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.model_blame import Guilt
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.power.fault import KINDS, faults_of
 from gradcheck.power.model import plant
 from gradcheck.power.narrow_model import KIND as NARROW
 from gradcheck.power.planted import Planted
-from gradcheck.power.registry import mutants_of
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.fault import KINDS, faults_of
+from gradcheck.spec.mutant_registry import mutants_of
 from tests.sizes import few
 
 FEW = {"quadratic", "test_opt", "linear_regression", "svm", "mnist_fc"}

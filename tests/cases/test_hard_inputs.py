@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F32, FLOATS
-from gradcheck.plan import Plan
-from gradcheck.run import execute
+from gradcheck.numerics.arithmetic import F32, FLOATS
+from gradcheck.run.execute import execute
+from gradcheck.run.plan import Plan
 
 OPS = SUITE.operators
 HARD = ("tiles", "wide", "many", "rows", "far")

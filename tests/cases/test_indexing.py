@@ -9,8 +9,8 @@ from gradcheck_cases.indexing import (
     scatter_add,
 )
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 ZEROS = np.zeros((5, 1))
 

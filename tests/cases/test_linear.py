@@ -10,8 +10,8 @@ from gradcheck_cases.linear import (
     outer_product,
 )
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 # ── matmul ───────────────────────────────────────────────────────────────────────────────────
 

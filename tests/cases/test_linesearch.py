@@ -2,8 +2,8 @@ import pytest
 from gradcheck_cases import linesearch
 from gradcheck_cases.linesearch import ARMIJO, METHODS, STRONG_WOLFE, WOLFE, search, stopped
 
-from gradcheck.judge.promise import Line, judge_search
-from gradcheck.verdict import Verdict
+from gradcheck.judge.line_search import Line, judge_search
+from gradcheck.results.verdict import Verdict
 
 
 def line(name, value, slope, step=1.0, ends="ok", **attrs):

@@ -14,8 +14,8 @@ from gradcheck_cases.loss import (
     z_loss,
 )
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 TARGETS = np.array([2, 0, 1, 1, 2])
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from gradcheck_cases.moe import moe
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
 
 
 def primals(sample, dialect="mixtral"):

@@ -7,15 +7,15 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.draw import Draw
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.label import LABELS
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.draw import Draw
 from gradcheck.power.attack import Target
 from gradcheck.power.equivalence import difference
-from gradcheck.power.registry import mutants_of
 from gradcheck.power.score import Part
-from gradcheck.suite import Case
+from gradcheck.spec.label import LABELS
+from gradcheck.spec.mutant_registry import mutants_of
+from gradcheck.spec.suite import Case
 from tests.cases.known_bad import KNOWN_BAD
 
 SUITE = gradcheck_cases.SUITE

@@ -11,9 +11,9 @@ from gradcheck_cases.norm import (
     rms_norm_back,
 )
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
-from gradcheck.fifty_digits import mp50
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 
 
 def drawn(*roles):

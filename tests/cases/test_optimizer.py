@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from gradcheck_cases.optimizer import RULES, adam, adamw, clip, dot, lbfgs, pairs_of, sgd, two_loop
 
-from gradcheck.arithmetic import F64
-from gradcheck.binding.reference import Reference
-from gradcheck.draw import Draw
-from gradcheck.fifty_digits import mp50
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.fifty_digits import mp50
 from gradcheck.power.rule import kills, rule_mutants_of
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 from tests.sizes import few
 
 SUITE = gradcheck_cases.SUITE
@@ -242,7 +242,7 @@ def test_the_first_step_has_the_length_lr():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pytorchs_own_optimisers_pass(case):
     pytest.importorskip("torch")
-    from gradcheck.binding.torch import Torch
+    from gradcheck.implementations.torch import Torch
 
     torch = Torch(SUITE.peers["torch"])
     if torch.bind_rule(case, "float64") is None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from gradcheck_cases.position import alibi, diag_mask_inf, diag_mask_zero, rope, rope_back
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 LAYOUTS = pytest.mark.parametrize("half_split", [False, True])
 

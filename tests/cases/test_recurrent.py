@@ -10,8 +10,8 @@ from gradcheck_cases.recurrent import (
     wkv6,
 )
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
 
 
 def primals(spec, sample, dialect=""):

@@ -20,8 +20,8 @@ from gradcheck_cases.reduction import (
     variance,
 )
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
 
 
 def drawn(*shape):

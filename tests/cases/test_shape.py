@@ -27,8 +27,8 @@ from gradcheck_cases.shape import (
     where,
 )
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.draw import Draw
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.draw import Draw
 
 
 def count(*sizes):

@@ -14,7 +14,7 @@ import gradcheck_cases
 import pytest
 
 import gradcheck
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 
 KERNELS = r"""
 import numpy as np
@@ -54,7 +54,7 @@ SQUARE = {"square": {"vjp": lambda ct, x: 3 * ct * x}}
 def folder(tmp_path, monkeypatch):
     """A folder to stand in, with `kernels.py`; the built-in suite, even if not installed."""
     points = {"builtin": "gradcheck_cases:SUITE"}
-    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: points)
+    monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: points)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     Path("kernels.py").write_text(KERNELS)

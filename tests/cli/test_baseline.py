@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.baseline import today
+from gradcheck.results.baseline import clock
 
 ONE = ("--op", "relu", "--dialect", "default", "--dtype", "float64", "--no-contract")
 WRONG = (*ONE, "--impl", "kernels:WRONG")
@@ -94,7 +94,7 @@ def test_mending_a_listed_failure_closes_the_gate_with_the_line_to_remove(run, l
     ],
 )
 def test_an_entry_that_is_not_true_closes_the_gate(run, listed, monkeypatch, old, new, breach):
-    monkeypatch.setattr(today, "today", lambda: date(2026, 11, 21))
+    monkeypatch.setattr(clock, "today", lambda: date(2026, 11, 21))
     text = listed.read_text()
     if breach == "OTHER VERDICT":
         text = text.replace("max_error = 3.0\n", "")
@@ -144,7 +144,7 @@ def test_a_bad_file_is_refused_before_anything_runs(
 
     text = listed.read_text().replace(old, new) if old else new
     listed.write_text(text)
-    monkeypatch.setattr("gradcheck.run.execute", never)
+    monkeypatch.setattr("gradcheck.run.execute.execute", never)
     words = (FILE, *WRONG)
     found = run("--baseline", *words) if action == "run" else baseline(action, *words)
     assert found.code == 2
@@ -178,7 +178,7 @@ def test_write_does_not_overwrite(baseline, listed):
 
 
 def test_a_path_that_cannot_be_written_is_refused_before_the_run(baseline, monkeypatch):
-    monkeypatch.setattr("gradcheck.run.execute", lambda *_: 1 / 0)
+    monkeypatch.setattr("gradcheck.run.execute.execute", lambda *_: 1 / 0)
     found = baseline("write", "absent/known.toml", *WRONG)
     assert found.code == 2
     assert "there is no folder absent" in found.err
@@ -269,7 +269,7 @@ def test_a_disk_that_fills_leaves_the_file_as_it_was(baseline, listed, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.disk.replace", full)
+    monkeypatch.setattr("gradcheck.system.atomic_io.replace", full)
     found = baseline("update", FILE, *WRONG)
     assert found.code == 2
     assert "No space left on device; it is as it was" in found.err

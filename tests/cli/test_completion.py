@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from gradcheck.cli import _parser
-from gradcheck.commands.completion import SHELLS, _actions, _names, _wanted
+from gradcheck.cli.completion import SHELLS, _actions, _names, _wanted
+from gradcheck.cli.main import _parser
 
 FREE = {
     "keyword",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck import run as running
-from gradcheck.commands.demo import KERNELS
-from gradcheck.verdict import Verdict
+from gradcheck.cli.demo import KERNELS
+from gradcheck.results.verdict import Verdict
+from gradcheck.run import execute as running
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_its_repro_lines_work_when_they_are_pasted(demo):
 
 def test_no_line_is_wider_than_the_terminal(run, monkeypatch):
     for width in (60, 80, 100, 160):
-        monkeypatch.setattr("gradcheck.console.width", lambda _, width=width: width)
+        monkeypatch.setattr("gradcheck.cli.console.width", lambda _, width=width: width)
         found = run(command="demo")
         wide = [line for line in found.out.splitlines() if len(line) > width]
         assert all(line.startswith(("  run: ", "RESULT ")) for line in wide), wide
@@ -68,7 +68,7 @@ def test_it_notices_when_it_does_not_show_what_it_says(run, monkeypatch):
         )
 
     execute = running.execute
-    monkeypatch.setattr("gradcheck.run.execute", mended)
+    monkeypatch.setattr("gradcheck.run.execute.execute", mended)
     found = run(command="demo")
     assert found.code == 5
     assert found.err == "gradcheck: this is not what the demo should show; please report it\n"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.commands.outcome import exit_code
+from gradcheck.cli.outcome import exit_code
 
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 BOTH = (*RELU, "--op", "tanh")
@@ -75,7 +75,7 @@ def test_an_interruption_before_the_run_ends_quietly(run, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.run.execute", stop)
+    monkeypatch.setattr("gradcheck.run.execute.execute", stop)
     found = run(*RELU)
     assert (found.code, found.out, found.err) == (130, "", "gradcheck: interrupted\n")
 

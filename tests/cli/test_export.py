@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding.reference import Reference
-from gradcheck.dtypes import dtype_named
-from gradcheck.suite import Case
+from gradcheck.implementations.reference import Reference
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.spec.suite import Case
 
 SMALL = ("--op", "rms_norm", "--dialect", "weight", "--sample", "typical", "--sample", "batched")
 BOTH = pytest.mark.parametrize("layout", ["bin", "npz"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradcheck.stored.read import read
+from gradcheck.results.stored.read import read
 
 WRONG = ("--impl", "kernels:WRONG", "--no-contract", "--dtype", "float64")
 RELU = (*WRONG, "--op", "relu", "--op", "tanh")
@@ -224,7 +224,7 @@ def test_a_full_disk_is_a_line_and_the_run_goes_on(run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.disk.replace", full)
+    monkeypatch.setattr("gradcheck.system.atomic_io.replace", full)
     found = run(*RELU, "-o", "run.jsonl", "--keep-artifacts", "art")
     assert found.code == 2
     assert "--keep-artifacts art: 0 of " in found.err

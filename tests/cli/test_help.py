@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from gradcheck.cli import _parser, main
-from gradcheck.commands import examples
-from gradcheck.commands.parsing import Parser
+from gradcheck.cli import examples
+from gradcheck.cli.main import _parser, main
+from gradcheck.cli.parsing import Parser
 
 
 def below(parser, words=()):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 
 EVIL = r"""
 import os

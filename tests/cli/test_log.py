@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.expectation import Gate
 from gradcheck.report import FORMATS
-from gradcheck.stored.read import CUT, read
+from gradcheck.results.expectation import Gate
+from gradcheck.results.stored.read import CUT, read
 
 SLOW = r"""
 import os, time
@@ -62,7 +62,7 @@ HANGS = RIGHT | {NAMES[0]: {"vjp": hangs}, NAMES[-1]: {"vjp": marks}}
 FORKED = r"""
 import json, os, resource, signal, sys, time
 from pathlib import Path
-import gradcheck.run, gradcheck.report.html, gradcheck.stored.log, slow
+import gradcheck.run, gradcheck.report.html, gradcheck.results.stored.log, slow
 from gradcheck.cli import main
 
 def child(number, words, limit, deadly):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gradcheck_cases.mutants.contract import MUTANTS
 
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 
 ATTACKED = r"""
 from dataclasses import replace
@@ -252,7 +252,7 @@ def test_a_process_that_dies_leaves_what_is_known_and_one_clear_line(power, monk
 
 
 def test_a_stdout_that_takes_nothing_does_not_hide_what_happened(power, monkeypatch):
-    monkeypatch.setattr("gradcheck.console.show", lambda text: False)
+    monkeypatch.setattr("gradcheck.cli.console.show", lambda text: False)
     codes = {word: power(word, "-o", "p.md").code for word in ("SOUND", "SURVIVOR", "TROUBLE")}
     assert codes == {"SOUND": 2, "SURVIVOR": 2, "TROUBLE": 5}
     assert power("STOPS").code == 130
@@ -383,7 +383,7 @@ def test_an_interrupted_diagnosis_says_so(power, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("gradcheck.power.caught.judge_case", stop)
+    monkeypatch.setattr("gradcheck.power.killed_binding.judge_case", stop)
     found = power("SOUND", "--diagnosis")
     assert found.code == 130
     assert "incomplete: the run stopped early" in found.out

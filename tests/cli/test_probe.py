@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SPEAKER = Path(__file__).parents[1] / "protocol" / "speaker.py"
+SPEAKER = Path(__file__).parents[1] / "implementations" / "protocol" / "speaker.py"
 COMMAND = ["--op", "tanh", "--", sys.executable, "-I", "-S", str(SPEAKER)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[1] / "protocol"
+HERE = Path(__file__).parents[1] / "implementations" / "protocol"
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradcheck import console
-from gradcheck.commands.progress import Progress, duration
-from gradcheck.verdict import Verdict
+from gradcheck.cli import console
+from gradcheck.cli.progress import Progress, duration
+from gradcheck.results.verdict import Verdict
 
 
 class Terminal(io.StringIO):
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 def stage(monkeypatch):
     """A clock that is moved by hand, and a stderr that is a terminal of 60 columns."""
     stage = SimpleNamespace(now=100.0, stderr=Terminal())
-    monkeypatch.setattr("gradcheck.commands.progress.time.monotonic", lambda: stage.now)
+    monkeypatch.setattr("gradcheck.cli.progress.time.monotonic", lambda: stage.now)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TERM", "xterm")
     stage.told = lambda: [x for x in stage.stderr.getvalue().split("\r") if x.strip()]

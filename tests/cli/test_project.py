@@ -55,9 +55,7 @@ def test_no_config_leaves_the_defaults_out(judged, table):
 
 def test_switches_are_switched(run, table, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        "gradcheck.commands.run.executed", lambda plan, *_: seen.append(plan) or 1 / 0
-    )
+    monkeypatch.setattr("gradcheck.cli.run.executed", lambda plan, *_: seen.append(plan) or 1 / 0)
     table(no_build=True, no_isolate=True, contract=False, train=True, timeout=2, jobs="auto")
     run("--op", "relu")
     (plan,) = seen
@@ -74,7 +72,7 @@ def test_switches_are_switched(run, table, monkeypatch):
 def test_full_goes_before_a_project_s_projection(run, table, monkeypatch, words, project):
     seen = []
     monkeypatch.setattr(
-        "gradcheck.commands.run.executed", lambda plan, *_: seen.append(plan.project) or 1 / 0
+        "gradcheck.cli.run.executed", lambda plan, *_: seen.append(plan.project) or 1 / 0
     )
     table(project=True)
     run("--model", "gpt2", *words)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 
 TYPICAL = ("--sample", "typical", "--dtype", "float64")
 HOSTILE = ["it's $(touch pwned) `touch pwned`", 'say "hi" & touch pwned; #', "-dash", "*", "two  b"]
@@ -217,7 +217,7 @@ def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
     def full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gradcheck.disk.os.fsync", full)
+    monkeypatch.setattr("gradcheck.system.atomic_io.os.fsync", full)
     found = repro(CASE, "--impl", "kernels:WRONG", "--export", "repro.py")
     assert found.code == 2
     assert "--export repro.py: No space left on device; the results are on stdout" in found.err

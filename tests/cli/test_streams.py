@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradcheck.report import FORMATS
-from gradcheck.run import execute
+from gradcheck.run.execute import execute
 
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 PRINTS = ("--op", "relu", "--impl", "noisy:PRINTS", "--impl", "raising:X")
@@ -107,7 +107,7 @@ def test_the_last_line_counts_what_the_results_hold(run):
 
 def test_several_reports_come_from_one_run(run, monkeypatch):
     runs = []
-    monkeypatch.setattr("gradcheck.run.execute", lambda *x: runs.append(x) or execute(*x))
+    monkeypatch.setattr("gradcheck.run.execute.execute", lambda *x: runs.append(x) or execute(*x))
     outputs = [f"out.{ending}" for ending in ENDINGS.values()] + ["odd:html"]
     found = run(*RELU, *(word for name in outputs for word in ("-o", name)))
     assert (found.code, len(runs)) == (0, 1)
@@ -214,7 +214,7 @@ def test_a_stream_that_the_caller_closed_is_done_without(process, closed):
 
 def test_progress_goes_to_a_terminal_only_and_leaves_a_clean_line(run, monkeypatch):
     clock = iter(range(0, 1000, 2))
-    monkeypatch.setattr("gradcheck.commands.progress.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("gradcheck.cli.progress.time.monotonic", lambda: float(next(clock)))
     assert run("--op", "relu").err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert run("--op", "relu", "-q").err == ""

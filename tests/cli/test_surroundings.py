@@ -268,7 +268,7 @@ def test_what_is_ignored_stays_ignored(started):
     assert "RESULT fail" in out
 
 
-@pytest.mark.parametrize("module", ["gradcheck.cli", "gradcheck.commands.run", "numpy"])
+@pytest.mark.parametrize("module", ["gradcheck.cli", "gradcheck.cli.run", "numpy"])
 def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     """As if it came while `module` is imported."""
     program = (
@@ -294,7 +294,7 @@ def test_a_fork_server_that_is_killed_costs_no_result(started):
     process = started("run", *words, "--timeout", "1000", "-o", "out.json")
     begun(process)
     for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"gradcheck.workers.nursery" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"gradcheck.run.workers.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(int(pid), signal.SIGKILL)
     out, _ = process.communicate(timeout=LIMIT)
     assert (process.returncode, "RESULT pass" in out) == (0, True), out

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 
 RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 
@@ -13,7 +13,9 @@ RELU = ("--op", "relu", "--sample", "typical", "--dtype", "float64")
 @pytest.fixture
 def never(monkeypatch):
     """Fail if anything is judged."""
-    monkeypatch.setattr("gradcheck.judging.CaseTruth", lambda *_: pytest.fail("the run began"))
+    monkeypatch.setattr(
+        "gradcheck.run.judge_case.CaseTruth", lambda *_: pytest.fail("the run began")
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_place_where_nothing_may_be_written_is_refused_before_the_run(
     Path("old.md").touch()
     locks = (locked, os.W_OK)
     monkeypatch.setattr(
-        "gradcheck.commands.outcome.os.access", lambda path, mode: (str(path), mode) != locks
+        "gradcheck.cli.outcome.os.access", lambda path, mode: (str(path), mode) != locks
     )
     found = run("-o", name)
     assert (found.code, found.out) == (2, "")
@@ -106,7 +108,7 @@ def test_a_place_where_nothing_may_be_written_is_refused_before_the_run(
 
 
 def test_without_a_suite_the_message_says_how_to_get_one(run, monkeypatch):
-    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: {})
+    monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: {})
     found = run()
     assert (found.code, found.out) == (2, "")
     assert "pip install -e ." in found.err

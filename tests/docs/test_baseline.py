@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from gradcheck.baseline.file import KEYS, VERDICTS, parsed
-from gradcheck.commands.baseline import ACTIONS
-from gradcheck.expectation import Breach
+from gradcheck.cli.baseline import ACTIONS
+from gradcheck.results.baseline.file import KEYS, VERDICTS, parsed
+from gradcheck.results.expectation import Breach
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baseline.md").read_text(encoding="utf-8")
 (TOML,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)

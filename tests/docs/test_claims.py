@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.contract.battery import PROPERTIES
-from gradcheck.difference import ladder, noise
-from gradcheck.foreign.budget import LIMITS
+from gradcheck.implementations.processes.budget import LIMITS
 from gradcheck.judge.compare import KAPPA
-from gradcheck.rule import STEPS
-from gradcheck.verdict import Verdict
+from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.numerics import noise, richardson
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.rule import STEPS
 
 DOCS = Path(__file__).parents[2] / "docs"
 WORDS = {11: "eleven", 12: "twelve", 16: "sixteen", 20: "twenty"}
@@ -27,8 +27,8 @@ def word(number: int) -> str:
         ("explanation/contract.md", f"{word(len(PROPERTIES))} properties"),
         ("guides/model.md", f"{word(len(SUITE.models))} models"),
         ("guides/rules.md", f"at least {STEPS} steps"),
-        ("explanation/judgement.md", f"tries {ladder.PILOT_LEVELS} steps"),
-        ("explanation/judgement.md", f"all {word(ladder.LADDER_LEVELS)} steps"),
+        ("explanation/judgement.md", f"tries {richardson.PILOT_LEVELS} steps"),
+        ("explanation/judgement.md", f"all {word(richardson.LADDER_LEVELS)} steps"),
         ("explanation/judgement.md", f"{word(noise.LINE.size)} points"),
         ("explanation/judgement.md", "each a quarter of the last"),
         ("explanation/judgement.md", "U twice the error bar"),
@@ -44,7 +44,7 @@ def test_a_number_in_words_is_the_codes(page, says):
 
 
 def test_what_is_said_of_ratios_and_bars():
-    assert ladder.RATIO == 4
-    assert ladder.TRIPLE == 3
-    assert ladder.SIGMAS == 3
+    assert richardson.RATIO == 4
+    assert richardson.TRIPLE == 3
+    assert richardson.SIGMAS == 3
     assert KAPPA == 2

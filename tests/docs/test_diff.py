@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from gradcheck.diff.change import Mark, slug
+from gradcheck.results.diff.change import Mark, slug
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
 

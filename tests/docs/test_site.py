@@ -19,15 +19,15 @@ from gradcheck_cases.mutants import MUTANTS
 from gradcheck_cases.mutants.optimizer import RULE_MUTANTS
 
 import gradcheck
-from gradcheck import cli, report
-from gradcheck.commands import examples, outcome
-from gradcheck.config_table import KINDS
-from gradcheck.contract.battery import PROPERTIES
-from gradcheck.expectation import Breach, Known
+from gradcheck import report
+from gradcheck.cli import examples, main, outcome
+from gradcheck.cli.config_table import KINDS
+from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.impostors import IMPOSTORS
-from gradcheck.label import LABELS
-from gradcheck.stored import described
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.stored import described
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.label import LABELS
 
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "audio": "src",
          "video": "src", "embed": "src", "object": "data"}  # fmt: skip
@@ -134,7 +134,7 @@ def commands(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[
 
 
 def test_every_command_and_every_flag_is_in_the_reference(site):
-    found = dict(commands(cli._parser()))
+    found = dict(commands(main._parser()))
     assert len(found) > 10
     for name, flags in found.items():
         word = name.split()[0] if name else "index"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.cli import main
-from gradcheck.draw import Draw
-from gradcheck.finding import Part
-from gradcheck.foreign.frames import MAGIC, PREFIX
-from gradcheck.plan import Plan
-from gradcheck.run import execute
-from gradcheck.verdict import Verdict
+from gradcheck.cli.main import main
+from gradcheck.implementations.processes.frames import MAGIC, PREFIX
+from gradcheck.numerics.draw import Draw
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.execute import execute
+from gradcheck.run.plan import Plan
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "examples" / "protocol"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gradcheck_cases import activation, attention, elementwise, indexing, linear, loss, reduction
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
-from gradcheck.explain.reach import Derivatives
-from gradcheck.program import Program, Stage
+from gradcheck.explain.dataflow import Derivatives
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.program import Program, Stage
 
 
 def net():

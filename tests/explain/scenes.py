@@ -3,12 +3,12 @@
 import gradcheck_cases
 import numpy as np
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.difference.arrays import as_tuple
 from gradcheck.explain.diagnose import diagnose
-from gradcheck.explain.interrogate import Interrogation
-from gradcheck.explain.rules.table import RULES
-from gradcheck.explain.suspicion import Scene
+from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.hypotheses.table import RULES
+from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import as_tuple
 from gradcheck.power.attack import Wrong
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gradcheck import check
-from gradcheck.draw import Draw
 from gradcheck.explain import black_box
-from gradcheck.narrow import BFLOAT16, TF32, cut
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.narrow import BFLOAT16, TF32, cut
 
 X, W = Draw("black box", "x").normal(4, 5), Draw("black box", "w").signed(5)
 

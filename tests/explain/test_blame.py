@@ -59,7 +59,7 @@ def test_errors_say_more_than_names(points, spoil):
 
 
 def test_a_program_too_large_for_derivatives_says_what_it_assumes(points, spoil, monkeypatch):
-    monkeypatch.setattr("gradcheck.explain.reach.LARGEST", 1.0)
+    monkeypatch.setattr("gradcheck.explain.dataflow.LARGEST", 1.0)
     (one,) = found(points.net, points.net.fold(act=spoil.scaled(0)))
     assert one.assumption == GRAPH
     assert "act" in one.stages

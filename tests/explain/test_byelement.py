@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.byelement import (
-    answers_diagonally,
-    follows_values,
-    is_diagonal,
-    over,
-    slope,
-)
+from gradcheck.explain.byelement import answers_diagonally, follows_values, is_diagonal, over, slope
 from tests.explain.scenes import changed, probes, right
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import Estimate
-from gradcheck.draw import Draw
 from gradcheck.explain import differenced
 from gradcheck.explain.differenced import Differenced, Estimated, Unknown
 from gradcheck.explain.probe import SAFETY
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.numerics.evaluate import Point
 
 X, W = Draw("differenced", "x").normal(3, 4), Draw("differenced", "w").signed(4)
 CT = (Draw("differenced", "ct").away(0.0, 3, 4),)

@@ -3,9 +3,9 @@
 import gradcheck_cases
 import pytest
 
-from gradcheck.explain.why import Why
-from gradcheck.power.caught import caught
-from gradcheck.power.registry import mutants_of
+from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.power.killed_binding import caught
+from gradcheck.spec.mutant_registry import mutants_of
 from tests.cases.known_bad import KNOWN_BAD
 
 SUITE = gradcheck_cases.SUITE

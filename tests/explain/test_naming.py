@@ -5,12 +5,12 @@ import pytest
 from gradcheck_cases import attention, elementwise, linear, norm
 from gradcheck_cases.mutants import MUTANTS
 
-from gradcheck.arithmetic import F64
-from gradcheck.draw import Draw
 from gradcheck.explain.hypothesis import hypotheses
 from gradcheck.explain.naming import name
 from gradcheck.explain.pattern import pattern
-from gradcheck.program import Stage
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.program import Stage
 
 
 def mutants(op):

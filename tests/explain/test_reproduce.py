@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from gradcheck_cases.mutants import MUTANTS
 
-from gradcheck.arithmetic import F64
 from gradcheck.explain.reproduce import contributions, reproduce
+from gradcheck.numerics.arithmetic import F64
 
 BY_OP = {op: [m for m in MUTANTS if m.op == op] for op in {m.op for m in MUTANTS}}
 

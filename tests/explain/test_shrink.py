@@ -8,14 +8,14 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.binding import Bound
-from gradcheck.draw import Draw
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.shrink import as_it_is, shrink
 from gradcheck.explain.shrink_candidate import Candidate
+from gradcheck.implementations.bound import Bound
 from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.numerics.draw import Draw
 from gradcheck.power.attack import Wrong
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 from tests.explain.scenes import changed, right
 

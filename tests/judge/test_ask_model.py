@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.binding import BoundModel
-from gradcheck.contract.returned import Broken
 from gradcheck.errors import Unsupported
-from gradcheck.finding import Finding, Part
+from gradcheck.implementations.bound import BoundModel
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import STRANGERS, ask_gradients, ask_loss, ask_stage, stage_of
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
 
 (CASE,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])
 PROGRAM = CASE.program

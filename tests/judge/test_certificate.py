@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.impostors import IMPOSTORS, Answers
 from gradcheck.judge.narrowing import NARROWINGS
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.results.verdict import Verdict
 from gradcheck.spec import OpSpec, Sample, Slack
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.spec.suite import Case
 
 NAMES = [impostor.name for impostor in IMPOSTORS]
 

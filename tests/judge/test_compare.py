@@ -2,7 +2,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradcheck.difference.truth import Estimate
 from gradcheck.judge.compare import (
     KAPPA,
     RULES,
@@ -13,7 +12,8 @@ from gradcheck.judge.compare import (
     largest_scale,
     rules_of,
 )
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.results.verdict import Verdict
 
 # Every number in these is a power of two: no comparison is a near miss.
 DYADIC = Rules("float64", u=2.0**-12, rtol=0.0, negligible=2.0**-20, underflow=0.0)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from gradcheck.draw import Draw
 from gradcheck.judge.cotangents import KINDS, THIRDS, draw_cotangents, first_cotangent
-from gradcheck.narrow import TYPES
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.narrow import TYPES
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 0), (2, 3, 4)]
 

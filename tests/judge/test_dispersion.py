@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding import Bound
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.difference.truth import certain
-from gradcheck.draw import key_of
-from gradcheck.dtypes import dtype_named
-from gradcheck.finding import Finding
+from gradcheck.implementations.bound import Bound
 from gradcheck.judge.dispersion import DRAWS, LARGEST, Dispersion, as_rounding, scattering
 from gradcheck.judge.lowprecision import last_place
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.narrow import ScatteredArithmetic
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.dtypes import dtype_named
+from gradcheck.numerics.estimator import certain
+from gradcheck.numerics.narrow import ScatteredArithmetic
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 LOW = ["float16", "bfloat16"]
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
-from gradcheck.difference.arrays import as_tuple
-from gradcheck.finding import Finding, VCurve
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge import evidence
 from gradcheck.judge.evidence import STEPS, curve_of, steps, with_curves
 from gradcheck.judge.operator import CaseTruth, judge_case
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.results.finding import Finding, VCurve
+from gradcheck.results.verdict import Verdict
 from gradcheck.spec import Kink, OpSpec, Sample
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.spec.suite import Case
 
 
 class Changed:

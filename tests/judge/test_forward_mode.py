@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.difference.direction import FINER
-from gradcheck.difference.truth import Estimate
 from gradcheck.judge.compare import RULES, Rules, compare
 from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.direction import FINER
+from gradcheck.numerics.estimator import Estimate
+from gradcheck.results.verdict import Verdict
 
 F64 = RULES["float64"]
 BY_HAND = Rules("float64", u=2.0**-53, rtol=0.0, negligible=0.0, underflow=1.0)

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from gradcheck.difference.evaluate import Point
-from gradcheck.difference.truth import Differences, Estimate, noise_lines
 from gradcheck.judge.compare import RULES, Interval
 from gradcheck.judge.gradient import BATCH, Truth
-from gradcheck.judge.on_kinks import OnKinks
-from gradcheck.verdict import Verdict
+from gradcheck.judge.kink_constraint import OnKinks
+from gradcheck.numerics.estimator import Differences, Estimate, noise_lines
+from gradcheck.numerics.evaluate import Point
+from gradcheck.results.verdict import Verdict
 
 F64 = RULES["float64"]
 

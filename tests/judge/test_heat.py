@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.difference.truth import certain
-from gradcheck.finding import GLYPHS, Heat
 from gradcheck.judge.compare import RULES, Interval, compare
 from gradcheck.judge.heat import COLUMNS, RANKED, ROWS, blocked, heat_of
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.estimator import certain
+from gradcheck.results.finding import GLYPHS, Heat
+from gradcheck.results.verdict import Verdict
 
 F64 = RULES["float64"]
 SHAPES = [(), (1,), (7,), (COLUMNS,), (300,), (1, 1), (6, 9), (ROWS, COLUMNS), (70, 101),

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gradcheck.difference.projection import Given, Heading, Scalar, unit_of
-from gradcheck.difference.residuals import Slope
-from gradcheck.difference.rungs import Site, rungs_of
 from gradcheck.judge.locate import Seen, locate, one_element
+from gradcheck.numerics.adaptive_slope import Site, rungs_of
+from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
+from gradcheck.numerics.residuals import Slope
 
 N = 4096
 

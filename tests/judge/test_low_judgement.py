@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F32
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
-from gradcheck.dtypes import dtype_named
 from gradcheck.errors import SpecError
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.numerics.arithmetic import F32
+from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.spec import OpSpec, Sample
-from gradcheck.suite import Case
+from gradcheck.spec.suite import Case
 
 LOW = ["float16", "bfloat16"]
 

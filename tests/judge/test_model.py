@@ -7,15 +7,15 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64, FLOATS
-from gradcheck.binding import BoundModel
-from gradcheck.binding.reference import Reference
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Finding, Part
+from gradcheck.implementations.bound import BoundModel
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import _fair, gradients_of, judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.model import ModelCase, ModelSpec
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64, FLOATS
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase, ModelSpec
 
 CASES = {c.name: c for c in gradcheck_cases.SUITE.model_cases()}
 GPT2 = CASES["gpt2/default/tiny"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.narrowing import Narrowed
-from gradcheck.narrow import narrower
+from gradcheck.numerics.narrow import narrower
 
 
 @pytest.mark.parametrize("kept", narrower("float64"), ids=lambda kept: kept.name)

@@ -5,13 +5,13 @@ import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.norm import layer_norm
 
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
 from gradcheck.errors import SpecError, Unsupported
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.operator import SINGLY, CaseTruth, judge_case
+from gradcheck.results.verdict import Verdict
 from gradcheck.spec import Dialect, Kink, OpSpec, Sample, Slack
-from gradcheck.suite import Case
-from gradcheck.verdict import Verdict
+from gradcheck.spec.suite import Case
 
 DTYPES = ["float64", "float32"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.judge.compare import RULES, Rules
 from gradcheck.judge.pairs import Pairs, bound_of
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 F64 = RULES["float64"]
 

@@ -3,13 +3,13 @@ import ctypes
 import numpy as np
 import pytest
 
-from gradcheck.contract.asking import Unasked, Unfit, Vacuous
-from gradcheck.contract.returned import Broken, gradients
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.finding import Finding
+from gradcheck.implementations.returned import Broken, gradients
+from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.operator import Unsuitable
 from gradcheck.judge.probe import ask_forward, ask_vjp, bound_by
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 
 # y = (x · w)[index], a row per index; `scale` is an attribute.
 NAMES = ("x", "w", "index")

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.difference.projection import Given, Scalar, unit_of
-from gradcheck.difference.rungs import Site
-from gradcheck.finding import Finding, Part
 from gradcheck.judge.projection import Projection, judge_tensors
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.projection import Given, Scalar, unit_of
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F64
 from gradcheck.judge.projection import judge_tensors
-from gradcheck.model import ModelCase
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase
 
 MODELS = dict(SUITE.models)
 

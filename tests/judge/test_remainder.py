@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding import Bound
-from gradcheck.binding.reference import Reference
-from gradcheck.difference.arrays import as_tuple
+from gradcheck.implementations.bound import Bound
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.results.verdict import Verdict
 
 
 class Spoiled:

@@ -3,15 +3,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gradcheck.binding import BoundRule
-from gradcheck.binding.reference import Reference
-from gradcheck.contract.returned import Broken
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.finding import Finding, Part
+from gradcheck.implementations.bound import BoundRule
+from gradcheck.implementations.reference import Reference
+from gradcheck.implementations.returned import Broken
 from gradcheck.judge.rule import certified_rule, judge_rule
 from gradcheck.judge.steps import RuleTruth
-from gradcheck.rule import RuleCase, RuleSpec, Steps
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.rule import RuleCase, RuleSpec, Steps
 
 LR = 0.0625
 

@@ -14,16 +14,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from screening import HARD, ORDINARY, drawn, layer, layer_vjp, softmax, softmax_vjp
 
 from gradcheck import Verdict, check
-from gradcheck.difference import screen as screening
-from gradcheck.difference import structure
-from gradcheck.difference.evaluate import Evaluator, Point, flatten
-from gradcheck.difference.screen import SMALLEST, screen
-from gradcheck.difference.truth import Around, Differences
-from gradcheck.draw import Draw
+from gradcheck.judge.black_box import BlackBox
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import draw_cotangents
-from gradcheck.judge.function import BlackBox
+from gradcheck.numerics import coarse_pass as screening
+from gradcheck.numerics import sparsity
+from gradcheck.numerics.coarse_pass import SMALLEST, screen
+from gradcheck.numerics.draw import Draw
+from gradcheck.numerics.estimator import Around, Differences
+from gradcheck.numerics.evaluate import Evaluator, Point, flatten
 
 U = 2.0**-53
 SEEN = 2.0**-35
@@ -170,7 +170,7 @@ def counted(name, seed=0):
     outputs = (np.asarray(forward(*primals)),)
     it = Differences(point, 0, np.ones((1, outputs[0].size)), Around(point, outputs))
     total = sum(copies)
-    return total, structure.near(it.evaluator, *_steps(primals[0]))[0].colours, primals[0].size
+    return total, sparsity.near(it.evaluator, *_steps(primals[0]))[0].colours, primals[0].size
 
 
 def _steps(x, size=2.0**-10):
@@ -217,9 +217,9 @@ def test_a_structure_that_hides_mixing_accuses_nobody(monkeypatch):
         owner = np.repeat(np.arange(4), 16)
         copies = np.concatenate([above, below, x.reshape(1, -1)]).reshape(3, *x.shape)
         moved = evaluator.first_values(copies, 2)
-        return structure._arrange(evaluator.x, {0: owner}, 64), moved[:1] - moved[1:2]
+        return sparsity._arrange(evaluator.x, {0: owner}, 64), moved[:1] - moved[1:2]
 
-    monkeypatch.setattr(structure, "near", rowwise)
+    monkeypatch.setattr(sparsity, "near", rowwise)
     assert check(mixed, vjp, x, full=True).ok
     for forgets in (lambda ct, x: ct * np.cos(x), lambda ct, x: ct * (np.cos(x) + 0.5)):
         assert check(mixed, forgets, x, full=True).verdict is Verdict.FAIL
@@ -338,7 +338,7 @@ def test_a_forward_that_writes_into_later_stacks_is_evaluated_one_by_one():
 
 def near(function, x):
     evaluator = Evaluator(Point(lambda x: (np.asarray(function(x)),), (x,)), 0, (function(x),))
-    return structure.near(evaluator, *_steps(x))
+    return sparsity.near(evaluator, *_steps(x))
 
 
 @pytest.mark.parametrize(

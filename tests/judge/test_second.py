@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.difference.direction import Slopes
 from gradcheck.judge.second import FINER, SHARPER, STRIKE, Second
+from gradcheck.numerics.direction import Slopes
 
 
 def slopes(value, bar):

@@ -7,13 +7,13 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import FLOATS
-from gradcheck.finding import Part
 from gradcheck.judge.model_truth import ModelTruth, StageTruth
 from gradcheck.judge.stage import judge_stage
-from gradcheck.narrow import narrower, short
-from gradcheck.power.fault import PLACES, narrowed
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.narrow import narrower, short
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.fault import PLACES, narrowed
 
 CASE = next(c for c in gradcheck_cases.SUITE.model_cases(["gpt2"]) if c.size.name == "tiny")
 TRUTH = ModelTruth(CASE)

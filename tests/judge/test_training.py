@@ -3,16 +3,16 @@ import numpy as np
 import pytest
 from gradcheck_cases import activation, linear, loss, reduction
 
-from gradcheck.arithmetic import F64
-from gradcheck.binding import BoundModel
-from gradcheck.binding.reference import Reference
 from gradcheck.errors import Unsupported
-from gradcheck.finding import Part
-from gradcheck.judge.leg import Leg
+from gradcheck.implementations.bound import BoundModel
+from gradcheck.implementations.reference import Reference
+from gradcheck.judge.line_integral import Leg
 from gradcheck.judge.training import Trained, Trainer, judge_training, verdict
-from gradcheck.model import ModelCase, ModelSpec, Size
-from gradcheck.program import Program, Stage
-from gradcheck.verdict import Verdict
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase, ModelSpec, Size
+from gradcheck.spec.program import Program, Stage
 
 SUITE = gradcheck_cases.SUITE
 ADAM, LBFGS = SUITE.rules["adam"], SUITE.rules["lbfgs"]

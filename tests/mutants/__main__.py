@@ -24,19 +24,16 @@ from rooms import HERE, ROOT, Reach, Room
 from score import Fate, complaints, report, share
 
 DRAWN = {
-    "difference": 60, "judge": 46, "contract": 26, "stored": 9, "baseline": 17, "diff": 8,
-    "commands/outcome.py": 3,
+    "numerics": 60, "judge": 46, "judge/contract": 26, "results/stored": 9,
+    "results/baseline": 17, "results/diff": 8, "cli/outcome.py": 3,
 }  # fmt: skip
 """Of each package one mutation of so many is drawn."""
 ALSO = {
-    "judge": (
-        "tests/test_library.py", "tests/test_library_kinks.py", "tests/test_library_projection.py",
-        "tests/test_library_second.py",
-    ),
-    "stored": (
+    "judge": ("tests/api",),
+    "results/stored": (
         "tests/report/test_stored.py", "tests/report/test_json.py", "tests/report/test_schema.py",
     ),
-    "commands/outcome.py": (
+    "cli/outcome.py": (
         "tests/cli/test_exit_codes.py", "tests/cli/test_outcome.py", "tests/cli/test_usage.py",
         "tests/cli/test_hostile.py",
     ),

@@ -51,19 +51,20 @@ class Reach:
         """
         lines = self.lines[mutation.path]
         of = mutation.lines or set(lines)
-        folder, module = Path(mutation.path).parts[1], Path(mutation.path).stem
+        place = Path(mutation.path)
+        folder, module = "/".join(place.parts[1:-1]), place.stem
         own, near = f"tests/{folder}/test_{module}.py", f"tests/{folder}/"
         found = {test for test in self.seconds if test.startswith(own)}
         found.update(*(lines[line] for line in of if line in lines))
         turn: Counter[str] = Counter()
 
-        def place(test: str) -> tuple[int, int, float]:
+        def turn_of(test: str) -> tuple[int, int, float]:
             turn[function := test.partition("[")[0]] += 1
             far = 0 if test.startswith(own) else 1 if test.startswith(near) else 2
             return far, turn[function], self.seconds[test]
 
         ordered, spent = [], 0.0
-        for test in sorted(sorted(found, key=self.seconds.__getitem__), key=place):
+        for test in sorted(sorted(found, key=self.seconds.__getitem__), key=turn_of):
             if spent + self.seconds[test] <= SECONDS:
                 spent += self.seconds[test]
                 ordered.append(test)

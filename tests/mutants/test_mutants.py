@@ -93,7 +93,9 @@ def test_a_name_and_its_place_in_the_draw_do_not_follow_the_line(load):
 
 def test_the_score_complains_of_survivors_and_of_reasons_that_are_stale(load):
     score, mutations = load("score"), load("mutations").mutations
-    every = mutations("gradcheck/diff/m.py", b"x = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]\n")
+    every = mutations(
+        "gradcheck/results/diff/m.py", b"x = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]\n"
+    )
     lost, *others = (score.Fate(m, killed=True) for m in every)
     lost = score.Fate(lost.mutation, killed=False)
     name = lost.mutation.name
@@ -109,7 +111,7 @@ def test_the_score_complains_of_survivors_and_of_reasons_that_are_stale(load):
     ]
     told = score.report([lost, *others], {name: "it is so"})
     assert f"**{len(others)} of {len(every)} killed" in told
-    assert "| gradcheck/diff/m.py:1 `x` | `1 → 2` | it is so |" in told
+    assert "| gradcheck/results/diff/m.py:1 `x` | `1 → 2` | it is so |" in told
 
 
 def test_what_was_chosen_by_hand_must_be_found(load, tmp_path):

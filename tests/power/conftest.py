@@ -10,7 +10,7 @@ import pytest
 from gradcheck import Mutant, OpSpec, Sample, Suite
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.power.attack import Target
-from gradcheck.suite import Case
+from gradcheck.spec.suite import Case
 
 
 def square(xp, x):

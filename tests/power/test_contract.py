@@ -5,8 +5,8 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck import Suite
-from gradcheck.contract.battery import PROPERTIES
 from gradcheck.errors import LoadError, SpecError
+from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.power.contract import (
     NUMBERS,
     ContractMutant,

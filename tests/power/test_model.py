@@ -7,11 +7,11 @@ import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 
-from gradcheck.power import fault as planting
-from gradcheck.power.fault import Fault
 from gradcheck.power.model import Harvest, Sowing, Sown, sow
 from gradcheck.report.fault import FORMATS, render, summary
-from gradcheck.suite import Suite
+from gradcheck.spec import fault as planting
+from gradcheck.spec.fault import Fault
+from gradcheck.spec.suite import Suite
 
 SOWN = Sown(
     fault="svm/one", says="It is wrong.", kind="sign", dialect="default", dtype="float64",
@@ -50,11 +50,11 @@ def test_where_it_is_wrong_is_no_name():
 def attacked(monkeypatch, *faults, models=("svm",), dtypes=("float64",)):
     suite = Suite(
         "mine", "1", list(SUITE), models=list(SUITE.models.values()),
-        faults="gradcheck.power.fault:TABLE",
+        faults="gradcheck.spec.fault:TABLE",
     )  # fmt: skip
     monkeypatch.setattr(planting, "TABLE", faults, raising=False)
     monkeypatch.setattr(planting, "MINE", suite, raising=False)
-    return sow(Sowing(suites=("gradcheck.power.fault:MINE",), models=models, dtypes=dtypes))
+    return sow(Sowing(suites=("gradcheck.spec.fault:MINE",), models=models, dtypes=dtypes))
 
 
 def some(name):

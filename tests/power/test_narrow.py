@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.narrow import (
+from gradcheck.numerics.narrow import (
     BFLOAT16,
     FLOAT16,
     FLOAT32,
@@ -15,14 +15,8 @@ from gradcheck.narrow import (
     NarrowArithmetic,
     cut,
 )
-from gradcheck.power.narrow import (
-    Rounding,
-    narrow_mutant,
-    narrow_of,
-    narrow_rows,
-    roundings,
-)
-from gradcheck.power.registry import check
+from gradcheck.power.narrow import Rounding, narrow_mutant, narrow_of, narrow_rows, roundings
+from gradcheck.spec.mutant_registry import check
 
 
 def verdicts(op, dtypes=("float64", "float32"), samples=()):
@@ -125,7 +119,7 @@ def test_sums_are_kept_where_rows_are_added_too(dtype):
 def test_a_result_alone_is_rounded_and_a_nothing_stays_nothing():
     spec = SUITE.operators["encoder"]
     case = SUITE.cases(["encoder"])[0]
-    from gradcheck.arithmetic import F64
+    from gradcheck.numerics.arithmetic import F64
 
     ct = np.full(spec.forward(F64, *case.primals, **case.attrs).shape, 1 / 3)
     for what in (RESULT, PRODUCTS, SUMS):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.explain.guilt import Guilt
+from gradcheck.explain.model_blame import Guilt
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.narrow import narrower
-from gradcheck.power.fault import PLACES
+from gradcheck.numerics.narrow import narrower
 from gradcheck.power.model import shorten
 from gradcheck.power.narrow_model import Trial, narrow_rows
+from gradcheck.spec.fault import PLACES
 
 MODELS = ("linear_regression", "svm", "gpt2")
 

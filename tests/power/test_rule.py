@@ -6,7 +6,7 @@ from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.judge.steps import RuleTruth
 from gradcheck.power.rule import RuleMutant, kills, rule_mutants_of
-from gradcheck.rule import RuleSpec, Steps
+from gradcheck.spec.rule import RuleSpec, Steps
 
 
 def init(xp, params):

@@ -164,7 +164,7 @@ def test_a_mistake_in_a_table_ends_it_before_anything_is_attacked(
 
 
 def test_without_a_suite_it_says_how_to_get_one(monkeypatch):
-    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: {})
+    monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: {})
     with pytest.raises(UsageError, match="no suite installed"):
         attack(plan("a", suites=()))
 

@@ -63,7 +63,8 @@ def test_without_the_flag_nothing_is_added_and_nothing_imported(pytest_, folder)
         "import sys\n"
         "def test_own():\n"
         "    assert 'gradcheck.pytest_plugin' in sys.modules\n"
-        "    assert not {'numpy', 'gradcheck.run', 'gradcheck.suite'} & set(sys.modules)\n"
+        "    ours = {'gradcheck.run.execute', 'gradcheck.spec.suite'}\n"
+        "    assert not {'numpy', *ours} & set(sys.modules)\n"
     )
     found = pytest_("--gradcheck-op", "no_such_operator")
     assert found.returncode == 0, found.stdout
@@ -222,9 +223,9 @@ def test_an_interruption_interrupts(pytest_):
 
 def test_a_slip_of_the_checker_is_shown_with_its_traceback(pytest_, folder):
     (folder / "conftest.py").write_text(
-        "import gradcheck.judging\n"
+        "import gradcheck.run.judge_case\n"
         "def slips(*_): raise ZeroDivisionError('a slip of ours')\n"
-        "gradcheck.judging.judge = slips\n"
+        "gradcheck.run.judge_case.judge = slips\n"
     )
     found = pytest_(*MIXED, *only("relu"))
     assert found.returncode == 1

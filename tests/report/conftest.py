@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gradcheck.expectation import Breach, Expected, Gate, Known, Problem
-from gradcheck.finding import Part
-from gradcheck.record import (
+from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
+from gradcheck.results.finding import Part
+from gradcheck.results.record import (
     Blame,
     Certificate,
     Diagnosis,
@@ -28,7 +28,7 @@ from gradcheck.record import (
     Taylor,
     VCurve,
 )
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>|`x`**\n\x1b[31m\x00\ud800\u202e&'
 DTYPES = ("float64", "float32")

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.report.badge import render
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 V = Verdict
 

@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gradcheck import report
-from gradcheck.expectation import Breach, Known
 from gradcheck.report import run_words
 from gradcheck.report.rows import Cell
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.verdict import Verdict
 
 FAIL, PASS = Verdict.FAIL, Verdict.PASS
 XFAIL, XPASS = Known.XFAIL, Known.XPASS

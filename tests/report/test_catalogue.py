@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from gradcheck import Convention, Dialect, Kink, OpSpec, Sample, Slack, Suite
-from gradcheck.choice import Chosen
 from gradcheck.report.catalogue import as_json, as_table, explain
 from gradcheck.report.sections import WIDTH
+from gradcheck.spec.choice import Chosen
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -151,8 +151,8 @@ def test_every_operator_of_the_suite_is_explained_in_full(name):
 
 def test_the_bounds_told_are_the_bounds_used():
     # A hand-made estimate of terms 1 and scale s: the bound is rtol·S + (rtol/16 + 4u)·s.
-    from gradcheck.difference.truth import Estimate
     from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, compare
+    from gradcheck.numerics.estimator import Estimate
 
     text = flat(explain(BUILTIN, "tanh"))
     for rules in RULES.values():

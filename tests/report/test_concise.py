@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.record import AT_FIRST
 from gradcheck.report import render
 from gradcheck.report.failures import groups
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.record import AT_FIRST
+from gradcheck.results.verdict import Verdict
 
 LINE = re.compile(r"^\S+/\S+/\S+/\S+:.+? [A-Z]+( .*)?$")
 

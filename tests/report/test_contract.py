@@ -3,9 +3,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import render
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 SEEN = "A cotangent of zeros gives gradients of zeros. Here dx[0, 0] is nan"
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.finding import Diagnosis
 from gradcheck.power.diagnosis import Named
 from gradcheck.power.narrow_named import NamedNarrow
-from gradcheck.power.small import Small
-from gradcheck.power.tally import Diagnosed
+from gradcheck.power.scores import Diagnosed
+from gradcheck.power.shrink_stats import Small
 from gradcheck.report.diagnosis_power import FORMATS, LISTED, render, summary
+from gradcheck.results.finding import Diagnosis
 
 
 def named(name, label="", held_out=False, **options):

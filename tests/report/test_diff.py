@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gradcheck.diff.change import Mark, Side, slug
-from gradcheck.diff.compare import compared, implementations
-from gradcheck.finding import Part
 from gradcheck.report import diff_words
 from gradcheck.report.diff import FORMATS, render
 from gradcheck.report.diff_markdown import LIMIT
 from gradcheck.report.github import MOST
 from gradcheck.report.page import COLOR
-from gradcheck.verdict import Verdict
+from gradcheck.results.diff.change import Mark, Side, slug
+from gradcheck.results.diff.compare import compared, implementations
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 V = Verdict
 WIDTHS = (60, 80, 100, 120)
@@ -222,7 +222,7 @@ def test_nothing_is_said_of_what_is_the_same(passing):
 def test_baselines_are_named_and_play_no_part(make):
     old = make.run(make.result())
     failing = make.run(make.result(verdict=V.FAIL))
-    from gradcheck.expectation import Known
+    from gradcheck.results.expectation import Known
 
     known = make.gated(failing, [Known.XFAIL])
     text = render(between(old, known), "terminal")

@@ -7,7 +7,8 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from lxml import etree, html
 
-from gradcheck.report import figures, render, taylor_words, words
+from gradcheck.report import figures, render, taylor_words
+from gradcheck.results import words
 
 CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_text()
 

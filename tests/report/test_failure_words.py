@@ -2,9 +2,10 @@ import math
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.report import failure_words, words
-from gradcheck.verdict import Verdict
+from gradcheck.report import failure_words
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 INF, NAN = math.inf, math.nan
 

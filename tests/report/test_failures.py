@@ -1,5 +1,5 @@
 from gradcheck.report import failures
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 
 def bad(make, times, **changes):

@@ -1,8 +1,8 @@
 import re
 
-from gradcheck.finding import Part
 from gradcheck.report import figures, models
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 
 def lights(run):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from gradcheck import Finding, Verdict, check
-from gradcheck.finding import Heat, Miss
 from gradcheck.report.findings import table
+from gradcheck.results.finding import Heat, Miss
 
 MISS = Miss(index=(1, 3), got=0.25, want=-0.25, error=0.5, bound=1e-9, error_bar=1e-12, ulp=3e9,
             cotangent="powers")  # fmt: skip

@@ -16,18 +16,18 @@ import jsonschema
 import pytest
 import xmlschema
 
-from gradcheck.diff.change import Side
-from gradcheck.diff.compare import compared
 from gradcheck.errors import UsageError
-from gradcheck.expectation import Breach, Expected, Known
-from gradcheck.finding import Certificate, Heat, Part, VCurve
-from gradcheck.record import Header, Kind, Record
 from gradcheck.report import FORMATS, render
 from gradcheck.report import diff as differences
 from gradcheck.report.badge import render as badge
-from gradcheck.stored.read import read
-from gradcheck.stored.schema import report as schema
-from gradcheck.verdict import Verdict
+from gradcheck.results.diff.change import Side
+from gradcheck.results.diff.compare import compared
+from gradcheck.results.expectation import Breach, Expected, Known
+from gradcheck.results.finding import Certificate, Heat, Part, VCurve
+from gradcheck.results.record import Header, Kind, Record
+from gradcheck.results.stored.read import read
+from gradcheck.results.stored.schema import report as schema
+from gradcheck.results.verdict import Verdict
 
 CALM = "calm"
 """What stands in every field of the harmless run."""

@@ -2,10 +2,10 @@ import re
 
 import pytest
 
-from gradcheck.expectation import Breach, Known
-from gradcheck.finding import Part
 from gradcheck.report.github import MOST, render
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 COMMAND = re.compile(

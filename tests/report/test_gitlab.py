@@ -4,10 +4,10 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from gradcheck.expectation import Breach, Known
-from gradcheck.finding import Part
 from gradcheck.report.gitlab import COMMAND, MOST, render
-from gradcheck.verdict import Verdict
+from gradcheck.results.expectation import Breach, Known
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 SEVERITIES = ["info", "minor", "major", "critical", "blocker"]

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import heat
 from gradcheck.report.heat import GAP, HEAD, LEAST, MOST, picture, says, scale
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 STROKE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)")
 

@@ -10,9 +10,9 @@ import pytest
 import xmlschema
 
 from gradcheck.report import FORMATS, render
-from gradcheck.report.diagnosed import paragraph
+from gradcheck.report.failure_text import paragraph
 from gradcheck.report.findings import table
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 EVIL = {
     "escapes": "\x1b[2J\x1b[1;1H\x1b]0;title\x07\x1b[31mred",
@@ -137,7 +137,7 @@ def test_a_result_on_its_own_is_printable_too(make, evil):
 
 
 def found_as_finding(record):
-    from gradcheck.finding import Finding
+    from gradcheck.results.finding import Finding
 
     return Finding(
         name=record.output, verdict=record.verdict, reason=record.reason, printed=record.printed

@@ -7,11 +7,12 @@ from importlib import resources
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.record import Kind
-from gradcheck.report import html, html_matrix, words
+from gradcheck.report import html, html_matrix
 from gradcheck.report.html import render
-from gradcheck.verdict import Verdict
+from gradcheck.results import words
+from gradcheck.results.finding import Part
+from gradcheck.results.record import Kind
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 VOID = {"meta", "input", "br", "col"}

@@ -1,9 +1,9 @@
 import pytest
 
-from gradcheck.record import Certificate
 from gradcheck.report import html_details, html_matrix
 from gradcheck.report.html import render
-from gradcheck.verdict import Verdict
+from gradcheck.results.record import Certificate
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 CODED = ("sample", "hunts", "verdict", "certificate", "repro", "cotangent")

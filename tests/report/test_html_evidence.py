@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.finding import Heat
 from gradcheck.report import html_evidence, html_matrix
 from gradcheck.report.html import render
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Heat
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 HEAT = Heat(shape=(2, 3), rows=2, columns=3, cells="..3!.0", cotangent="normal")

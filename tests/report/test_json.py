@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.finding import Part, Taylor
 from gradcheck.report.json import render
-from gradcheck.stored.plain import footer_dict, header_dict, result_dict
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part, Taylor
+from gradcheck.results.stored.plain import footer_dict, header_dict, result_dict
+from gradcheck.results.verdict import Verdict
 
 
 def refuse(constant):

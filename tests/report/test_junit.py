@@ -4,9 +4,9 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from gradcheck.finding import Part
 from gradcheck.report.junit import kind, render
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 SCHEMA = Path(__file__).parent / "data" / "junit-10.xsd"
 

@@ -3,11 +3,11 @@ import re
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.record import Kind
 from gradcheck.report.markdown import LIMIT, render
 from gradcheck.report.marked import code, escape
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.record import Kind
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 TAG = re.compile(r"</?(?:details|summary|b)>")

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.record import Kind
 from gradcheck.report import model_tables, page
 from gradcheck.report.terminal import render
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.record import Kind
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 

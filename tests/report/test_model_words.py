@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import model_words, models
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 
 def sight(make, *results):

@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import models, outline
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gradcheck.cli import main
+from gradcheck.cli.main import main
 from gradcheck.power.narrow_table import OPERATOR, NarrowPower, Outcome
 from gradcheck.report.narrow import FORMATS, render
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.finding import Part
-from gradcheck.record import Kind
 from gradcheck.report import FORMATS, render
-from gradcheck.stored.read import read
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.record import Kind
+from gradcheck.results.stored.read import read
+from gradcheck.results.verdict import Verdict
 
 OLD = sorted((Path(__file__).parent / "data" / "old").glob("*.json*"))
 

@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import failure_words
 from gradcheck.report.places import MOST, slices, unravelled
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 
 def marked(make, shape, parts, glyph="5"):

@@ -1,7 +1,7 @@
 import pytest
 
-from gradcheck.report.printed import FEW, LINES, lines, marked, of
-from gradcheck.verdict import Verdict
+from gradcheck.results.printed import FEW, LINES, lines, marked, of
+from gradcheck.results.verdict import Verdict
 
 
 def test_nothing_printed_is_nothing_shown():

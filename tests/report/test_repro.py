@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from gradcheck.explain.shrink import Shrunk
-from gradcheck.finding import Finding
-from gradcheck.plan import Plan
 from gradcheck.report.repro import Shown, render
-from gradcheck.run import execute
-from gradcheck.verdict import Verdict
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.execute import execute
+from gradcheck.run.plan import Plan
 
 COLOR = re.compile("\x1b\\[[0-9]*m")
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from gradcheck.report.rows import rows
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 
 def test_rows_gather_samples_and_keep_everything_else_apart(make):

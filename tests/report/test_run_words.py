@@ -1,5 +1,5 @@
 from gradcheck.report import run_words
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 
 def test_the_headline_never_sounds_better_than_the_gate(make):

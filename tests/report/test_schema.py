@@ -12,13 +12,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-import gradcheck.stored
-from gradcheck.cli import main
-from gradcheck.commands.schema import KINDS
+import gradcheck.results.stored
+from gradcheck.cli.main import main
+from gradcheck.cli.schema import KINDS
 from gradcheck.report import render
-from gradcheck.stored.schema import SCHEMAS, name_of, text_of
+from gradcheck.results.stored.schema import SCHEMAS, name_of, text_of
 
-FILES = Path(gradcheck.stored.__file__).parent / "schemas"
+FILES = Path(gradcheck.results.stored.__file__).parent / "schemas"
 OLD = Path(__file__).parent / "data" / "old"
 
 
@@ -45,7 +45,9 @@ def strict_json(text):
 
 @pytest.mark.parametrize("word", SCHEMAS)
 def test_what_is_published_is_what_is_generated(word):
-    published = (resources.files("gradcheck.stored") / "schemas" / name_of(word)).read_text("utf-8")
+    published = (resources.files("gradcheck.results.stored") / "schemas" / name_of(word)).read_text(
+        "utf-8"
+    )
     assert published == text_of(word), (
         "run python tests/report/test_schema.py, and commit what changes"
     )
@@ -168,7 +170,7 @@ def test_everything_is_described(word):
         for field, found in part.get("properties", {}).items()
     ]
     assert [name for name, says in fields if not says.endswith(".")] == [], (
-        "see stored/described.py"
+        "see results/stored/described.py"
     )
 
 

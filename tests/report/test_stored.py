@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.record import digest_of
 from gradcheck.report import FORMATS, render
-from gradcheck.stored.read import CUT, read
+from gradcheck.results.record import digest_of
+from gradcheck.results.stored.read import CUT, read
 
 KEPT = ("json", "jsonl")
 

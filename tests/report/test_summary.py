@@ -3,7 +3,7 @@ import re
 import pytest
 
 from gradcheck.report.summary import FEW, LIMIT, SHORT, render
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 FAIL = Verdict.FAIL
 BARE = re.compile(r"(?<!\\)\|")

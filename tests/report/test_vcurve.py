@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck.report import vcurve
 from gradcheck.report.vcurve import BOTTOM, LEFT, RIGHT, TOP, picture, says
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gradcheck.finding import Part
 from gradcheck.report import outline, render
-from gradcheck.report.spread import spread
-from gradcheck.report.told_failures import GROUPS, SAMPLES
-from gradcheck.verdict import Verdict
+from gradcheck.report.per_case_rows import spread
+from gradcheck.report.terminal_failures import GROUPS, SAMPLES
+from gradcheck.results.finding import Part
+from gradcheck.results.verdict import Verdict
 
 
 def cells(row):

@@ -5,9 +5,9 @@ import json
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.choice import Choice
 from gradcheck.report import catalogue
 from gradcheck.report.terminal import render
+from gradcheck.spec.choice import Choice
 
 WIDTHS = [*range(60, 84, 3), 100, 120, 160]
 COPIED = ("  run: ", "RESULT ")
@@ -60,10 +60,10 @@ def test_into_a_pipe_every_operator_is_one_line(run_list):
 @pytest.fixture
 def run_list(capsys, monkeypatch):
     """What a command writes to a pipe."""
-    from gradcheck.cli import main
+    from gradcheck.cli.main import main
 
     points = {"builtin": "gradcheck_cases:SUITE"}
-    monkeypatch.setattr("gradcheck.installed.entry_points", lambda group: points)
+    monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: points)
 
     def call(*words):
         assert main([*words]) == 0

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.judge.compare import KAPPA
-from gradcheck.report import words
-from gradcheck.verdict import Verdict
+from gradcheck.results import words
+from gradcheck.results.verdict import Verdict
 
 INF, NAN = math.inf, math.nan
 

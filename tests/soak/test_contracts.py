@@ -5,11 +5,11 @@ import importlib.util
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding.load import load
-from gradcheck.judge.contract import contract_cases, judge_contract
+from gradcheck.implementations.load import load
+from gradcheck.judge.asked_contract import contract_cases, judge_contract
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.selection import DTYPES
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.selection import DTYPES
 
 SEEDS = {"reference": 20}
 if importlib.util.find_spec("torch") is not None:

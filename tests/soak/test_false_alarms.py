@@ -8,10 +8,10 @@ import pytest
 from gradcheck_cases import SUITE
 from tabulate import tabulate
 
-from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError
+from gradcheck.implementations.load import load
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.selection import DTYPES
+from gradcheck.spec.selection import DTYPES
 
 REPORT = Path(__file__).parents[2] / "reports" / "false-alarms.md"
 SEEDS = {"reference": 200}

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from tabulate import tabulate
 
-from gradcheck.commands.outcome import LOAD
-from gradcheck.stored.read import read
+from gradcheck.cli.outcome import LOAD
+from gradcheck.results.stored.read import read
 
 REPORT = Path(__file__).parents[2] / "reports" / "kills.md"
 HEAD = """# SIGKILL at random moments
@@ -35,7 +35,7 @@ LIMIT = 300.0
 OPS = ("relu", "tanh", "silu", "neg", "abs", "sqr")
 CODE = """
 from gradcheck_cases import SUITE
-from gradcheck.arithmetic import F32, F64
+from gradcheck.numerics.arithmetic import F32, F64
 
 def made(op):
     xp = {"float64": F64, "float32": F32}

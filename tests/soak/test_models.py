@@ -11,12 +11,12 @@ import pytest
 from gradcheck_cases import SUITE
 from tabulate import tabulate
 
-from gradcheck.binding.load import load
 from gradcheck.errors import GradcheckError
-from gradcheck.finding import Part
+from gradcheck.implementations.load import load
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.selection import DTYPES
+from gradcheck.results.finding import Part
+from gradcheck.spec.selection import DTYPES
 
 REPORT = Path(__file__).parents[2] / "reports" / "model-false-alarms.md"
 SMALL, LARGE = "small", "large"

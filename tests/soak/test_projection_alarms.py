@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.judge.projection import judge_tensors
-from gradcheck.verdict import Verdict
+from gradcheck.results.verdict import Verdict
 
 pytestmark = pytest.mark.soak
 

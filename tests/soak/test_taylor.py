@@ -3,7 +3,7 @@
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.binding.reference import Reference
+from gradcheck.implementations.reference import Reference
 from gradcheck.judge.operator import CaseTruth, judge_case
 
 SEEDS = 5

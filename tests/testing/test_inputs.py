@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.draw import Draw
 from gradcheck.errors import UsageError
+from gradcheck.numerics.draw import Draw
 from gradcheck.testing.inputs import away, drawn, integers, normal, positive, uniform
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcheck.power.fault import Fault
+from gradcheck.spec.fault import Fault
 from gradcheck_cases.faults import baby_llama, basic, gemma, gpt2, llama, mnist
 
 FAULTS: tuple[Fault, ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import changed, fed, reading, scaled, with_attrs
+from gradcheck.spec.fault import changed, fed, reading, scaled, with_attrs
 from gradcheck_cases.faults.kit import element, first_of, lost, missing, mutated, planter
 
 _planted = planter("baby_llama")

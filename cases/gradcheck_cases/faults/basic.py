@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import changed, reading, scaled, with_attrs
+from gradcheck.spec.fault import changed, reading, scaled, with_attrs
 from gradcheck_cases.faults.kit import (
     element,
     first_of,

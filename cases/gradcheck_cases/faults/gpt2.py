@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import changed, of_operator, reading, scaled
+from gradcheck.spec.fault import changed, of_operator, reading, scaled
 from gradcheck_cases.faults.kit import (
     element,
     first_of,

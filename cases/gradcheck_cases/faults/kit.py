@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import Change, Fault, Wrong, changed, of_operator
+from gradcheck.spec.fault import Change, Fault, Wrong, changed, of_operator
 from gradcheck_cases.mutants import MUTANTS
 
 _BY_NAME = {mutant.full_name: mutant for mutant in MUTANTS}

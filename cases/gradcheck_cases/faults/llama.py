@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import Fault, Wrong, changed, of_operator, reading, scaled, with_attrs
+from gradcheck.spec.fault import Fault, Wrong, changed, of_operator, reading, scaled, with_attrs
 from gradcheck_cases.faults.kit import (
     element,
     head,

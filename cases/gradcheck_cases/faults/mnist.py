@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradcheck.power import mutate
-from gradcheck.power.fault import changed, fed, reading, scaled
+from gradcheck.spec.fault import changed, fed, reading, scaled
 from gradcheck_cases.faults.kit import (
     element,
     first_of,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Drawn, Program, Stage
 from gradcheck.spec import Array, Dialect, OpSpec
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Drawn, Program, Stage
 from gradcheck_cases import (
     attention,
     elementwise,

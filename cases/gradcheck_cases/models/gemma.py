@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradcheck.draw import Draw
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Drawn, Program, Stage
+from gradcheck.numerics.draw import Draw
 from gradcheck.spec import Array
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Drawn, Program, Stage
 from gradcheck_cases import (
     activation,
     attention,

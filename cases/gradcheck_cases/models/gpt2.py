@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Drawn, Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Drawn, Program, Stage
 from gradcheck_cases import attention, elementwise, gated, indexing, linear, loss, norm, reduction
 from gradcheck_cases.models.tensors import gain, ids, spread, tokens, weight
 

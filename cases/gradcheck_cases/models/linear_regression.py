@@ -5,8 +5,8 @@ Axes: n examples, d features, o outputs.
 
 from __future__ import annotations
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Program, Stage
 from gradcheck_cases import elementwise, linear, reduction
 from gradcheck_cases.models.tensors import spread, weight
 

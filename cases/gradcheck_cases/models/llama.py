@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Drawn, Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Drawn, Program, Stage
 from gradcheck_cases import (
     attention,
     elementwise,

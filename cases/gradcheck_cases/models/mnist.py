@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Drawn, Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Drawn, Program, Stage
 from gradcheck_cases import activation, convolution, elementwise, linear, loss, reduction, shape
 from gradcheck_cases.models.tensors import ids
 

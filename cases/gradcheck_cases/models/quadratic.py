@@ -5,8 +5,8 @@ Axes: n elements; test_opt: m rows of a, p rows of b, k columns of both.
 
 from __future__ import annotations
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Program, Stage
 from gradcheck_cases import elementwise, linear, reduction
 from gradcheck_cases.models.tensors import weight
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradcheck.model import ModelSpec, Size
-from gradcheck.program import Program, Stage
+from gradcheck.spec.model import ModelSpec, Size
+from gradcheck.spec.program import Program, Stage
 from gradcheck_cases import elementwise, linear, loss, reduction
 from gradcheck_cases.models.tensors import spread, weight
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.program import Drawn
+from gradcheck.spec.program import Drawn
 
 
 def weight(*shape: int, fan_in: int = 0) -> Drawn:

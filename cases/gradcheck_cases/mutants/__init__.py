@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradcheck.power.mutant import Mutant
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases.mutants import (
     activation,
     attention,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases.convolution import (
     Pair,
     avg_pool_2d,

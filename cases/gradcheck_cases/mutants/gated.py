@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.draw import Draw
+from gradcheck.numerics.draw import Draw
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases.gated import (
     geglu_vjp,
     gelu_forward,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases.indexing import (
     encoder,
     gather,

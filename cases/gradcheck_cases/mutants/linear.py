@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases import linear
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────

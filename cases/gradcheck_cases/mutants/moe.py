@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases import moe as cases
 from gradcheck_cases.moe import _back, _experts, _routed, _times, _weight
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradcheck.power.rule import RuleMutant
-from gradcheck.rule import Tensors
+from gradcheck.spec.rule import Tensors
 from gradcheck_cases import optimizer
 from gradcheck_cases.optimizer import adam, adamw, clip, dot, lbfgs, one, sgd
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.draw import Draw
+from gradcheck.numerics.draw import Draw
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import OpSpec
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases.position import (
     alibi,
     diag_mask_inf,

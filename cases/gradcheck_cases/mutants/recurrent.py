@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases import recurrent
 from gradcheck_cases.recurrent import (
     NOTHING,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.arithmetic import F64
+from gradcheck.numerics.arithmetic import F64
 from gradcheck.power import mutate
-from gradcheck.power.mutant import Mutant
 from gradcheck.power.mutate import Vjp
 from gradcheck.spec import Array, OpSpec
+from gradcheck.spec.mutant import Mutant
 from gradcheck_cases import shape
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64
+from gradcheck.numerics.arithmetic import F64
 
 
 @pytest.fixture

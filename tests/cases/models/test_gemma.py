@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64
+from gradcheck.numerics.arithmetic import F64
 
 SIZES = ["tiny", "uneven", "large"]
 CALLS = (

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64
-from gradcheck.fifty_digits import mp50
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.fifty_digits import mp50
 
 BLOCK = "layer_norm matmul packed_attention matmul add layer_norm matmul gelu matmul add"
 HEAD = "layer_norm matmul softmax_cross_entropy mean"

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from gradcheck_cases.convolution import max_pool_2d_split_vjp
 
-from gradcheck.arithmetic import F64
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.model import ModelCase
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.model import ModelCase
 
 SIZES = ["tiny", "uneven", "blank", "large"]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F32, F64
-from gradcheck.difference.oracle import Oracle
-from gradcheck.program import Whole
+from gradcheck.numerics.arithmetic import F32, F64
+from gradcheck.numerics.oracle import Oracle
+from gradcheck.spec.program import Whole
 
 CASES = SUITE.model_cases()
 SMALL = [c for c in CASES if c.size.name != "large"]

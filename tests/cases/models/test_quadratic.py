@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gradcheck_cases.linear import matmul
 
-from gradcheck.arithmetic import F64
+from gradcheck.numerics.arithmetic import F64
 
 SIZES = ["tiny", "uneven", "large"]
 

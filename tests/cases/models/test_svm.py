@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from gradcheck.arithmetic import F64
-from gradcheck.fifty_digits import mp50
-from gradcheck.model import MARGIN
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.fifty_digits import mp50
+from gradcheck.spec.model import MARGIN
 
 SIZES = ["tiny", "uneven"]
 

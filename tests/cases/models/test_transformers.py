@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.arithmetic import F64
+from gradcheck.numerics.arithmetic import F64
 
 CASES = [c for model in ("gemma", "llama", "gpt2") for c in SUITE.model_cases([model])]
 

@@ -1,0 +1,147 @@
+"""`gradcheck demo`: bundled kernels, one right, one wrong, one that crashes, put to the judge."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gradcheck.cli import console
+from gradcheck.cli.flags import add_color
+from gradcheck.cli.outcome import INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.errors import UsageError
+from gradcheck.results.ci_safe import heard
+
+if TYPE_CHECKING:
+    from gradcheck.report.page import Page
+    from gradcheck.results.record import Run
+    from gradcheck.run.plan import Plan
+
+KERNELS: Final = "gradcheck.demo.kernels:IMPL"
+FILE: Final = "kernels.py"
+SHOWN: Final = {
+    ("silu", "x"): "pass",
+    ("rms_norm", "x"): "fail",
+    ("rms_norm", "w"): "pass",
+    ("relu", "vjp"): "crash",
+}
+"""What each gradient must come to for the demo to show what it says."""
+SEEN: Final = (
+    ("silu", "PASS: every element is within its bound, and the true derivative is known well "
+     "enough to say so. The certificate counts wrong answers that the same checks would have "
+     "rejected."),
+    ("rms_norm", "FAIL: its dx is wrong. The first line says what is missing, those below it what "
+     "that rests on. The line after `run:`, pasted, shows this case alone and in full."),
+    ("relu", "CRASH: it reads memory that is not its own. Its process died; the run went on."),
+)  # fmt: skip
+NEXT: Final = (
+    ("gradcheck demo --copy DIR", "these kernels as a file of yours, to repair and to break"),
+    ("gradcheck run --impl mymodule:IMPL",
+     "your own, in Python: IMPL = {\"silu\": {\"vjp\": my_silu}, ...}"),
+    ("gradcheck init --lib build/libk.so", "your own, in C; with --kind process in any language"),
+    ("gradcheck explain rms_norm", "what is checked of an operator, and why"),
+)  # fmt: skip
+EXIT: Final = (
+    "The demo has shown what it should, and exits with 0. `gradcheck run` would have exited with "
+    "1: the gate failed."
+)
+COPIED: Final = """\
+{path} is yours: rms_norm says in a comment what is right, relu needs another mask.
+    cd {folder}
+    gradcheck run --impl kernels:IMPL
+"""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.description = (
+        "Judge three bundled kernels: one is right, one is wrong, one crashes. It needs no "
+        "compiler, reads and writes no file, and takes about two seconds."
+    )
+    parser.add_argument(
+        "--copy", type=Path, metavar="DIR",
+        help=f"instead: write the kernels to DIR/{FILE}, to play with; DIR is made",
+    )  # fmt: skip
+    add_color(parser)
+    parser.set_defaults(command=demo)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Judge the kernels, or copy them; returns the exit code."""
+    if arguments.copy is not None:
+        return _copy(arguments.copy)
+    from gradcheck import report
+    from gradcheck.report.page import Page
+    from gradcheck.run.execute import execute
+
+    with heard():
+        found = execute(_plan())
+    how: dict[str, Any] = {
+        "color": console.colored(arguments.color),
+        "width": console.width(sys.stdout),
+    }
+    judged = report.render(found, "terminal", **how)
+    if not found.complete:
+        return INTERRUPTED
+    if not _as_it_should(found):
+        console.show(judged)
+        console.say("this is not what the demo should show; please report it")
+        return INTERNAL
+    return OK if console.show(f"{judged}\n{_explained(Page(**how))}") else USAGE
+
+
+def _explained(page: Page) -> str:
+    """What was seen, and what to type next."""
+    seen = page.listed("What you have seen", SEEN)
+    after = page.listed("What to type next", NEXT)
+    return "\n".join([*seen, "", *after, "", *page.wrap(EXIT), ""])
+
+
+def _plan() -> Plan:
+    """The kernels at one sample each; their contract is left out, for brevity."""
+    from gradcheck.cli.flags import suite_of
+    from gradcheck.run.plan import Plan
+    from gradcheck.spec.choice import Choice
+
+    suite = suite_of([])
+    ops = sorted({op for op, _ in SHOWN})
+    chosen = Choice(ops=ops, dialects=["default", "weight"], samples=["typical"]).cases(suite)
+    return Plan(
+        suite=suite,
+        cases=chosen.operators,
+        implementations=[KERNELS],
+        dtypes=["float32"],
+        seed=0,
+        contract=False,
+        isolate=True,
+    )
+
+
+def _as_it_should(found: Run) -> bool:
+    return {(r.op, r.output): r.verdict.value for r in found.results} == SHOWN
+
+
+def _copy(folder: Path) -> int:
+    """Write the kernels; what is there is never overwritten.
+
+    Raises:
+        UsageError: they cannot be written.
+    """
+    from importlib.resources import files
+
+    from gradcheck.system.atomic_io import create
+
+    path = folder / FILE
+    text = (files("gradcheck.demo") / FILE).read_text(encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        create(path, text)
+    except FileExistsError:
+        what = "it exists already" if path.exists() else "it is no folder"
+        where = path if path.exists() else folder
+        raise UsageError(f"--copy {where}: {what}; name another folder") from None
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UsageError(f"--copy {path}: {said}") from None
+    return OK if console.show(COPIED.format(path=path, folder=folder)) else USAGE

@@ -1,0 +1,112 @@
+"""`gradcheck export` and `gradcheck judge`: cases on file, and the answers to them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from gradcheck.cli import console
+from gradcheck.cli.flags import add_jobs, add_seed, add_selection, add_suite, choice, suite_of
+from gradcheck.cli.outcome import NOTHING, OK, USAGE, targets_of
+from gradcheck.cli.planned import convention_of
+from gradcheck.cli.progress import Progress, add_progress
+from gradcheck.cli.published import add_output
+from gradcheck.cli.run import carry_out
+from gradcheck.errors import UsageError
+from gradcheck.spec.selection import dtypes_of
+
+LAYOUTS = ("bin", "npz")
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Flags of `export`."""
+    parser.description = (
+        "Write the cases of operators as requests on file, for code that is not bound: its author "
+        "computes the gradients in whatever way, and `gradcheck judge` reads them."
+    )
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a new folder, or an empty one")
+    parser.add_argument(
+        "--format", dest="layout", choices=LAYOUTS, default="bin",
+        help="bin: a folder per request, raw bytes, for any language (default); npz: a file per "
+        "request, for NumPy",
+    )  # fmt: skip
+    add_selection(parser, "all")
+    parser.add_argument(
+        "--dtype", action="append", default=[], metavar="DTYPE",
+        help="float64, float32, float16, bfloat16, all (repeat); default: float64 and float32",
+    )  # fmt: skip
+    add_seed(parser)
+    add_progress(parser)
+    parser.set_defaults(command=export)
+
+
+def add_judge(parser: argparse.ArgumentParser) -> None:
+    """Flags of `judge`."""
+    parser.description = "Judge the answers that lie in a folder which `gradcheck export` wrote."
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder, with its answers")
+    add_suite(parser)
+    parser.add_argument("--convention", default="", metavar="SYSTEM",
+                        help="on kinks accept only what this system returns")  # fmt: skip
+    add_jobs(parser)
+    add_output(parser)
+    parser.set_defaults(command=judge)
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write the requests; returns the exit code."""
+    if arguments.model or arguments.rule:
+        raise UsageError("operators are exported; leave --model and --rule out")
+    dtypes = dtypes_of(arguments.dtype)
+    from gradcheck.results.words import plural
+    from gradcheck.run import export as exporting
+
+    suite = suite_of(arguments.suite)
+    cases = choice(arguments).cases(suite).operators
+    progress = Progress(arguments)
+    found = exporting.export(
+        arguments.folder, suite, cases, dtypes, arguments.seed, arguments.layout, progress
+    )
+    progress.clear()
+    skipped = f" ({found.skipped} do not fit their dtype)" if found.skipped else ""
+    text = (
+        f"{plural(found.requests, 'request')} of {plural(found.cases, 'case')} "
+        f"in {arguments.folder}{skipped}\n"
+        f"{exporting.README} there says what to write; then: gradcheck judge {arguments.folder}\n"
+    )
+    if not console.show(text):
+        return USAGE
+    return OK if found.requests else NOTHING
+
+
+def judge(arguments: argparse.Namespace) -> int:
+    """Judge the answers; returns the exit code."""
+    targets = targets_of(arguments.outputs)
+    from gradcheck.implementations.protocol import index
+    from gradcheck.run.export import README, still_true
+    from gradcheck.run.plan import Plan
+
+    found = index.read(arguments.folder)
+    dtypes = dtypes_of(list({one.dtype for one in found.cases}))
+    suite = suite_of(arguments.suite)
+    plan = Plan(
+        suite=suite,
+        cases=still_true(arguments.folder, found, suite),
+        implementations=[_word(arguments.folder)],
+        dtypes=dtypes,
+        seed=found.seed,
+        suites=arguments.suite,
+        convention=convention_of(arguments.convention, suite),
+        jobs=arguments.jobs,
+        contract=False,
+    )
+    code = carry_out(plan, arguments, targets)
+    if code == NOTHING:
+        console.say(f"{arguments.folder} holds no answers yet; {README} there says what to write")
+    return code
+
+
+def _word(folder: Path) -> str:
+    """What `--impl` calls the folder; "./torch" is no framework."""
+    word = str(folder)
+    return word if os.sep in word else f".{os.sep}{word}"

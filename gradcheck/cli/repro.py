@@ -1,0 +1,204 @@
+"""`gradcheck repro`: one case in full, or as a script that stands alone."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradcheck.cli import console
+from gradcheck.cli.flags import add_implementation, add_suite, suite_of
+from gradcheck.cli.outcome import check_writable, save, targets_of
+from gradcheck.cli.planned import convention_of
+from gradcheck.cli.published import add_output, check_format, publish_run
+from gradcheck.errors import Unsupported, UsageError
+from gradcheck.results.ci_safe import heard
+
+if TYPE_CHECKING:
+    from gradcheck.explain.shrink import Shrunk
+    from gradcheck.implementations.bound import Implementation
+    from gradcheck.report.scripts.name import Named
+    from gradcheck.results.record import Record, Run
+    from gradcheck.run.loaded_plan import Ready
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.description = (
+        "Judge one case of an operator alone: what is wrong and why, the worst elements, and the "
+        "smallest input that shows it; or write that as a script that needs no gradcheck."
+    )
+    parser.add_argument(
+        "name", metavar="CASE",
+        help="operator/dialect/sample/dtype, as reports print it; :x behind it means dx alone",
+    )  # fmt: skip
+    add_implementation(parser)
+    add_suite(parser)
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false",
+        help="look for no smaller input that fails as well",
+    )  # fmt: skip
+    parser.add_argument(
+        "--export", type=Path, metavar="FILE",
+        help="also write the case as a script: FILE.py for code in Python, FILE.c for a C library",
+    )  # fmt: skip
+    add_output(parser)
+    parser.set_defaults(command=repro)
+
+
+def repro(arguments: argparse.Namespace) -> int:
+    """Judge the case, show it, export it; returns the exit code."""
+    targets = targets_of(arguments.outputs)
+    check_format(arguments.format)
+    implementations = list(dict.fromkeys(arguments.impl)) or ["reference"]
+    path: Path | None = arguments.export
+    if path is not None:
+        from gradcheck.report.scripts.export import check_form
+
+        check_writable([path], "--export")
+        check_form(path, implementations)
+
+    from gradcheck.report.scripts.name import named
+    from gradcheck.run.execute import executed
+    from gradcheck.run.loaded_plan import loaded
+    from gradcheck.run.plan import Plan
+
+    suite = suite_of(arguments.suite)
+    meant = named(arguments.name, suite, arguments.seed)
+    plan = Plan(
+        suite=suite,
+        cases=[meant.case],
+        implementations=implementations,
+        dtypes=[meant.dtype],
+        seed=arguments.seed,
+        suites=arguments.suite,
+        convention=convention_of(arguments.convention, suite),
+        build=arguments.build,
+        contract=False,
+        isolate=arguments.isolate,
+        timeout=arguments.timeout,
+    )
+    with heard(), loaded(plan) as ready:
+        found = _narrowed(executed(ready), meant)
+        asked = found.complete  # after Ctrl-C nothing more is
+        smallest = _smallest(ready, found, meant) if asked and arguments.shrink else {}
+        kept = path is None or not asked or _export(ready, found, meant, smallest, path)
+
+    def terminal(**how: Any) -> str:
+        from gradcheck.report.repro import Shown, render
+
+        shown = Shown(run=found, case=meant.case, dtype=meant.dtype, smallest=smallest)
+        return render(shown, **how)
+
+    return publish_run(found, arguments, targets, terminal, written=kept)
+
+
+def _narrowed(run: Run, meant: Named) -> Run:
+    """The results that are about the gradient that is meant, or about the call as a whole."""
+    others = {*meant.case.primal_names, "forward"} - {meant.output}
+    if not meant.output:
+        return run
+    return replace(run, results=tuple(r for r in run.results if r.output not in others))
+
+
+def _wrong(run: Run, meant: Named) -> list[Record]:
+    """The results that say of a gradient that it is wrong."""
+    from gradcheck.explain.shrink import WRONG
+    from gradcheck.explain.shrink_trial import CALL
+
+    names = (*meant.case.primal_names, CALL)
+    return [r for r in run.results if r.output in names and r.verdict in WRONG]
+
+
+def _smallest(ready: Ready, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
+    """The smallest input found that shows each wrong gradient."""
+    from gradcheck.explain.shrink import shrink
+
+    found, convention = {}, ready.plan.convention
+    for result in _wrong(run, meant):
+        binding = _binding(ready, result.implementation)
+        small = shrink(meant.case, binding, meant.dtype, result.output, convention=convention)
+        if small is not None:
+            found[result.implementation, result.output] = small
+    return found
+
+
+def _binding(ready: Ready, name: str) -> Implementation:
+    return next(binding for binding in ready.bindings if binding.name == name)
+
+
+def _export(
+    ready: Ready,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    path: Path,
+) -> bool:
+    """Write the script; False, and a line on stderr, where there can be none."""
+    try:
+        return save(path, _exported(ready, run, meant, smallest, path), "--export")
+    except UsageError as error:
+        console.say(str(error))
+        return False
+
+
+def _exported(
+    ready: Ready,
+    run: Run,
+    meant: Named,
+    smallest: Mapping[tuple[str, str], Shrunk],
+    path: Path,
+) -> str:
+    """The script that shows the first gradient that is wrong, or else the first one.
+
+    Raises:
+        UsageError: there is nothing that a script could show.
+    """
+    from gradcheck.implementations.returned import Broken
+    from gradcheck.judge.operator import Unsuitable
+    from gradcheck.report.scripts.export import written
+    from gradcheck.report.scripts.point import accepted, whole
+    from gradcheck.results.finding import Finding
+    from gradcheck.results.verdict import Verdict
+
+    (binding,) = ready.bindings
+    case, dtype = meant.case, meant.dtype
+    for result in run.results:
+        if result.verdict is Verdict.INVALID:
+            raise UsageError(f"--export: the case is at fault, not the code: {result.reason}")
+    floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
+                if p.dtype.kind == "f"]  # fmt: skip
+    every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]
+    if not every:
+        raise UsageError(f"--export: {binding.name} has no {meant.output} that could be shown")
+    result = every[0]
+    output = next(n for n in (result.output, meant.output, *floating) if n in floating)
+    try:
+        bound = binding.bind(case, dtype)
+        if bound is None or not result.verdict.checked:
+            raise UsageError(f"--export: {result.reason}: there is nothing to show")
+        small = smallest.get((binding.name, output))
+        if small is None:
+            finding = Finding(name=output, verdict=result.verdict, worst=result.worst)
+            small = whole(case, binding, dtype, finding, ready.plan.convention)
+        passes = accepted(small, ready.plan.convention, bound.slack)
+    except (Unsupported, Broken, Unsuitable) as error:
+        raise UsageError(f"--export: {error}") from None
+    return written(small, passes, binding, bound, path, _said(result, small))
+
+
+def _said(result: Record, small: Shrunk) -> list[str]:
+    """What is wrong, in the lines that a script begins with."""
+    from gradcheck.report import failure_text
+    from gradcheck.report.scripts.export import AGAIN
+    from gradcheck.report.scripts.point import primal_of
+    from gradcheck.results import words
+
+    told = failure_text.alone(result)
+    title = f"{words.word(result.verdict)} {small.case.name}/{small.dtype}"
+    first = f"{title}: {words.gradient(primal_of(small))}"
+    lines = [f"{first}: {told.lead}" if told.lead else first]
+    lines += [text for label, text in told.facts if label in ("reason", "evidence", "pattern")]
+    return [*lines, f"{AGAIN}{result.repro}"]

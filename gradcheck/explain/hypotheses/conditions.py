@@ -1,0 +1,279 @@
+"""Conditions: right for most sizes and wrong for some; right for rows alone and not together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.probe import RAISES, Array, Float, Probe
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.draw import Draw
+
+BLOCKS: Final = (4, 8, 16, 32, 64, 128)
+"""What loops are unrolled or blocked by."""
+LEAST: Final = 4
+"""Elements up to which a size that is right may be right by accident."""
+LONGEST: Final = 150
+BEYOND: Final = 3
+"""How many larger sizes are asked for than the probe has."""
+FEW: Final = 18
+"""Up to which size a short axis is continued: past two blocks of eight."""
+KNOWN: Final = 5
+"""Sizes that must have been asked, at least."""
+ROWS: Final = 7
+"""Rows that are asked alone, at most."""
+MOVED: Final = (0.875, -0.75)
+"""Factors on other entries of primals and cotangent, to see whether one reads them."""
+SMALLEST: Final = 2
+"""Elements of an entry below which nothing in it can be mixed up."""
+ENOUGH: Final = 0.5
+"""Share of failing probes whose axes must be told from each other."""
+
+Predicate = Callable[[int], bool]
+Condition = Callable[[Probe], bool]
+
+
+def sizes(scene: Scene) -> Iterator[Suspicion]:
+    """Along one axis, cut and continued, it is wrong from some size on, or between blocks."""
+    name = scene.output
+    probe = max(scene.failing, key=lambda p: max(_long(p), default=0))
+    for n in sorted(_long(probe), reverse=True):
+        if not _right_somewhere(probe, name, n):
+            continue
+        found = _verdicts(probe, name, n, np.arange(n))
+        if len(found) < KNOWN or found != _verdicts(probe, name, n, _shuffled(n)):
+            continue
+        for words, predicate, there in (*_predicates(probe), *_relations(probe, n)):
+            right = [m for m in found if not predicate(m)]
+            if KNOWN // 2 < len(right) < len(found) and all(
+                found[m] == predicate(m) for m in found
+            ):
+                yield Suspicion(
+                    label="W",
+                    says=f"{scene.gradient} is wrong only where an axis has {words}",
+                    fits=_at_such(name, there),
+                    evidence=(
+                        f"the axis of {n} at {probe.where} was cut to and continued to "
+                        f"{len(found)} sizes from {min(found)} to {max(found)}: the gradient is "
+                        f"right at {len(right)} of them, whatever stands where",
+                    ),
+                )
+
+
+def _at_such(name: str, there: Condition) -> Callable[[Probe], bool]:
+    """Whether a probe is wrong only under the condition."""
+    return lambda probe: not probe.fails(name) or there(probe)
+
+
+def _long(probe: Probe) -> set[int]:
+    """Lengths of axes that are worth cutting."""
+    return {n for p in probe.primals for n in p.shape if LEAST < n <= LONGEST}
+
+
+def _right_somewhere(probe: Probe, name: str, n: int) -> bool:
+    """A first look at a few sizes."""
+    few = {2, n // 2, n - 1, *(block for block in BLOCKS if block <= _last(n))}
+    return any(
+        found is not None and name in found.got and not found.fails(name)
+        for m in sorted(few)
+        for found in [_taken(probe, n, np.resize(np.arange(n), m))]
+    )
+
+
+def _verdicts(probe: Probe, name: str, n: int, order: Array) -> dict[int, bool]:
+    """By size: whether the gradient is wrong with so many of the axis's entries, in an order."""
+    out = {}
+    for m in range(1, _last(n) + 1):
+        found = _taken(probe, n, np.resize(order, m))
+        if found is not None:
+            out[m] = found.fails(name)
+    return out
+
+
+def _last(n: int) -> int:
+    """The largest size that an axis is continued to."""
+    return max(n + BEYOND, FEW)
+
+
+def _shuffled(n: int) -> Array:
+    return Draw("other order", n).permutation(n)
+
+
+def _numbers(attrs: Attrs) -> set[int]:
+    """Whole numbers among attributes: what is wrong from one of these on ignores an attribute."""
+    flat = (v for value in attrs.values() for v in (value if type(value) is tuple else (value,)))
+    return {v for v in flat if isinstance(v, int) and not isinstance(v, bool)}
+
+
+def _predicates(probe: Probe) -> Iterator[tuple[str, Predicate, Condition]]:
+    """What sizes may be wrong, in words, as a function of the size, and at any probe."""
+    numbers = _numbers(probe.attrs)
+    blocks = [block for block in BLOCKS if block not in numbers]
+    found = [(f"more than {block} elements", _above(block)) for block in blocks]
+    found += [(f"a length that is no multiple of {block}", _remainder(block)) for block in blocks]
+    found += [(f"a remainder after blocks of {n}", _remainder(n, n)) for n in blocks]
+    found.append(("a length that is no power of two", lambda m: m & (m - 1) != 0))
+    found.append(("an odd length above 1", _remainder(2, 1)))
+    for words, predicate in found:
+        yield words, predicate, _some_length(predicate)
+
+
+def _relations(probe: Probe, n: int) -> Iterator[tuple[str, Predicate, Condition]]:
+    """More elements than another axis has."""
+    numbers = _numbers(probe.attrs)
+    for i, value in enumerate(probe.primals):
+        for k, other in enumerate(value.shape):
+            if other not in {1, n, *numbers}:
+                words = f"more elements than axis {k} of {probe.names[i]} has"
+                yield words, _above(other), _longer(i, k)
+
+
+def _some_length(predicate: Predicate) -> Condition:
+    return lambda probe: any(predicate(n) for p in probe.primals for n in p.shape)
+
+
+def _longer(i: int, axis: int) -> Condition:
+    return lambda p: any(n > p.primals[i].shape[axis] for x in p.primals for n in x.shape)
+
+
+def _above(cap: int) -> Predicate:
+    return lambda m: m > cap
+
+
+def _remainder(block: int, cap: int = 0) -> Predicate:
+    return lambda m: m > cap and m % block != 0
+
+
+def alone(scene: Scene) -> Iterator[Suspicion]:
+    """Along axes whose entries have nothing to do with each other, each alone is right."""
+    probe, name = scene.first, scene.output
+    if any(name not in p.got for p in scene.failing) or _same_numbers(probe, name):
+        return
+    told = [p for p in scene.failing if _tells(p, name)]
+    axes = _alone(told[0], name) if len(told) >= ENOUGH * len(scene.failing) else ()
+    mixed = bool(axes) and _reads_others(told[0], name, axes)
+    if mixed or (axes and _some_right(told[0], name, axes)):
+        which = " and ".join(str(axis) for axis in axes)
+        which = f"axis {which}" if len(axes) == 1 else f"axes {which}"
+        yield Suspicion(
+            label="I",
+            says=f"{scene.gradient} mixes up the entries along {which}: each alone is right"
+            if mixed
+            else f"{scene.gradient} is wrong by the place along {which}: each entry alone is right",
+            fits=lambda p: not p.fails(name) or not _tells(p, name) or bool(_alone(p, name)),
+            evidence=(
+                f"asked for one entry of {which} at a time, the code is right; the right gradient "
+                "is then the same as that of all together",
+            ),
+        )
+
+
+def _alone(probe: Probe, name: str) -> tuple[int, ...]:
+    """The first axes, or the one axis, whose entries are right alone; none: ()."""
+    shape, told = probe.right[name].shape, _lengths(probe, name)
+    every = [tuple(range(k)) for k in range(1, len(shape))] + [(k,) for k in range(1, len(shape))]
+    for axes in every:
+        whole = all(shape[axis] in told or shape[axis] == 1 for axis in axes)
+        mixed = [axis for axis in axes if shape[axis] > 1]
+        if whole and mixed and _right_alone(probe, name, [shape[axis] for axis in mixed]):
+            return tuple(mixed)
+    return ()
+
+
+def _reads_others(probe: Probe, name: str, axes: tuple[int, ...]) -> bool:
+    """Whether a wrong entry changes with the others: else its place or the size is to blame."""
+    wrong = probe.wrong(name)
+    for axis in axes:
+        n = wrong.shape[axis]
+        rest = tuple(k for k in range(wrong.ndim) if k != axis)
+        for k in np.flatnonzero(wrong.any(axis=rest)):
+            moved = _others_moved(probe, n, int(k))
+            if moved is None or name not in moved.got:
+                continue
+            before, after = (np.take(p.got[name], k, axis) for p in (probe, moved))
+            if not _near(after, before):
+                return True
+    return False
+
+
+def _some_right(probe: Probe, name: str, axes: tuple[int, ...]) -> bool:
+    """Whether entries are right among others that are wrong: at one size, their places differ."""
+    wrong = probe.wrong(name)
+    rest = tuple(k for k in range(wrong.ndim) if k not in axes)
+    return not bool(wrong.any(axis=rest).all())
+
+
+def _others_moved(probe: Probe, n: int, k: int) -> Probe | None:
+    """The code where all but entry `k` of the axes of length `n` have moved."""
+
+    def move(x: Array, factor: float) -> Array:
+        if x.dtype.kind != "f" or n not in x.shape:
+            return x
+        shape = [1] * x.ndim
+        shape[x.shape.index(n)] = n
+        return x * np.where(np.arange(n) == k, 1.0, factor).reshape(shape)
+
+    primals, ct = MOVED
+    cts = tuple(move(part, ct) for part in probe.ct)
+    return probe.at([move(p, primals) for p in probe.primals], cts)
+
+
+def _lengths(probe: Probe, name: str) -> set[int]:
+    """Lengths of the gradient's axes by which these can be told from each other."""
+    shape = probe.right[name].shape
+    return {n for n in shape if n > 1 and shape.count(n) == 1}
+
+
+def _tells(probe: Probe, name: str) -> bool:
+    """Whether there is such an axis, with entries of several elements."""
+    return any(probe.right[name].size // n >= SMALLEST for n in _lengths(probe, name))
+
+
+def _same_numbers(probe: Probe, name: str) -> bool:
+    """Whether the right numbers came in another order: no entry need have read another's."""
+    got, right = (np.sort(g[name].ravel()) for g in (probe.got, probe.right))
+    return _near(got, right)
+
+
+def _right_alone(probe: Probe, name: str, lengths: Sequence[int]) -> bool:
+    for place in itertools.islice(itertools.product(*(range(n) for n in lengths)), ROWS):
+        found: Probe | None = probe
+        whole = probe.right[name]
+        for n, k in zip(lengths, place, strict=True):
+            found = _taken(found, n, np.array([k])) if found is not None else None
+            whole = np.take(whole, [k], whole.shape.index(n))
+        if found is None or found.fails(name) or whole.size < SMALLEST:
+            return False
+        if found.right[name].shape != whole.shape or not _near(found.right[name], whole):
+            return False
+    return True
+
+
+def _near(a: Float, b: Float) -> bool:
+    with np.errstate(all="ignore"):
+        return bool((np.abs(a - b) <= 1e-9 * np.max(np.abs(b), initial=0.0)).all())
+
+
+def _taken(probe: Probe, n: int, indices: Array) -> Probe | None:
+    """The code at some entries of all axes of one length, under the cotangent of these."""
+
+    def take(x: Array) -> Array:
+        for axis, size in enumerate(x.shape):
+            if size == n:
+                x = np.take(x, indices, axis)
+        return x
+
+    primals = [take(p) for p in probe.primals]
+    try:
+        with np.errstate(all="ignore"):
+            outputs = probe.truth.forward(primals, probe.attrs)
+    except RAISES:  # this length means something to an attribute
+        return None
+    cts = tuple(take(part) for part in probe.ct)
+    if any(ct.shape != out.shape for ct, out in zip(cts, outputs, strict=True)):
+        return None
+    return probe.at(primals, cts)

@@ -1,0 +1,285 @@
+"""Cotangent: it is ignored, or another one is used in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Probe
+from gradcheck.implementations.returned import Broken
+
+Edit = Callable[[Probe], Cotangent | None]
+Part = Callable[[Float], Float]
+
+BOUNDS: Final = (1.0, 0.5, 2.0, 5.0, 10.0, 0.1)
+"""Where cotangents are clipped, as gradients are in training."""
+DEEPEST: Final = 4
+"""Axes, from either end, of which one entry may stand for all."""
+OUTER: Final = (-3, -4)
+"""Axes that few arrays have: there an index is forgotten."""
+
+
+def cotangent(scene: Scene) -> Iterator[Suspicion]:
+    """The true VJP of another cotangent: of ones, of its mean, of one of its rows, of its size."""
+    if len(scene.first.ct) > 1:
+        yield from _of_outputs(scene)
+    for label, words, edit in edits(scene):
+        yield predicting(
+            scene, label, f"{scene.gradient} {words}", partial(_with, edit, scene.output)
+        )
+
+
+def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
+    try:
+        with np.errstate(all="ignore"):
+            ct = edit(probe)
+    except RAISES:
+        return None
+    found = None if ct is None else probe.vjp(ct)
+    return None if found is None else found.get(name)
+
+
+def edits(scene: Scene) -> Iterator[tuple[str, str, Edit]]:
+    """Class, words and edit of each."""
+    probe = scene.first
+    if _copies(probe, scene.output):
+        yield "A", "holds 1 where the cotangent belongs: it is never written", _each(np.ones_like)
+    else:
+        yield "U", "ignores the cotangent: it is taken for all ones", _each(np.ones_like)
+    for label, words, part in WHOLE:
+        yield label, words, _each(part)
+    yield from _slices(probe)
+    for bound in BOUNDS:
+        yield "NL", f"clips the cotangent to [-{bound:g}, {bound:g}]", _each(_clipped(bound))
+        yield "NL", f"clips the cotangent's norm to {bound:g}", _each(_shortened(bound))
+
+
+def _copies(probe: Probe, name: str) -> bool:
+    """Whether each element of the gradient is one of the cotangent's, or 0."""
+    found = probe.vjp(tuple(np.ones_like(part) for part in probe.ct))
+    if found is None or not np.isin(found[name], (0.0, 1.0)).all():
+        return False
+    values = np.concatenate([part.ravel() for part in probe.ct])
+    return bool(np.isin(probe.right[name], (*values, 0.0)).all())
+
+
+def _each(part: Part) -> Edit:
+    return lambda probe: tuple(np.asarray(part(of)) for of in probe.ct)
+
+
+def _filled(value: Callable[[Float], float]) -> Part:
+    return lambda ct: np.full_like(ct, value(ct)) if ct.size else ct
+
+
+WHOLE: Final[tuple[tuple[str, str, Part], ...]] = (
+    ("U", "takes the mean of the cotangent for all of it", _filled(np.mean)),
+    ("U", "takes the first element of the cotangent for all of it", _filled(lambda c: c.flat[0])),
+    ("U", "takes the last element of the cotangent for all of it", _filled(lambda c: c.flat[-1])),
+    ("U", "takes the sum of the cotangent for each of its elements", _filled(np.sum)),
+    ("NL", "takes the cotangent's magnitude: its sign is lost", np.abs),
+    ("NL", "takes the cotangent's magnitude, negated", lambda ct: -np.abs(ct)),
+    ("NL", "is not linear in the cotangent: it is multiplied in twice", np.square),
+    ("NL", "is not linear in the cotangent: it is multiplied by its magnitude",
+     lambda ct: ct * np.abs(ct)),
+    ("NL", "takes the sign of the cotangent alone", np.sign),
+    ("NL", "loses the negative part of the cotangent", lambda ct: np.maximum(ct, 0.0)),
+    ("NL", "loses the positive part of the cotangent", lambda ct: np.minimum(ct, 0.0)),
+    ("NL", "divides the cotangent by its norm", lambda ct: ct / np.linalg.norm(ct.ravel())),
+    ("NL", "divides the cotangent by its largest element", lambda ct: ct / np.max(np.abs(ct))),
+    ("NL", "puts the cotangent in order", lambda ct: np.sort(ct, axis=-1)),
+    ("NL", "puts the cotangent in order along axis 0", lambda ct: np.sort(ct, axis=0)),
+    ("NL", "puts the cotangent in descending order", lambda ct: -np.sort(-ct, axis=-1)),
+    ("U", "drops the cotangent's mean over each row",
+     lambda ct: ct - ct.mean(axis=-1, keepdims=True)),
+)  # fmt: skip
+
+
+def _clipped(bound: float) -> Part:
+    return lambda ct: np.clip(ct, -bound, bound)
+
+
+def _shortened(bound: float) -> Part:
+    return lambda ct: ct * min(1.0, bound / float(np.linalg.norm(ct.ravel())))
+
+
+def _of_outputs(scene: Scene) -> Iterator[Suspicion]:
+    """The cotangent of one of several outputs is dropped, or stands for another's."""
+    for words, edit in _edits_of_outputs(scene.first):
+        says = f"{scene.gradient} {words}"
+        yield Suspicion(label="U", says=says, fits=partial(_all_with, edit))
+        yield predicting(scene, "T", says, partial(_with, edit, scene.output))
+
+
+def _all_with(edit: Edit, probe: Probe) -> bool:
+    """Whether an edit explains all gradients."""
+    return all(probe.reproduces(_with(edit, name, probe), name) for name in probe.right)
+
+
+def _edits_of_outputs(probe: Probe) -> Iterator[tuple[str, Edit]]:
+    count = len(probe.ct)
+    for i in range(count):
+        yield f"ignores the cotangent of output {i + 1}", partial(_dropped, {i})
+    for i in range(count):
+        rest = {*range(count)} - {i}
+        if count > 2:
+            yield f"uses the cotangent of output {i + 1} alone", partial(_dropped, rest)
+        for j in range(count):
+            if i != j and probe.ct[i].shape == probe.ct[j].shape:
+                words = f"uses the cotangent of output {j + 1} for output {i + 1}"
+                yield words, partial(_taken, i, j, False)
+                if i < j:
+                    words = f"exchanges the cotangents of outputs {i + 1} and {j + 1}"
+                    yield words, partial(_taken, i, j, True)
+
+
+def _dropped(which: set[int], probe: Probe) -> Cotangent:
+    return tuple(np.zeros_like(c) if i in which else c for i, c in enumerate(probe.ct))
+
+
+def _taken(i: int, j: int, exchanged: bool, probe: Probe) -> Cotangent:
+    parts = [*probe.ct]
+    parts[i] = probe.ct[j]
+    if exchanged:
+        parts[j] = probe.ct[i]
+    return tuple(parts)
+
+
+def _slices(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
+    """One row, or one entry of an axis, stands for all of them."""
+    rank = max((part.ndim for part in probe.ct), default=0)
+    for at, which in ((0, "first"), (-1, "last")):
+        words = f"takes the cotangent of the {which} row for all rows"
+        yield "U", words, _each(partial(_row, at))
+    axes = [*range(min(rank, DEEPEST)), *range(-1, -min(rank, DEEPEST) - 1, -1)]
+    for axis in axes:
+        label = "I" if axis in OUTER else "U"
+        for at, which in ((0, "first"), (-1, "last")):
+            words = f"takes the {which} entry of the cotangent's axis {axis} for all of them"
+            yield label, words, _each(partial(_entry, axis, at))
+        yield "U", f"averages the cotangent over its axis {axis}", _each(partial(_averaged, axis))
+    yield "U", "averages the cotangent over its rows", _each(_over_rows)
+
+
+def _row(at: int, ct: Float) -> Float:
+    rows = ct.reshape(-1, ct.shape[-1]) if ct.ndim else ct.reshape(1, 1)
+    return np.broadcast_to(rows[at], rows.shape).reshape(ct.shape)
+
+
+def _over_rows(ct: Float) -> Float:
+    rows = ct.reshape(-1, ct.shape[-1]) if ct.ndim else ct.reshape(1, 1)
+    return np.broadcast_to(rows.mean(axis=0), rows.shape).reshape(ct.shape)
+
+
+def _entry(axis: int, at: int, ct: Float) -> Float:
+    if not -ct.ndim <= axis < ct.ndim:
+        return ct
+    return np.broadcast_to(np.take(ct, [at], axis=axis), ct.shape)
+
+
+def _averaged(axis: int, ct: Float) -> Float:
+    if not -ct.ndim <= axis < ct.ndim:
+        return ct
+    return np.broadcast_to(ct.mean(axis=axis, keepdims=True), ct.shape)
+
+
+# ── another array in its place ───────────────────────────────────────────────────────────────
+
+
+def replaced(scene: Scene) -> Iterator[Suspicion]:
+    """A primal, the output, or what forward makes of the cotangent stands in its place."""
+    if len(scene.first.ct) == 1:
+        yield from _other_arrays(scene)
+    yield Suspicion(
+        label="U",
+        says=f"{scene.gradient} does not depend on the cotangent: any other gives the same",
+        fits=partial(_constant, scene.output),
+    )
+
+
+def _other_arrays(scene: Scene) -> Iterator[Suspicion]:
+    probe, own, name = scene.first, scene.gradient, scene.output
+    for other, primal in zip(probe.names, probe.primals, strict=True):
+        if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:
+            says = f"{own} reads {other} in place of the cotangent"
+            yield predicting(scene, "U", says, partial(_with, partial(_primal, other), name))
+    says = f"{own} reads the output in place of the cotangent"
+    yield predicting(scene, "U", says, partial(_with, lambda p: p.outputs, name))
+    if not _linear(probe, name):
+        says = f"{own} is not linear in the cotangent: forward is applied to it"
+        yield predicting(scene, "NL", says, partial(_forwarded, name))
+        says = f"{own} is not linear in the cotangent: it passes through forward first"
+        yield predicting(scene, "NL", says, partial(_with, partial(_through, name), name))
+
+
+def _primal(name: str, probe: Probe) -> Cotangent:
+    return (probe.primal(name),)
+
+
+def _through(name: str, probe: Probe) -> Cotangent | None:
+    """Forward of the cotangent, where it has the shape of a primal and of the output."""
+    if probe.ct[0].shape != probe.primal(name).shape:
+        return None
+    values = [probe.ct[0] if n == name else p
+              for n, p in zip(probe.names, probe.primals, strict=True)]  # fmt: skip
+    outputs = probe.truth.forward(values, probe.attrs)
+    return outputs if outputs[0].shape == probe.ct[0].shape else None
+
+
+def _forwarded(name: str, probe: Probe) -> Float | None:
+    found = _through(name, probe)
+    return None if found is None else found[0]
+
+
+def _linear(probe: Probe, name: str) -> bool:
+    """Whether forward is linear in a primal, as far as one sum shows."""
+    u, v = probe.ct, _turned(probe)
+    try:
+        parts = [_forwarded(name, replace(probe, ct=ct))
+                 for ct in (u, v, tuple(a + b for a, b in zip(u, v, strict=True)))]  # fmt: skip
+    except RAISES:
+        return True
+    a, b, both = parts
+    if a is None or b is None or both is None:
+        return True
+    return bool(np.allclose(a + b, both, rtol=1e-9, atol=1e-9))
+
+
+# ── asking again ─────────────────────────────────────────────────────────────────────────────
+
+
+def _constant(name: str, probe: Probe) -> bool:
+    if not probe.fails(name):
+        other = probe.vjp(_turned(probe))
+        return other is not None and np.array_equal(other[name], probe.right[name])
+    here = probe.got.get(name)
+    if here is None or not here.any() or not np.isfinite(here).all():
+        return False
+    return all(same(probe, name, other, here) for other in (_turned(probe), _scaled(probe, -3.0)))
+
+
+def _turned(probe: Probe) -> Cotangent:
+    """Another cotangent: the values in other places, each one a little larger."""
+    return tuple((np.roll(c.ravel(), 1) * 1.25 + 0.5).reshape(c.shape) for c in probe.ct)
+
+
+def _scaled(probe: Probe, by: float) -> Cotangent:
+    return tuple(by * part for part in probe.ct)
+
+
+def same(probe: Probe, name: str, ct: Cotangent, as_: Float) -> bool:
+    """Whether the code returns the same bits under another cotangent."""
+    found = asked(probe, ct).get(name)
+    return found is not None and np.array_equal(found, as_, equal_nan=True)
+
+
+def asked(probe: Probe, ct: Cotangent) -> Gradients:
+    """The code's gradients under another cotangent; none where it fails to answer."""
+    try:
+        return probe.ask(ct)
+    except (Broken, *RAISES):
+        return {}

@@ -1,0 +1,211 @@
+"""Non-finite: where a gradient is NaN or infinite, and what is special there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.hypotheses.measures import Field, Measure, measures, others, primals
+from gradcheck.explain.probe import Float, Mask, Probe
+
+OVERFLOWS: Final = {"float32": 88.7228, "float64": 709.7827}
+"""Arguments beyond which exp overflows: ln of a type's largest number."""
+LARGE: Final = 4.0
+"""Magnitude beyond which a threshold speaks of overflow and not of a special point."""
+ENOUGH: Final = 3
+"""Elements on either side of a sign that name it."""
+
+
+def nonfinite(scene: Scene) -> Iterator[Suspicion]:
+    """NaN or infinite where a value is 0, beyond a threshold, or in rows that hold such a value."""
+    name = scene.output
+    every = [*scene.failing, *scene.passing]
+    bad = [_bad(probe, name) for probe in every]
+    if any(b is None for b in bad) or not any(b is not None and b.any() for b in bad):
+        return
+    if not all(_else_right(probe, name) for probe in scene.failing):
+        return
+    kind = _kind(scene)
+    for words, of in _conditions(scene, every, [b for b in bad if b is not None]):
+        yield Suspicion(
+            label="N",
+            says=f"{scene.gradient} is {kind} {words}, right elsewhere",
+            fits=partial(_marks, of, name),
+        )
+    count = sum(int(b.sum()) for b in bad if b is not None)
+    size = sum(b.size for b in bad if b is not None and b.any())
+    which = "every element" if count == size else f"{count} of {size} elements, right elsewhere"
+    yield Suspicion(
+        label="N",
+        says=f"{scene.gradient} is {kind} in {which}",
+        fits=lambda probe: True,
+    )
+
+
+def _bad(probe: Probe, name: str) -> Mask | None:
+    """Where it is not finite though the truth is, or no number though the truth is infinite."""
+    if name not in probe.got:
+        return None
+    got, right = probe.got[name], probe.right[name]
+    return (np.isnan(got) & ~np.isnan(right)) | (np.isinf(got) & np.isfinite(right))
+
+
+def _else_right(probe: Probe, name: str) -> bool:
+    return not (probe.wrong(name) & np.isfinite(probe.got[name])).any()
+
+
+def _kind(scene: Scene) -> str:
+    found = [probe.got[scene.output] for probe in scene.failing]
+    nan = any(np.isnan(g).any() for g in found)
+    infinite = any(np.isinf(g).any() for g in found)
+    return "NaN or infinite" if nan and infinite else "NaN" if nan else "infinite"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition on elements, in words, and the elements it holds for."""
+
+    words: str
+    of: Callable[[Probe], Mask | None]
+
+
+def _marks(of: Callable[[Probe], Mask | None], name: str, probe: Probe) -> bool:
+    marked, bad = of(probe), _bad(probe, name)
+    if marked is None or bad is None:
+        return False
+    return bool(np.array_equal(marked & ~np.isnan(probe.right[name]), bad))
+
+
+# ── what is special there ────────────────────────────────────────────────────────────────────
+
+Holds = Callable[[Probe], Mask | None]
+
+
+def _conditions(
+    scene: Scene, every: Sequence[Probe], bad: Sequence[Mask]
+) -> Iterator[tuple[str, Holds]]:
+    """In words, and the elements each holds for: of attributes, of primals, of anything else."""
+    yield from _of_attributes(every, bad)
+    for values in (primals, others):
+        told = [(m, _split(m, every, bad)) for m in measures(values(scene.first), scene.output)]
+        apart = [(measure, split) for measure, split in told if split is not None]
+        for conditions in (_at_zero, _overflowing, _signed, _special):
+            for measure, split in apart:
+                for where in conditions(measure, split):
+                    yield f"where {where.words}", where.of
+
+
+def _of_attributes(every: Sequence[Probe], bad: Sequence[Mask]) -> Iterator[tuple[str, Holds]]:
+    """All elements of just those points where an attribute has one value."""
+    if not all(b.all() or not b.any() for b in bad):
+        return
+    for name in every[0].attrs:
+        ill = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if b.any()]
+        well = [p.attrs.get(name) for p, b in zip(every, bad, strict=True) if not b.any()]
+        if all(value == ill[0] for value in ill) and well and ill[0] not in well:
+            yield f"for {name} = {ill[0]!r}", partial(_at_value, name, ill[0])
+
+
+def _at_value(name: str, value: Any, probe: Probe) -> Mask:
+    return np.full(next(iter(probe.right.values())).shape, probe.attrs.get(name) == value)
+
+
+# ── where a measure tells them apart ─────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a measure is where the gradient is not finite, and where it is."""
+
+    bad: Float
+    fine: Float
+    dtype: str
+
+
+def _split(measure: Measure, every: Sequence[Probe], bad: Sequence[Mask]) -> Split | None:
+    wrong, fine = [], []
+    for probe, at in zip(every, bad, strict=True):
+        value = measure.of(probe)
+        if value is None or np.isnan(value).any():
+            return None
+        wrong.append(value[at])
+        fine.append(value[~at])
+    return Split(np.concatenate(wrong), np.concatenate(fine), every[0].dtype)
+
+
+def _at_zero(measure: Measure, split: Split) -> Iterator[Where]:
+    if not split.bad.any() and split.fine.all():
+        yield Where(f"{measure.words} is 0", partial(_equal, measure.of, 0.0))
+
+
+def _special(measure: Measure, split: Split) -> Iterator[Where]:
+    """One value, and more than one element that has it."""
+    value = float(split.bad[0])
+    if split.bad.size > 1 and (split.bad == value).all() and not (split.fine == value).any():
+        yield Where(f"{measure.words} is {value:.6g}", partial(_equal, measure.of, value))
+
+
+def _signed(measure: Measure, split: Split) -> Iterator[Where]:
+    """One side of 0, with elements enough on both."""
+    if min(split.bad.size, split.fine.size) < ENOUGH:
+        return
+    tiny = np.finfo(np.float64).smallest_subnormal
+    if split.bad.max() < 0 <= split.fine.min():
+        yield Where(f"{measure.words} < 0", partial(_below, measure.of, 0.0))
+    if split.fine.max() <= 0 < split.bad.min():
+        yield Where(f"{measure.words} > 0", partial(_above, measure.of, 0.0))
+    if split.bad.max() <= 0 < split.fine.min():
+        yield Where(f"{measure.words} ≤ 0", partial(_below, measure.of, tiny))
+    if split.fine.max() < 0 <= split.bad.min():
+        yield Where(f"{measure.words} ≥ 0", partial(_above, measure.of, -tiny))
+
+
+def _overflowing(measure: Measure, split: Split) -> Iterator[Where]:
+    """Beyond a large magnitude, which lies between those that are fine and those that are not."""
+    if not split.fine.size:
+        return
+    low, high = float(split.fine.max()), float(split.bad.min())
+    if low < high and high >= LARGE:
+        c, why = between(max(low, 0.0), high, split.dtype)
+        yield Where(f"{measure.words} > {c:.6g}{why}", partial(_above, measure.of, c))
+    low, high = float(split.bad.max()), float(split.fine.min())
+    if low < high and low <= -LARGE:
+        c, why = between(-min(high, 0.0), -low, split.dtype)
+        yield Where(f"{measure.words} < {-c:.6g}{why}", partial(_below, measure.of, -c))
+
+
+def _equal(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x == value)
+
+
+def _above(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x > value)
+
+
+def _below(of: Field, value: float, probe: Probe) -> Mask | None:
+    x = of(probe)
+    return None if x is None else np.asarray(x < value)
+
+
+def between(low: float, high: float, dtype: str) -> tuple[float, str]:
+    """A number of [low, high), 0 <= low < high, the roundest; and what is known about it.
+
+    It is where exp, or its square, overflows, if it can be.
+    """
+    for part, what in ((1, "exp"), (2, "its exp squared")):
+        at = OVERFLOWS.get(dtype, 0.0) / part
+        if low <= at < high:
+            return at, f", where {what} overflows"
+    middle = low + (high - low) / 2
+    for digits in range(1, 17):
+        c = float(f"{middle:.{digits}g}")
+        if low <= c < high:
+            return c, ""
+    return low, ""

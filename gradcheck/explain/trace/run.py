@@ -1,0 +1,275 @@
+"""A reference's text at every probe of a scene, and what an edit of it predicts there."""
+
+from __future__ import annotations
+
+import operator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.probe import CLOSER, Array, Probe
+from gradcheck.explain.trace.tape import Change, Node, Place, Tape, TooLongError, record, replay
+
+WORK: Final = 120_000
+"""Operations performed again at the first probe, after which no more edits are tried."""
+OVERHEAD: Final = 8
+"""Operations that an edit costs beside those."""
+_index: Final = operator.attrgetter("index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Operations of a text on any tape: those of one kind at one place of the source.
+
+    With `chain`, only those called from there; with `turn`, only the first (0) or the last (−1).
+    """
+
+    place: Place
+    kind: str
+    chain: tuple[Place, ...] | None = None
+    turn: int | None = None
+
+    def on(self, run: Run) -> list[Node]:
+        """The nodes on one tape; none where the text takes another way."""
+        found = run.at.get((self.place, self.kind), [])
+        if self.chain is not None:
+            found = [node for node in found if node.chain == self.chain]
+        return found if self.turn is None or not found else [found[self.turn]]
+
+
+def targets(node: Node, run: Run) -> Iterator[Target]:
+    """All ways to mean a node: with all of its place, of its chain, or as first or last."""
+    assert node.place is not None
+    at = run.at[node.place, node.kind]
+    yield Target(place=node.place, kind=node.kind)
+    same = [other for other in at if other.chain == node.chain]
+    if len(same) < len(at):
+        yield Target(place=node.place, kind=node.kind, chain=node.chain)
+    if len(same) > 1 and node.turn in (0, len(same) - 1):
+        turn = 0 if node.turn == 0 else -1
+        yield Target(place=node.place, kind=node.kind, chain=node.chain, turn=turn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """A value of the text on any tape: a leaf by name, an output of forward, or an operation.
+
+    In a loop it is that of the same turn, moved by `step`. `of` is applied to it.
+    """
+
+    name: str = ""
+    output: int = -1
+    chain: tuple[Place, ...] = ()
+    kind: str = ""
+    step: int | None = None
+    of: Callable[[Array], Array] | None = None
+
+    def node(self, run: Run, turn: int) -> Node | None:
+        """The operation, seen from another in its turn `turn`."""
+        if self.name:
+            return run.leaves.get(self.name)
+        if self.output >= 0:
+            return run.tape.forward[self.output]
+        same = run.chains.get((self.chain, self.kind), [])
+        k = 0 if self.step is None else turn + self.step
+        return same[k] if 0 <= k < len(same) else None
+
+    def on(self, run: Run, turn: int) -> Array | None:
+        """Its value, seen from an operation in its turn `turn`."""
+        found = self.node(run, turn)
+        if found is None or self.of is None:
+            return None if found is None else found.value
+        with np.errstate(all="ignore"):
+            return self.of(found.value)
+
+
+class Run:
+    """The text of one probe on a tape, as far as one gradient depends on it."""
+
+    def __init__(self, probe: Probe, output: str) -> None:
+        """Record it.
+
+        Raises:
+            Exception: whatever the text raises.
+        """
+        self.probe, self.output = probe, output
+        spec = probe.truth.spec
+        assert spec is not None
+        self.tape: Tape = record(spec, probe.ct, probe.names, probe.primals, probe.attrs)
+        self.needed = self.tape.needed(probe.names.index(output))
+        self.leaves = {n.name: n for n in self.tape.nodes if n.name}
+        self.at: dict[tuple[Place, str], list[Node]] = {}
+        self.chains: dict[tuple[tuple[Place, ...], str], list[Node]] = {}
+        self.users: dict[int, list[Node]] = {}
+        for node in self.needed:
+            if node.place is not None:
+                self.at.setdefault((node.place, node.kind), []).append(node)
+            for parent in node.parents:
+                self.users.setdefault(parent, []).append(node)
+        for node in self.tape.nodes:
+            if node.chain:
+                self.chains.setdefault((node.chain, node.kind), []).append(node)
+        if not self.needed or not np.array_equal(
+            self.needed[-1].value, probe.right[output], equal_nan=True
+        ):
+            raise TooLongError
+
+    @cached_property
+    def with_ct(self) -> set[int]:
+        """Indices of the operations that the cotangent flows through."""
+        found = {n.index for n in self.tape.nodes if n.name.startswith("ct") and not n.chain}
+        for node in self.needed:
+            if not found.isdisjoint(node.parents):
+                found.add(node.index)
+        return found
+
+    @cached_property
+    def known(self) -> set[int]:
+        """Indices of the values that forward has, too, arguments included."""
+        tape = self.tape
+        ours = {key_of(n) for n in tape.nodes[tape.length :]}
+        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in ours}
+
+    @cached_property
+    def elementwise(self) -> bool:
+        """Whether the operator acts element by element."""
+        spec = self.probe.truth.spec
+        assert spec is not None
+        return not re.search(r"[a-z]", spec.signature)
+
+    def again(self, changes: Changes) -> Array | None:
+        """The gradient with operations performed otherwise; None where that is not defined."""
+        if not changes:
+            return self.needed[-1].value
+        try:
+            with np.errstate(all="ignore"):
+                found = replay(self.needed, changes)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+        return found if found.shape == self.needed[-1].value.shape else None
+
+
+def key_of(node: Node) -> tuple[tuple[int, ...], bytes]:
+    """Shape and bits of a value: what tells values apart."""
+    return node.value.shape, node.value.tobytes()
+
+
+Changes = Mapping[int, Change]
+"""What is performed otherwise on one tape, by the operations' indices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One change of the text: `changes(run)` says what it is on the tape of any probe.
+
+    They are None where the change means nothing there. Of edits that fit equally, that of the
+    lowest `rank` is the likelier.
+    """
+
+    label: str
+    says: str
+    changes: Callable[[Run], Changes | None]
+    rank: int = 0
+    evidence: tuple[str, ...] = ()
+
+
+def at(target: Target, change: Change) -> Callable[[Run], Changes]:
+    """The same change of all operations of a target."""
+    return lambda run: {node.index: change for node in target.on(run)}
+
+
+def all_of(every: tuple[Target, ...], change: Change) -> Callable[[Run], Changes]:
+    """The same change of all operations of several targets."""
+    return lambda run: {n.index: change for target in every for n in target.on(run)}
+
+
+@dataclass(slots=True)
+class Text:
+    """The text under every probe of one scene."""
+
+    scene: Scene
+    work: int = 0
+    _runs: dict[int, Run | None] = field(default_factory=dict)
+
+    def run(self, probe: Probe) -> Run | None:
+        """The text at one probe; None where it cannot be noted."""
+        if id(probe) not in self._runs:
+            try:
+                self._runs[id(probe)] = Run(probe, self.scene.output)
+            except Exception:  # noqa: BLE001  a text may do what a tape cannot note
+                self._runs[id(probe)] = None
+        return self._runs[id(probe)]
+
+    def predicted(self, probe: Probe, edit: Edit) -> Array | None:
+        """The gradient under an edit."""
+        run = self.run(probe)
+        changes = None if run is None else edit.changes(run)
+        return None if run is None or changes is None else run.again(changes)
+
+    @property
+    def spent(self) -> bool:
+        """Whether so much was tried that no more is."""
+        return self.work > WORK
+
+    def tried(self, run: Run, changes: Changes | None) -> Array | None:
+        """The gradient at the first probe, with the work counted."""
+        first = min(changes, default=len(run.tape.nodes)) if changes else 0
+        self.work += OVERHEAD + len(run.needed) - bisect_left(run.needed, first, key=_index)
+        return None if changes is None else run.again(changes)
+
+
+class Likeness:
+    """A quick test at the first probe: a prediction that fails it reproduces nothing."""
+
+    def __init__(self, probe: Probe, output: str) -> None:
+        """Find the element that tells most."""
+        self.probe, self.output = probe, output
+        self.got, self.right = probe.got[output], probe.right[output]
+        with np.errstate(all="ignore"):
+            off = np.abs(self.got - self.right)
+        self._finite = bool(np.isfinite(off).all())
+        self._k = int(np.argmax(off)) if off.size else 0
+        self._off = float(off.flat[self._k]) if off.size else 0.0
+
+    def __call__(self, prediction: Array | None) -> bool:
+        """Whether the prediction is what was returned."""
+        if prediction is None or prediction.shape != self.got.shape:
+            return False
+        if self._finite:
+            mine = abs(float(prediction.flat[self._k]) - float(self.got.flat[self._k]))
+            if not mine <= CLOSER * self._off:
+                return False
+        return self.probe.reproduces(prediction, self.output)
+
+
+Described = tuple[str, str, Change]
+"""A class, what is said of it, and what becomes of an operation."""
+
+
+def tried_everywhere(
+    text: Text,
+    run: Run,
+    like: Likeness,
+    changes_of: Callable[[Node, Run], Iterable[Described]],
+) -> Iterator[Edit]:
+    """Each change that there is of each operation, the last ones first, where it fits."""
+    seen: set[Target] = set()
+    for node in reversed(run.needed):
+        changes = list(changes_of(node, run))
+        for target in targets(node, run) if changes else ():
+            if target in seen or text.spent:
+                continue
+            seen.add(target)
+            for label, says, change in changes:
+                if like(text.tried(run, at(target, change)(run))):
+                    yield Edit(
+                        label=label,
+                        says=f"{text.scene.gradient}: {says}",
+                        changes=at(target, change),
+                    )

@@ -1,0 +1,210 @@
+"""A first manifest for code that has none: what its names suggest, and what is to be confirmed."""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gradcheck.errors import LoadError, ManifestError, UsageError
+from gradcheck.implementations.manifest import debug, guess, read, schema
+from gradcheck.implementations.manifest.guess import Named
+from gradcheck.implementations.manifest.operation import Prototype
+from gradcheck.implementations.manifest.prototype import declarations, parse
+from gradcheck.implementations.manifest.render import (
+    CONFIRM,
+    Candidate,
+    comment,
+    entry,
+    quoted,
+    unknown_prototype,
+)
+from gradcheck.implementations.manifest.symbols import exported
+from gradcheck.spec.operator import OpSpec
+from gradcheck.spec.suite import Suite
+from gradcheck.system.reading import contents
+
+SYMBOL: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+"""A function that somebody named: others are the linker's, or not C's."""
+MANGLED: Final = re.compile(r"_Z(\d{1,3})")
+"""How names of C++ functions outside of namespaces begin: with the length of what follows."""
+LARGEST: Final = 1 << 26
+"""Bytes of a header."""
+LISTED: Final = 40
+"""Functions that were not recognised, of which the names are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """The text of a manifest, what of it is bound, and which functions were not recognised."""
+
+    text: str
+    bound: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+
+
+PYTHON = """\
+schema = 1
+
+[impl]
+name = "mykernels"
+
+[python]
+# A dict from names of operators (`gradcheck list`) to objects with vjp(ct, *primals, **attrs) and,
+# optionally, forward(*primals, **attrs). The module is looked for in this folder first.
+entry = "mykernels:IMPL"
+"""
+PROCESS = """\
+schema = 1
+
+[impl]
+name = "mykernels"
+
+# [build]
+# cmd = "make grads"
+
+[subprocess]
+# A program that speaks GRADCHECK/1; `gradcheck probe -- ./grads` says how well.
+cmd = ["./grads"]
+level = "frames"  # or jsonl, or oneshot
+"""
+
+
+def suggest_c(library: Path | None, header: Path | None, path: Path, suite: Suite) -> Suggestion:
+    """A manifest, to stand at `path`, for a shared library, a header of it, or both.
+
+    Prototypes are the header's, else those of the debug information.
+
+    Raises:
+        LoadError: one of the files cannot be read.
+        UsageError: neither is given.
+    """
+    if library is None and header is None:
+        raise UsageError("--kind c needs --lib build/libk.so, --header kernels.h, or both")
+    texts = {} if header is None else _declared(header)
+    known = exported(library) if library else [*texts]
+    symbols = [symbol for symbol in known if SYMBOL.fullmatch(symbol)]
+    named = {s: n for s in symbols if (n := guess.operator_of(s, suite.operators)) is not None}
+    if library is not None:
+        texts = {**debug.prototypes(library, named.keys() - texts.keys()), **texts}
+    head = _head(library, path)
+    functions: list[Candidate] = []
+    comments = [*_mangled(known, suite)]
+    for symbol, what in named.items():
+        spec = suite.operators[what.operator]
+        try:
+            if symbol in texts:
+                functions.append(_candidate(spec, what, parse(texts[symbol], symbol)))
+            elif what.backward:
+                comments.append(unknown_prototype(symbol, spec))
+        except ManifestError as error:
+            comments.append(comment(f"{symbol} cannot be bound: {error}"))
+    entries, bound = _entries(functions, head, path, suite)
+    used = {c.spec.name for c in functions if c.backward}
+    other = [s for s in symbols if s not in named]
+    other += [c.prototype.symbol for c in functions if c.spec.name not in used]
+    blocks = [head, *entries, *comments, *_unrecognised(other)]
+    return Suggestion(text="\n".join(blocks), bound=tuple(bound), open=tuple(other))
+
+
+def _mangled(symbols: Sequence[str], suite: Suite) -> Iterator[str]:
+    """Comments on backward functions that only C++ can name."""
+    for symbol in symbols:
+        found = MANGLED.match(symbol)
+        name = symbol[found.end() :][: int(found[1])] if found else ""
+        named = guess.operator_of(name, suite.operators) if SYMBOL.fullmatch(name) else None
+        if named is not None and named.backward:
+            yield comment(f'{name} is there as `{symbol}`: declare it extern "C" to bind it')
+
+
+def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
+    """A comment that names functions in which no operator, or no backward, was recognised."""
+    if symbols:
+        more = f", and {len(symbols) - LISTED} more" if len(symbols) > LISTED else ""
+        names = textwrap.fill(", ".join(symbols[:LISTED]) + more, 96, break_long_words=False)
+        yield comment(f"No operator was recognised, or no backward, in\n{names}")
+
+
+def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
+    dialects = [d.name for d in spec.dialects if d.name in named.rest]
+    return Candidate(
+        spec=spec,
+        dialect=dialects[0] if dialects else "",
+        prototype=prototype,
+        backward=named.backward,
+    )
+
+
+def _declared(header: Path) -> dict[str, str]:
+    """The texts of the prototypes in a header, by name."""
+    try:
+        content = contents(header, LARGEST).decode("utf-8", "replace")
+    except OSError as error:
+        raise LoadError(f"{header}: {error.strerror}") from None
+    named = ((re.search(r"(\w+)\s*\(", text), text) for text in declarations(content))
+    return {name[1]: text for name, text in named if name is not None}
+
+
+def _head(library: Path | None, path: Path) -> str:
+    name = library.stem.removeprefix("lib") if library else "kernels"
+    shown = "build/libkernels.so"
+    if library is not None:
+        shown = os.path.relpath(library.absolute(), path.absolute().parent)
+    return f"""\
+# Guessed by `gradcheck init` from names. Look at each line that says `confirm`, then
+#     gradcheck run --impl {path.name}
+schema = 1
+
+[impl]
+name = {quoted(name)}
+# version.cmd = "git describe --always"
+
+# [build]
+# cmd = "make lib"  # what builds the library, before every check
+
+[c]
+library = {quoted(shown)}{"" if library else f"  {CONFIRM}"}
+"""
+
+
+def _entries(
+    functions: Sequence[Candidate], head: str, path: Path, suite: Suite
+) -> tuple[list[str], list[str]]:
+    """The entries, as comments where they could not be read; and what the others bind."""
+    texts, bound = [], []
+    forwards = {c.key: c for c in reversed(functions) if not c.backward}
+    seen: set[tuple[str, str]] = set()
+    for candidate in functions:
+        if not candidate.backward:
+            continue
+        text, complete = entry(candidate, forwards.get(candidate.key), suite)
+        fault = "" if complete else "say what each parameter is, and take the # away"
+        if candidate.key in seen:
+            fault = f"another backward of {candidate.name}: name a dialect in each"
+        if not fault:
+            fault = _fault(head + text, path, suite)
+        if fault:
+            text = f"{comment(f'{candidate.prototype.symbol}: {fault}')}{comment(text)}"
+        else:
+            seen.add(candidate.key)
+            bound.append(candidate.name)
+        texts.append(text)
+    return texts, bound
+
+
+def _fault(text: str, path: Path, suite: Suite) -> str:
+    """Why a manifest cannot be read, or nothing."""
+    try:
+        read.resolve(schema.parse_text(text.encode(), path), suite)
+    except ManifestError as error:
+        return str(error)
+    return ""
+
+
+def template(kind: str) -> Suggestion:
+    """A manifest for Python objects ("python") or a program ("process"), to be filled in."""
+    return Suggestion(text=PYTHON if kind == "python" else PROCESS)

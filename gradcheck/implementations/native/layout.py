@@ -1,0 +1,177 @@
+"""Where in a C buffer the elements of a tensor lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.operation import Role, RoleKind, View
+
+Array = NDArray[Any]
+Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which tensor: a primal, an output, a residual, or the cotangent or gradient of one."""
+
+    kind: RoleKind
+    name: str = ""
+    index: int = 0
+
+
+def key_of(role: Role) -> Key:
+    """The tensor that a role means."""
+    return Key(role.kind, role.name, role.index)
+
+
+class Sizes(Protocol):
+    """What evaluates the size expressions of a manifest."""
+
+    def size(self, text: str) -> int:
+        """A whole number that is not negative."""
+
+    def whole(self, text: str) -> int:
+        """A whole number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The elements of one tensor in a buffer: `cells`, in the tensor's C order.
+
+    `before` is what they are before the call, `after` what they are after it. `given`: they are
+    written before the call; `made`: the code writes them.
+    """
+
+    before: Key
+    after: Key
+    given: bool
+    made: bool
+    shape: tuple[int, ...]
+    cells: slice | Positions
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def positions(self) -> Positions:
+        """Where each element lies."""
+        if isinstance(self.cells, slice):
+            return np.arange(self.cells.start, self.cells.stop, dtype=np.intp)
+        return self.cells
+
+    def lies_as(self, other: Place) -> bool:
+        """Whether it has the same elements in the same order."""
+        if isinstance(self.cells, slice) and isinstance(other.cells, slice):
+            return self.cells == other.cells
+        return np.array_equal(self.positions, other.positions)
+
+    def follows(self, other: Place) -> bool:
+        """Whether it finds what `other` leaves, element by element."""
+        same = self.before == other.after and self.shape == other.shape
+        return same and self.lies_as(other)
+
+
+def place(
+    view: View, shape: tuple[int, ...], given: frozenset[RoleKind], sizes: Sizes, where: str
+) -> Place:
+    """Where `view` puts a tensor of `shape`; messages begin with `where`.
+
+    Tensors of the kinds in `given` are written before the call.
+
+    Raises:
+        ManifestError: the view's shape has another number of elements, its strides another number
+            of axes, or two elements lie in one place.
+    """
+    count = math.prod(shape)
+    own = tuple(sizes.size(text) for text in view.shape) if view.shape else shape
+    if math.prod(own) != count:
+        raise ManifestError(
+            f"{where}: a view of shape {_text(own)} has {math.prod(own)} elements, "
+            f"{view.role.name or view.role.kind.value} has {_text(shape)}, {count} elements"
+        )
+    if view.strides:
+        strides = tuple(sizes.whole(text) for text in view.strides)
+    else:
+        strides = _contiguous(own, view.axes, where)
+    if len(strides) != len(own):
+        raise ManifestError(
+            f"{where}: {len(strides)} strides for {len(own)} axes {_text(own)}; give one per axis, "
+            "and a `shape` if the code's differs from the tensor's"
+        )
+    at = sizes.size(view.at)
+    cells: slice | Positions = slice(at, at + count)
+    if strides != _contiguous(own, (), where):
+        cells = _scattered(own, strides, at)
+        if np.unique(cells).size != count:
+            raise ManifestError(
+                f"{where}: strides {_text(strides)} put several elements of shape {_text(own)} in "
+                "one place; correct the strides"
+            )
+    return Place(
+        before=key_of(view.role),
+        after=key_of(view.becomes or view.role),
+        given=view.role.kind in given,
+        made=view.becomes is not None or view.role.kind not in given,
+        shape=shape,
+        cells=cells,
+    )
+
+
+def extent(places: Sequence[Place], size: int | None, where: str) -> int:
+    """The elements of a buffer that holds `places`: `size`, or up to the last of them.
+
+    Raises:
+        ManifestError: a place lies outside, or two places overlap.
+    """
+    filled = [p for p in places if p.count]
+    if len(filled) == 1 and isinstance(filled[0].cells, slice):
+        last = filled[0].cells.stop
+    else:
+        every = np.concatenate([p.positions for p in filled]) if filled else np.zeros(0, np.intp)
+        last = int(every.max(initial=-1)) + 1
+        if every.min(initial=0) < 0:
+            raise ManifestError(f"{where}: negative strides reach before its start; correct `at`")
+        if np.unique(every).size != every.size:
+            raise ManifestError(f"{where}: its parts overlap; correct `at`, `shape` or `strides`")
+    if size is not None and last > size:
+        raise ManifestError(
+            f"{where}: its parts reach up to element {last}, its size is {size}; correct one"
+        )
+    return last if size is None else size
+
+
+def _scattered(shape: Sequence[int], strides: Sequence[int], at: int) -> Positions:
+    positions: Positions = np.full(shape, at, dtype=np.intp)
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        along = [1] * len(shape)
+        along[axis] = length
+        positions += (stride * np.arange(length, dtype=np.intp)).reshape(along)
+    return positions.reshape(-1)
+
+
+def _contiguous(shape: tuple[int, ...], axes: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """Strides without gaps, `axes` from the outermost in memory to the innermost."""
+    order = axes or tuple(range(len(shape)))
+    if sorted(order) != list(range(len(shape))):
+        raise ManifestError(
+            f"{where}: axes {list(axes)} are no order of the {len(shape)} axes of {_text(shape)}; "
+            "name each once, or leave such samples out by `requires`"
+        )
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)
+
+
+def _text(numbers: Sequence[int]) -> str:
+    return f"({', '.join(map(str, numbers))}{',' * (len(numbers) == 1)})"

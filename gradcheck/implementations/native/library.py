@@ -1,0 +1,216 @@
+"""A C library as an implementation, called in a process of its own: `--impl gradcheck.toml`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gradcheck.errors import ManifestError, Unsupported
+from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
+from gradcheck.implementations.manifest.operation import NativeLibrary, Operation
+from gradcheck.implementations.native.calls import Calls, Run
+from gradcheck.implementations.native.case import NativeCase
+from gradcheck.implementations.native.exchange import exchanged
+from gradcheck.implementations.native.fitting import operation_for
+from gradcheck.implementations.processes.budget import Budget
+from gradcheck.implementations.processes.cause import because
+from gradcheck.implementations.processes.crash_analysis import MEMORY, diagnose, handled
+from gradcheck.implementations.processes.ending import Ended, Ending
+from gradcheck.implementations.processes.native import Worker
+from gradcheck.implementations.processes.script import Outcome, Script
+from gradcheck.implementations.processes.worker import Refused
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.results.excerpt import shortened
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.rule import RuleCase
+from gradcheck.spec.suite import Case
+
+DIAGNOSED: Final = 3
+"""Crashes of one operator that are looked into; each look takes some processes."""
+
+
+class Native:
+    """The operations of a C library, called in a worker process that is started when needed.
+
+    After 10 crashes or 3 hangs of one operator, the rest of it is NOTRUN.
+    """
+
+    def __init__(self, library: NativeLibrary, name: str = "") -> None:
+        """Start nothing yet; `name` is the word of `--impl` (empty: the manifest's path)."""
+        self.name = name or str(library.path)
+        self.library = library
+        self._budget = Budget()
+        self._printed = ""
+        self._crashes: Counter[str] = Counter()
+        self._worker: Worker | None = None
+        self._handles: dict[str, bool] = {}
+
+    @property
+    def version(self) -> str:
+        """What the manifest says that it is."""
+        return f"{self.library.name} {self.library.version}".strip()
+
+    def bind(self, case: Case, dtype: str) -> Bound | None:
+        """The operation for `op/dialect`, else for `op`.
+
+        Raises:
+            Unsupported: the library does not claim to do this case.
+            Broken: the operator has crashed or hung too often; or the manifest yields nonsense
+                for this case.
+        """
+        self._printed = ""  # what was printed since is another case's
+        calls = self.calls(case, dtype)
+        if calls is None:
+            return None
+        spent = self._budget.exhausted(case.spec.name)
+        if spent is not None:
+            raise broken("vjp", spent, Verdict.NOTRUN)
+        try:
+            return NativeCase(calls).bound(self.printed)
+        except ManifestError as error:
+            raise broken("vjp", str(error)) from error
+
+    def calls(self, case: Case, dtype: str) -> Calls | None:
+        """The calls of the operation for the case; None if the library has none.
+
+        Raises:
+            Unsupported: it has it in other dtypes alone.
+        """
+        operation = operation_for(self.library, case, dtype)
+        return (
+            None if operation is None else Calls(self.library, operation, case, self._running(case))
+        )
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """Nothing: a manifest has operators alone."""
+        return None
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """Nothing: a manifest has operators alone."""
+        return None
+
+    def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
+        """What is wrong with the manifest, found by laying out each case's calls; none is made.
+
+        One mistake of each entry, and where it was seen.
+        """
+        problems: dict[str, str] = {}
+        for case in cases:
+            for dtype in dtypes:
+                where, mistake = self._mistake(case, dtype)
+                if mistake:
+                    problems.setdefault(where, f"{mistake} (in {case.name}/{dtype})")
+        return [*problems.values()]
+
+    def exchanged(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
+        """Sizes that the manifest gives in each other's place; each entry is called to see it."""
+        entries: dict[str, tuple[Operation, list[Case]]] = {}
+        for case in cases:
+            for dtype in dtypes:
+                try:
+                    operation = operation_for(self.library, case, dtype)
+                except Unsupported:
+                    continue
+                if operation is not None:
+                    entries.setdefault(operation.where, (operation, []))[1].append(case)
+        probe = Native(self.library)  # its crashes are nobody's
+
+        def ask(operation: Operation, case: Case, ct: Any, primals: Sequence[Any]) -> Any:
+            calls = Calls(self.library, operation, case, probe._running(case))
+            return NativeCase(calls).vjp(ct, *primals, **case.attrs)
+
+        try:
+            found = [exchanged(ask, operation, few) for operation, few in entries.values()]
+        finally:
+            probe.close()
+        return [mistake for mistake in found if mistake]
+
+    def _mistake(self, case: Case, dtype: str) -> tuple[str, str]:
+        """The entry that a case is laid out by, and what is wrong with it there, if anything."""
+        where = ""
+        try:
+            operation = operation_for(self.library, case, dtype)
+            if operation is not None:
+                where = operation.where
+                NativeCase(Calls(self.library, operation, case, _nothing)).lay_out()
+        except ManifestError as error:
+            return where, str(error)
+        except Exception:  # noqa: BLE001  a gap, or a case at fault: its verdict says so
+            return where, ""
+        return where, ""
+
+    def printed(self) -> str:
+        """An excerpt of what the code has printed since this was last asked."""
+        text, self._printed = self._printed, ""
+        return text
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _start(self) -> Worker:
+        return Worker(self.library.environment, self.library.timeout)
+
+    def _let(self) -> Worker:
+        return Worker(self.library.environment, self.library.timeout, handled=True)
+
+    def _fresh(self, op: str) -> Worker:
+        """A new worker, as the code of an operator needs it."""
+        return self._let() if self._handles.get(op, False) else self._start()
+
+    def _running(self, case: Case) -> Run:
+        op = case.spec.name
+
+        def run(script: Script, role: str) -> Outcome:
+            if self._worker is not None and self._worker.handled is not self._handles.get(
+                op, False
+            ):
+                self.close()
+            self._worker = self._worker or self._fresh(op)
+            try:
+                outcome = self._worker.run(script)
+            except Ended as ended:
+                found = self._again(op, script, ended.ending)
+                if isinstance(found, Ending):
+                    raise self._broken(case, script, role, found) from None
+                outcome = found
+            except Refused as error:
+                raise broken(role, str(error)) from None
+            self._hear(outcome.printed)
+            return outcome
+
+        return run
+
+    def _again(self, op: str, script: Script, ending: Ending) -> Outcome | Ending:
+        """How a script ended; its outcome, if the operator's code handles faults of its own.
+
+        That is found out once, at the first fault of an operator.
+        """
+        if op in self._handles or ending.returncode not in MEMORY:
+            return ending
+        found = handled(script, ending, self._start, self._let)
+        self._handles[op] = not isinstance(found, Ending)
+        return found
+
+    def _broken(self, case: Case, script: Script, role: str, ending: Ending) -> Broken:
+        self._budget.spend(case.spec.name, ending.verdict)
+        self._hear(ending.printed)
+        reason = because(ending)
+        self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
+        if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
+            reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
+        heard = ending.printed
+        return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))
+
+    def _hear(self, text: str) -> None:
+        self._printed = shortened(self._printed + text)
+
+
+def _nothing(script: Script, role: str) -> Outcome:
+    """Stands where no call is to be made."""
+    raise AssertionError(f"{role} is called while calls are only laid out: {script}")

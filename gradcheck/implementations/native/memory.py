@@ -1,0 +1,204 @@
+"""What the blocks of a plan hold before a call, and what they are found to hold after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.operation import Operation, RoleKind
+from gradcheck.implementations.native.element import Element
+from gradcheck.implementations.native.layout import Key, Place, key_of
+from gradcheck.implementations.native.plan import Block, Holds, Plan
+from gradcheck.implementations.processes.script import Access, Buffer, Guard, Outcome, Script
+
+Array = NDArray[Any]
+Bits = NDArray[np.unsignedinteger[Any]]
+"""Elements as whole numbers of their width."""
+
+REST: Final = -1
+"""Of a block: what belongs to no tensor (its padding, or all of a workspace)."""
+
+
+class Slot(NamedTuple):
+    """A part of a block that may hold anything before the call: a place, or `REST`."""
+
+    block: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a plan's memory holds before: tensors that are given, and everything else.
+
+    `preloads` are what gradients and outputs hold; without one, a slot holds ones in every bit if
+    it is in `poisoned` (as floats NaN, as whole numbers −1), else zeros.
+    """
+
+    tensors: Mapping[Key, Array]
+    preloads: Mapping[Key, Array] = field(default_factory=dict)
+    poisoned: frozenset[Slot] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a script left: the elements of each place that was written, as bits [n].
+
+    `returned` are the numbers that calls returned, by the tensor that they are; `hurt` names the
+    blocks whose padding was written to.
+    """
+
+    places: Mapping[Slot, Bits]
+    returned: Mapping[Key, float]
+    hurt: tuple[str, ...]
+
+    def same(self, other: Left, keep: Callable[[Slot], bool] = lambda _: True) -> bool:
+        """Whether two runs left the same bits in the places for which `keep` holds."""
+        numbers = {k: np.float64(v).tobytes() for k, v in self.returned.items()}
+        others = {k: np.float64(v).tobytes() for k, v in other.returned.items()}
+        return numbers == others and all(
+            np.array_equal(bits, other.places[slot])
+            for slot, bits in self.places.items()
+            if keep(slot)
+        )
+
+
+def slots(plan: Plan, operation: Operation) -> list[Slot]:
+    """What may hold anything before the call: results that are overwritten, workspace, padding."""
+    kept = operation.accumulates | operation.zeroed
+    out = []
+    for name, block in plan.blocks.items():
+        if block.holds is Holds.ANYTHING and block.size:
+            out.append(Slot(name, REST))
+        if block.holds is not Holds.TENSORS:
+            continue
+        out += [
+            Slot(name, i)
+            for i, place in enumerate(block.places)
+            if not place.given and place.count
+            if not (place.before.kind is RoleKind.GRAD and place.before.name in kept)
+        ]
+        if sum(p.count for p in block.places) < block.size:
+            out.append(Slot(name, REST))
+    return out
+
+
+def script(plan: Plan, contents: Contents, guard: Guard, align: int, where: str) -> Script:
+    """The script that makes the plan's calls on `contents`.
+
+    Raises:
+        ManifestError: a C type does not hold a value that is given.
+    """
+    buffers = tuple(_buffer(block, contents, guard, align, where) for block in plan.blocks.values())
+    return Script(buffers=buffers, calls=tuple(plan.calls))
+
+
+def _buffer(block: Block, contents: Contents, guard: Guard, align: int, where: str) -> Buffer:
+    access = Access.WRITE if block.written else Access.READ
+    if block.holds is Holds.NOTHING:
+        access = Access.NONE
+    content: bytes | memoryview = block.content
+    if block.holds is not Holds.CONSTANT:
+        content = fill(block, contents, where).data
+    return Buffer(
+        name=block.name,
+        content=content,
+        access=access,
+        guard=guard,
+        align=max(align, block.itemsize),
+    )
+
+
+def fill(block: Block, contents: Contents, where: str) -> Bits:
+    """What a block holds before the call.
+
+    Raises:
+        ManifestError: a tensor has another size than its place, or a value that does not fit.
+    """
+    cells = np.zeros(block.size, dtype=f"u{block.itemsize}")
+    rest = Slot(block.name, REST) in contents.poisoned
+    if rest:
+        cells[:] = np.iinfo(cells.dtype).max
+    for number, place in enumerate(block.places):
+        given = contents.tensors if place.given else contents.preloads
+        if place.given or place.before in given:
+            cells[place.cells] = _encoded(block, place, given[place.before], where)
+        elif Slot(block.name, number) in contents.poisoned:
+            cells[place.cells] = np.iinfo(cells.dtype).max
+        elif rest:
+            cells[place.cells] = 0
+    return cells
+
+
+def _encoded(block: Block, place: Place, values: Array, where: str) -> Bits:
+    assert block.element is not None
+    said = f"{where}, `{block.name}`"
+    if values.size != place.count:
+        raise ManifestError(
+            f"{said} has {_counted(place.count)}, but {place.before.name or 'what it holds'} has "
+            f"{_counted(values.size)}; correct the one or the other"
+        )
+    bits: Bits = block.element.encode(values, said).view(f"u{block.itemsize}")
+    return bits
+
+
+def _counted(count: int) -> str:
+    return f"{count} element{'s' * (count != 1)}"
+
+
+def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
+    """What a plan's script left."""
+    places, hurt = {}, []
+    for name, block in plan.blocks.items():
+        if not block.written or block.holds is not Holds.TENSORS:
+            continue
+        cells: Bits = np.frombuffer(outcome.buffers[name], dtype=f"u{block.itemsize}")
+        for number, place in enumerate(block.places):
+            if place.made:
+                places[Slot(name, number)] = cells[place.cells]
+        if sum(place.count for place in block.places if place.made) < block.size:
+            still = np.ones(block.size, dtype=bool)
+            for place in block.places:
+                still[place.cells] = not place.made
+            if not np.array_equal(fill(block, contents, where)[still], cells[still]):
+                hurt.append(name)
+    returned = {key_of(role): outcome.returned[call] for call, role in plan.returned}
+    numbers = {k: float(v) for k, v in returned.items() if v is not None}
+    return Left(places=places, returned=numbers, hurt=tuple(hurt))
+
+
+def tensor(plan: Plan, found: Left, key: Key, shape: tuple[int, ...], dtype: Any) -> Array | None:
+    """A tensor that was written, in `dtype`: the sum of its parts, if it lies in several places.
+
+    None: nothing of it is written anywhere.
+    """
+    parts = [
+        _decoded(plan.blocks[slot.block].element, bits).reshape(shape)
+        for slot, bits in found.places.items()
+        if plan.blocks[slot.block].places[slot.place].after == key
+    ]
+    if key in found.returned:
+        parts.append(np.asarray(found.returned[key], dtype=dtype).reshape(shape))
+    if len(parts) < 2:
+        return parts[0].astype(dtype, copy=False) if parts else None
+    whole = sum(part.astype(np.float64) for part in parts)
+    return np.asarray(whole).astype(dtype)
+
+
+def residual(plan: Plan, found: Left, key: Key) -> Array | None:
+    """What a forward left under `key`, flat, as the C type holds it; None: it does not write it."""
+    for slot, bits in found.places.items():
+        block = plan.blocks[slot.block]
+        if block.places[slot.place].after == key and block.element is not None:
+            return np.ascontiguousarray(bits).view(block.element.storage)
+    value = found.returned.get(key)
+    return None if value is None else np.asarray([value])
+
+
+def _decoded(element: Element | None, bits: Bits) -> Array:
+    assert element is not None
+    return element.decode(np.ascontiguousarray(bits).view(element.storage))

@@ -1,0 +1,144 @@
+"""What a script did when it crashed: run again with margins in place of guard pages.
+
+Only a crash costs anything: some fresh processes of 40 ms each.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Final
+
+from gradcheck.implementations.processes.cause import because, explained
+from gradcheck.implementations.processes.ending import Ended, Ending
+from gradcheck.implementations.processes.native import Worker
+from gradcheck.implementations.processes.script import Access, Buffer, Guard, Outcome, Script
+from gradcheck.implementations.processes.worker import Refused
+
+Factory = Callable[[], AbstractContextManager[Worker]]
+MEMORY: Final = (-signal.SIGSEGV, -signal.SIGBUS)
+WILD: Final = "a null pointer, an address far from all of its arguments, or endless recursion"
+MEANS: Final = {
+    -signal.SIGFPE: "an integer division by zero, or a floating-point trap that it has enabled",
+    -signal.SIGILL: "an instruction that this CPU lacks, or a trap that the compiler put there",
+    -signal.SIGABRT: "it called abort(), or its runtime did; see what it printed",
+}
+
+
+def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
+    """The reason of a crash, and what is found out by running `script` again.
+
+    `fresh()` gives a new worker as a context manager. What ended otherwise than by a signal is
+    told as it is. What the code said itself, as it aborted, is part of the reason.
+    """
+    code, silent = ending.returncode, because(ending) == ending.reason
+    if code not in MEMORY:
+        ending = explained(ending)
+    if code is None or code >= 0:
+        return ending.reason
+    again = _ended(script, fresh)
+    if again is None:
+        return (
+            f"{ending.reason}; not in a process of its own, so it depends on the calls before: "
+            "look for memory that is kept, freed twice, or overwritten"
+        )
+    if again.returncode != code:
+        return f"{ending.reason}; in a process of its own: {because(again)}"
+    what = _touched(script, fresh) if code in MEMORY else MEANS.get(code, "") if silent else ""
+    return f"{ending.reason}: {what}" if what else ending.reason
+
+
+def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Outcome | Ending:
+    """What a script gives where handlers that its code installs get the faults of its calls.
+
+    It has ended by one of `MEMORY`. A runtime may raise faults in memory of its own on purpose:
+    where that is all, the outcome; else how the script ended, with what a handler printed. `let()`
+    gives a worker with `handled`.
+    """
+    try:
+        with let() as worker:
+            outcome = worker.run(script)
+    except Ended as end:
+        printed = max(ending.printed, end.ending.printed, key=len)
+        return replace(ending, printed=printed)
+    except Refused:
+        return ending
+    loose = _ended(_loosened(script), fresh)  # it dies there as well: not of the script's memory
+    return outcome if loose is not None and loose.returncode in MEMORY else ending
+
+
+def _touched(script: Script, fresh: Factory) -> str:
+    """Which memory a script must not touch it touches, in words."""
+    try:
+        with fresh() as worker:
+            outcome = worker.run(_loosened(script))
+    except Ended as end:
+        if end.ending.returncode in MEMORY:
+            return WILD
+        return f"where it may touch more memory, {end.ending.reason}"
+    except Refused as refusal:
+        return f"where it may touch more memory, {refusal}"
+    found = [*_written(script, outcome)] or [*_eliminated(script, fresh)]
+    return "it " + " and ".join(found) if found else "not so where it may touch more memory"
+
+
+def _loosened(script: Script, strict: Buffer | None = None) -> Script:
+    """The script with margins for guard pages and everything writable, except that `strict`."""
+    buffers = tuple(
+        strict if strict is not None and strict.name == b.name
+        else replace(b, access=Access.WRITE, guard="off")
+        for b in script.buffers
+    )  # fmt: skip
+    return replace(script, buffers=buffers)
+
+
+def _written(script: Script, outcome: Outcome) -> Iterator[str]:
+    """What was written where nothing may be."""
+    for buffer in script.buffers:
+        stray = outcome.strayed.get(buffer.name, "")
+        if stray:
+            yield stray.replace(" its ", " the ").replace(" and ", f" of {buffer.name} and ") + (
+                f" of {buffer.name}"
+            )
+        if buffer.access is Access.WRITE:
+            continue
+        before, after = bytes(buffer.content), bytes(outcome.buffers[buffer.name])
+        if before != after:
+            changed = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+            what = "its input " if buffer.access is Access.READ else ""
+            where = f"bytes {changed[0]} to {changed[-1]} of {len(before)}"
+            yield f"wrote into {what}{buffer.name} ({where})"
+
+
+def _eliminated(script: Script, fresh: Factory) -> Iterator[str]:
+    """Nothing was changed: which single restriction kills it?"""
+
+    def kills(strict: Buffer) -> bool:
+        return _ended(_loosened(script, strict), fresh) is not None
+
+    for buffer in script.buffers:
+        name = buffer.name
+        if buffer.access is not Access.WRITE and kills(replace(buffer, guard="off")):
+            if buffer.access is Access.READ:
+                yield f"wrote into its input {name} (what it held before)"
+            else:
+                yield f"read from {name}, which it may not touch"
+        elif buffer.guard != "off" and kills(replace(buffer, access=Access.WRITE)):
+            other: Guard = "start" if buffer.guard == "end" else "end"
+            both = kills(replace(buffer, access=Access.WRITE, guard=other))
+            where = {"end": "past the end of", "start": "before the start of"}[buffer.guard]
+            yield f"reads {'outside of' if both else where} {name}"
+
+
+def _ended(script: Script, fresh: Factory) -> Ending | None:
+    """How a script ends a fresh process; None: it does not."""
+    try:
+        with fresh() as worker:
+            worker.run(script)
+    except Ended as end:
+        return end.ending
+    except Refused:
+        pass
+    return None

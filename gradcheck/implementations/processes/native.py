@@ -1,0 +1,243 @@
+"""The parent's side of the worker process: scripts go there, outcomes or an end come back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import gradcheck
+from gradcheck.implementations.processes import frames
+from gradcheck.implementations.processes.child import Child
+from gradcheck.implementations.processes.ending import Ended, Ending, placed
+from gradcheck.implementations.processes.script import (
+    Access,
+    Argument,
+    Call,
+    Kept,
+    Outcome,
+    Pointer,
+    Scalar,
+    Script,
+)
+from gradcheck.implementations.processes.worker import (
+    ANSWERING,
+    CALLING,
+    HANDLED,
+    LOADING,
+    READY,
+    Refused,
+)
+
+STARTUP: Final = 30.0
+"""Seconds that starting, loading a library and moving data may each take."""
+ROOT: Final = str(Path(gradcheck.__file__).parents[1])
+BEGIN: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from gradcheck.implementations.processes.worker import main; main(sys.argv)"
+)
+COMMAND: Final = (sys.executable, "-I", "-S", "-c", BEGIN, ROOT)
+"""Isolated from the user's environment and site: it needs the standard library alone."""
+
+
+class Worker:
+    """One process that runs scripts; it is started when it is needed, and again after an end.
+
+    `timeout` is in seconds per call, `startup` per start, library and transfer. What libraries
+    keep from call to call they keep until the process ends. A fault (SIGSEGV, SIGBUS) in a call
+    ends the process, except with `handled`: then handlers that the code installs get it first.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = 10.0,
+        *,
+        startup: float = STARTUP,
+        handled: bool = False,
+    ) -> None:
+        """`environment` is added to the process's own."""
+        self._environment = dict(environment or {})
+        self._timeout, self._startup = timeout, startup
+        self.handled = handled
+        self._child: Child | None = None
+
+    def run(self, script: Script) -> Outcome:
+        """Carry out a script.
+
+        Raises:
+            Ended: the process died or hung; the message names the call. The next script gets a
+                new process.
+            Refused: a library or function is not there, a scalar does not fit, a handle is null.
+        """
+        blocks = [
+            {"name": b.name, "access": b.access.value, "guard": b.guard, "align": b.align}
+            for b in script.buffers
+        ]
+        calls = [_call_said(call) for call in script.calls]
+        contents = [_flat(b.content) for b in script.buffers]
+        request = {"kind": "script", "calls": calls, "blocks": blocks}
+        back = [b for b in script.buffers if b.access is Access.WRITE]
+        sizes = [_flat(b.content).nbytes for b in back]
+        frame, printed = self._asked(request, contents, _Place(script.calls), sizes)
+        if frame.header["breaches"]:  # it may have done more than is seen and undone
+            self.close()
+        return Outcome(
+            buffers=dict(zip((b.name for b in back), frame.blocks, strict=True)),
+            returned=tuple(frame.header["returned"]),
+            strayed=dict(frame.header["strayed"]),
+            breaches=tuple(frame.header["breaches"]),
+            printed=printed,
+        )
+
+    def inspect(self, library: str, symbols: Iterable[str]) -> frozenset[str]:
+        """Those of `symbols` that the shared library has.
+
+        Raises:
+            Refused: it cannot be loaded; the message is the loader's.
+            Ended: loading it killed or hung the process.
+        """
+        request = {"kind": "inspect", "library": library, "symbols": [*symbols]}
+        frame, _ = self._asked(
+            request, [], _Place((Call(library=library, symbol="", arguments=()),))
+        )
+        return frozenset(frame.header["present"])
+
+    def close(self) -> None:
+        """End the process; a second time does nothing."""
+        if self._child is not None:
+            self._child.end()
+        self._child = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _asked(
+        self,
+        request: Mapping[str, Any],
+        contents: list[memoryview],
+        place: _Place,
+        sizes: Sequence[int] = (),
+    ) -> tuple[frames.Frame, str]:
+        """The answer, whose blocks have these sizes, and what was printed meanwhile."""
+        stamp = frames.new_stamp()
+        said = {**request, "stamp": stamp.hex()}
+        try:
+            child = self._child = self._child or self._started()
+            child.send(frames.pieces(said, contents), self._startup)
+            frame = self._answer(child, place, stamp, sizes)
+            printed = child.printed()
+        except Ended as end:
+            self._child = None
+            raise Ended(place.explained(end.ending)) from None
+        except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
+            if self._child is not None:
+                self._child.kill()
+            self._child = None
+            raise
+        if frame.header["kind"] == "refused":
+            raise Refused(frame.header["message"])
+        return frame, printed
+
+    def _started(self) -> Child:
+        command = (*COMMAND, HANDLED) if self.handled else COMMAND
+        child = Child(command, env=self._environment, channel="pipes")
+        child.deadline(self._startup)
+        try:
+            if child.exactly(1) != READY:
+                child.crashed("it said something else than that it is ready")
+        except Ended as end:
+            reason = f"the worker process did not start: {end.ending.reason}"
+            raise Ended(replace(end.ending, reason=reason)) from None
+        return child
+
+    def _answer(
+        self, child: Child, place: _Place, stamp: bytes, sizes: Sequence[int]
+    ) -> frames.Frame:
+        """Marks, then a frame. The clock starts anew at each mark that is due, and at no other."""
+        limits = frames.Limits(payload=sum(map(frames.padded, sizes)), blocks=len(sizes))
+        child.deadline(self._startup)
+        try:
+            while (mark := child.exactly(1)) in (LOADING, CALLING):
+                if child.exactly(len(stamp)) != stamp or not place.reached(bytes(mark)):
+                    raise frames.BadFrame("no such mark is due")
+                place.limit = self._timeout if mark == CALLING else self._startup
+                child.deadline(place.limit)
+            if mark != ANSWERING:
+                raise frames.BadFrame(f"it begins with {bytes(mark)!r}")
+            child.deadline(self._startup)
+            frame = frames.read(child.exactly, limits, stamp)
+            if frame.header["kind"] != "refused" and [b.nbytes for b in frame.blocks] != [*sizes]:
+                raise frames.BadFrame("its blocks are others than those that are to come back")
+        except frames.BadFrame:
+            child.crashed("something else than the worker wrote into the worker's own channel")
+        return frame
+
+
+class _Place:
+    """How far a script has come, and what an end there means."""
+
+    def __init__(self, calls: tuple[Call, ...]) -> None:
+        self.calls = calls
+        self.mark, self.index, self.limit = READY, -1, 0.0
+        self._unloaded = len({call.library for call in calls})
+
+    def reached(self, mark: bytes) -> bool:
+        """Go on to a mark; False: a script with these calls has none of these to come."""
+        loading = mark == LOADING
+        due = self.index + 1 < len(self.calls) and self._unloaded >= loading
+        if due:
+            self.mark = mark
+            self.index += not loading
+            self._unloaded -= loading
+        return due
+
+    def explained(self, ending: Ending) -> Ending:
+        """The ending, with the call that it happened in."""
+        return replace(ending, reason=self._reason(ending))
+
+    def _reason(self, ending: Ending) -> str:
+        if self.mark == READY:
+            if ending.returncode is None or ending.reason.startswith("the worker"):
+                return ending.reason
+            what = ending.reason.partition(" before")[0]
+            return f"{what} between calls: look at what an earlier call left running"
+        calling = self.mark == CALLING
+        call = self.calls[self.index + (not calling)]
+        what = (call.label or call.symbol) if calling else f"loading {Path(call.library).name}"
+        return placed(ending, what, self.limit)
+
+
+def _flat(content: bytes | memoryview) -> memoryview:
+    view = memoryview(content)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _call_said(call: Call) -> dict[str, Any]:
+    return {
+        "library": call.library,
+        "symbol": call.symbol,
+        "arguments": [_argument_said(argument) for argument in call.arguments],
+        "returns": call.returns,
+        "keep": call.keep,
+        "label": call.label,
+    }
+
+
+def _argument_said(argument: Argument) -> Any:
+    if isinstance(argument, Pointer):
+        return {"buffer": argument.buffer, "offset": argument.offset}
+    if isinstance(argument, Scalar):
+        return [argument.ctype, argument.value]
+    return {"kept": argument.name} if isinstance(argument, Kept) else None

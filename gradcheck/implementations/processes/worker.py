@@ -1,0 +1,336 @@
+"""The worker process: it lays out memory as it is told, calls C functions on it, and answers.
+
+It is started by `processes.native`, imports neither NumPy nor anything else that is not needed, and
+trusts nothing that the code called leaves behind: not its descriptors, nor that it is still one
+process. Its answers are frames; before them, marks say how far it is, so that a death has an
+address. Each mark is a byte and the stamp of the request: the code called can write here, too, and
+does not know it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from gradcheck.implementations.processes import frames
+from gradcheck.implementations.processes.ending import LOST
+from gradcheck.implementations.processes.floats import Floats
+from gradcheck.implementations.processes.memory import Guarded
+from gradcheck.implementations.processes.signals import Signals
+
+READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
+"""Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
+HIGH: Final = 100
+"""The worker's own descriptors get numbers from here on: careless code closes small ones."""
+HANDLED: Final = "--handled"
+PR_SET_PDEATHSIG: Final = 1
+IOLBF: Final = 1
+"""Of the C library: standard output is written line by line."""
+CTYPES: Final[Mapping[str, Any]] = {
+    "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
+    "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32,
+    "int64": ctypes.c_int64, "uint64": ctypes.c_uint64, "float32": ctypes.c_float,
+    "float64": ctypes.c_double, "bool": ctypes.c_bool,
+}  # fmt: skip
+
+_libc = ctypes.CDLL(None)
+
+
+class Refused(Exception):  # noqa: N818  a request is
+    """A request that cannot be carried out; the worker lives on."""
+
+
+class Machine:
+    """Loads libraries, once each, and runs scripts.
+
+    Each library computes in the floating-point environment that loading it leaves, as it does for
+    its users, whatever else is loaded; between calls there is the usual one.
+    """
+
+    def __init__(
+        self, mark: Callable[[bytes], None], check: Callable[[], None], *, handled: bool = False
+    ) -> None:
+        """`mark` is told how far it is; `check` is called after each call of foreign code.
+
+        `handled`: handlers that libraries install may handle the faults of their calls.
+        """
+        self._mark, self._check = mark, check
+        self._libraries: dict[str, ctypes.CDLL] = {}
+        self._usual, self._signals = Floats(), Signals(handled=handled)
+        self._floats: dict[str, Floats] = {}
+
+    def inspect(self, library: str, symbols: Iterable[str]) -> list[str]:
+        """Those of `symbols` that the library has.
+
+        Raises:
+            Refused: it cannot be loaded.
+        """
+        self._library(library)
+        return [symbol for symbol in symbols if self._found(library, symbol) is not None]
+
+    def run(
+        self,
+        buffers: Mapping[str, Guarded],
+        calls: Sequence[Mapping[str, Any]],
+    ) -> tuple[list[int | float | None], list[str]]:
+        """Make the calls; what each returned, and a sentence per thing that one must not do.
+
+        Raises:
+            Refused: a call cannot be made, or returned a null pointer where it is to be kept.
+        """
+        kept: dict[str, int] = {}
+        returned: list[int | float | None] = []
+        breaches: list[str] = []
+        for call in calls:
+            label = call["label"] or call["symbol"]
+            self._library(call["library"])
+            function = self._found(call["library"], call["symbol"])
+            if function is None:
+                raise Refused(f"{call['library']} has no function {call['symbol']!r}")
+            arguments = [_argument(a, buffers, kept, label) for a in call["arguments"]]
+            pointer = call["returns"] == "pointer"
+            function.restype = ctypes.c_void_p if pointer else CTYPES.get(call["returns"])
+            self._mark(CALLING)
+            found, breach = self._called(function, arguments, call["library"], buffers)
+            breaches += (f"{label} {what}" for what in breach)
+            if pointer and call["keep"]:
+                if found is None:
+                    raise Refused(f"{label} returned a null pointer")
+                kept[call["keep"]] = found
+            returned.append(None if pointer else found)
+        return returned, breaches
+
+    def _called(
+        self, function: Any, arguments: Sequence[Any], library: str, buffers: Mapping[str, Guarded]
+    ) -> tuple[Any, list[str]]:
+        """What a call returns, and what it did that it must not; that is undone."""
+        floats = self._floats[library]
+        self._signals.hold()
+        floats.set()
+        try:
+            found = function(*arguments)
+            changed = floats.changed()
+        finally:
+            self._usual.set()
+            breach = self._signals.restore()
+        _libc.fflush(None)
+        self._check()
+        breach += (f"leaves another {what}; restore what it was before" for what in changed)
+        for name, block in buffers.items():
+            if what := block.trespassed():
+                breach.append(what.format(name))
+        return found, breach
+
+    def _library(self, path: str) -> None:
+        if path in self._libraries:
+            return
+        self._mark(LOADING)
+        try:
+            self._libraries[path] = ctypes.CDLL(path, os.RTLD_LOCAL | os.RTLD_NOW)
+        except OSError as error:
+            raise Refused(str(error)) from None
+        finally:
+            self._floats[path] = Floats()
+            self._usual.set()
+            self._signals.settled()
+            _libc.fflush(None)
+            self._check()
+
+    def _found(self, library: str, symbol: str) -> Any:
+        """A function of a loaded library; a new object each time: what it returns is set on it."""
+        try:
+            return self._libraries[library][symbol]
+        except AttributeError:
+            return None
+
+
+def _argument(
+    said: Any, buffers: Mapping[str, Guarded], kept: Mapping[str, int], label: str
+) -> Any:
+    """A null pointer (None), [ctype, value], {"buffer", "offset"}, or {"kept"}."""
+    if said is None:
+        return ctypes.c_void_p(None)
+    if isinstance(said, list):
+        return _scalar(said[0], said[1], label)
+    try:
+        if "kept" in said:
+            return ctypes.c_void_p(kept[said["kept"]])
+        return ctypes.c_void_p(buffers[said["buffer"]].address + said["offset"])
+    except KeyError as error:
+        raise Refused(f"{label} takes {error}, which the script does not have") from None
+
+
+def _scalar(name: str, value: int | float, label: str) -> Any:
+    ctype = CTYPES.get(name)
+    if ctype is None:
+        raise Refused(f"{label}: there is no scalar type {name!r}; known: {', '.join(CTYPES)}")
+    if name.startswith(("int", "uint")):
+        if value != int(value):
+            raise Refused(f"{label} takes an {name}, and {value} is no whole number")
+        if ctype(int(value)).value != value:
+            raise Refused(f"{label} takes an {name}, which cannot hold {value}")
+        value = int(value)
+    return ctype(value)
+
+
+class Line:
+    """The descriptors to the parent, and what else the code called must not break.
+
+    `requests` is read from, `answers` written to; standard output and error are the capture.
+    """
+
+    def __init__(self, requests: int, answers: int) -> None:
+        """Move all of them out of the way."""
+        self._process = os.getpid()
+        self._mine = [_moved(fd) for fd in (requests, answers)]
+        self._capture = _copied(2)
+        self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
+        self.stamp = b""
+
+    def mark(self, mark: bytes) -> None:
+        """Say how far it is with the request that has this stamp."""
+        self.write(mark + self.stamp)
+
+    def exactly(self, n: int) -> bytearray:
+        """The next bytes of a request; the process ends where there are no more."""
+        found = bytearray(n)
+        with memoryview(found) as whole:
+            filled = 0
+            while filled < n:
+                got = os.readv(self._mine[0], [whole[filled:]])
+                if not got:
+                    os._exit(0)
+                filled += got
+        return found
+
+    def write(self, piece: frames.Block) -> None:
+        """Write all of it."""
+        rest = memoryview(piece).cast("B")
+        while rest.nbytes:
+            rest = rest[os.write(self._mine[1], rest) :]
+
+    def check(self) -> None:
+        """End the process if it is a copy, or if its descriptors are no more what they were."""
+        if os.getpid() != self._process:
+            os._exit(0)
+        try:
+            same = [self._identify(fd) for fd in (*self._mine, self._capture)] == self._identity
+        except OSError:
+            same = False
+        if not same:
+            os._exit(LOST)
+        for descriptor in self._mine:
+            os.set_blocking(descriptor, True)
+
+    def restore(self) -> None:
+        """What is printed goes to the capture, even if the code before has closed it."""
+        for stream in (1, 2):
+            os.dup2(self._capture, stream)
+
+    def _identify(self, descriptor: int) -> tuple[int, int]:
+        found = os.fstat(descriptor)
+        return found.st_dev, found.st_ino
+
+
+def serve(machine: Machine, line: Line) -> None:
+    """Answer one request."""
+    request = frames.read(line.exactly)
+    line.stamp = bytes.fromhex(request.header["stamp"])
+    mapped: dict[str, Guarded] = {}
+    try:
+        said, blocks = answer(machine, request.header, request.blocks, mapped)
+        line.restore()
+        line.write(ANSWERING)
+        for piece in frames.pieces(said, [block.view() for block in blocks], line.stamp):
+            line.write(piece)
+    finally:
+        for block in mapped.values():
+            block.free()
+
+
+def answer(
+    machine: Machine,
+    asked: Mapping[str, Any],
+    contents: Sequence[memoryview],
+    mapped: dict[str, Guarded],
+) -> tuple[dict[str, Any], list[Guarded]]:
+    """The answer to a request, and the blocks of memory that go with it.
+
+    Every block that is laid out is put into `mapped`, to be freed by the caller.
+    """
+    try:
+        if asked["kind"] == "inspect":
+            found = machine.inspect(asked["library"], asked["symbols"])
+            return {"kind": "symbols", "present": found}, []
+        _lay_out(asked["blocks"], contents, mapped)
+        returned, breaches = machine.run(mapped, asked["calls"])
+    except (Refused, MemoryError, ValueError, OverflowError) as error:
+        return {"kind": "refused", "message": str(error)}, []
+    back = [said["name"] for said in asked["blocks"] if said["access"] == "write"]
+    said = {
+        "kind": "outcome",
+        "returned": returned,
+        "breaches": breaches,
+        "strayed": {n: text for n, block in mapped.items() if (text := block.strayed())},
+        "blocks": [{"name": name} for name in back],
+    }
+    return said, [mapped[name] for name in back]
+
+
+def _lay_out(
+    table: Sequence[Mapping[str, Any]],
+    contents: Sequence[memoryview],
+    mapped: dict[str, Guarded],
+) -> None:
+    for said, content in zip(table, contents, strict=True):
+        if said["name"] in mapped:
+            raise Refused(f"two buffers are called {said['name']!r}")
+        block = Guarded(content.nbytes, said["guard"], said["align"], number=len(mapped))
+        mapped[said["name"]] = block
+        block.fill(content)
+        block.protect(said["access"])
+
+
+def _moved(descriptor: int) -> int:
+    high = _copied(descriptor)
+    os.close(descriptor)
+    return high
+
+
+def _copied(descriptor: int) -> int:
+    """A copy with a high number, or, where few are allowed, with any."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except OSError:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def main(words: Sequence[str]) -> None:
+    """Serve the parent at the descriptors that `words` end with, until it is gone.
+
+    `HANDLED` among them: handlers of libraries get the faults of their calls.
+    """
+    with contextlib.suppress(AttributeError):  # Linux alone; elsewhere the closed pipe ends it
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its core is not
+    with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
+        _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
+    os.environ.pop("LD_PRELOAD", None)  # a sanitizer is for us; its own symbolizer would hang
+    line = Line(int(words[-2]), int(words[-1]))
+    machine = Machine(line.mark, line.check, handled=HANDLED in words)
+    line.write(READY)
+    while True:
+        serve(machine, line)
+
+
+if __name__ == "__main__":
+    main(sys.argv)

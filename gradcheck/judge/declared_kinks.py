@@ -1,0 +1,202 @@
+"""What a case declares of its kinks: which elements lie on one, and what is allowed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.errors import SpecError
+from gradcheck.judge.compare import Interval
+from gradcheck.judge.cotangents import Cotangents
+from gradcheck.numerics.arithmetic import F64
+from gradcheck.numerics.arrays import as_tuple
+from gradcheck.numerics.draw import key_of
+from gradcheck.spec.operator import Convention, Kink
+from gradcheck.spec.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.judge.kink_constraint import OnKinks
+    from gradcheck.numerics.oracle import Oracle
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DISTANCE: Final = 0.125
+"""What a sample keeps away from a kink that it does not visit."""
+CLOSE: Final = 1e-20
+"""Nearer than this, the oracle's ordinary step would cross the kink."""
+RESOLUTIONS: Final = 12
+"""Random points beside a tie, per element of it: two elements take each place and sign in some."""
+MOST: Final = 48
+"""Points at most: among five equal elements each takes each place in some of them."""
+ASIDE: Final = 1e-15
+"""How far they are: nearer than any other element, further than the oracle steps."""
+
+
+class Declared:
+    """The declared kinks of one case.
+
+    `convention` names a system: where it has a convention, only that is allowed.
+
+    Raises:
+        SpecError: a smooth sample comes near a kink, a kink sample visits none, or a gap is not
+            shaped as its primal.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        primals: Sequence[Array],
+        convention: str = "",
+        distance: float = DISTANCE,
+    ) -> None:
+        """Measure the gaps; smooth samples keep `distance` from every kink."""
+        self._case, self._primals, self._convention = case, primals, convention
+        self._distance = distance
+        self._resolved: dict[tuple[int, bytes], list[Float]] = {}
+        self._kinks: dict[int, list[tuple[Kink, Mask]]] = {}
+        self.beside: dict[int, Mask] = {}
+        self._close: dict[int, Mask] = {}
+        names = case.primal_names
+        for kink in case.spec.kinks:
+            name = kink.primal or case.spec.primals[0]
+            if name not in names:
+                continue
+            index = names.index(name)
+            gap = self._gap(kink, index)
+            for masks, distance in ((self.beside, DISTANCE), (self._close, CLOSE)):
+                near = (gap > 0) & (gap < distance)
+                masks[index] = masks.get(index, np.zeros(gap.size, dtype=bool)) | near
+            self._kinks.setdefault(index, []).append((kink, gap == 0))
+        if case.sample.at_kink and not any(on.any() for _, on in self._all()):
+            raise SpecError(f"{case.name}: at_kink=True, but no element lies exactly on a kink")
+
+    def _all(self) -> list[tuple[Kink, Mask]]:
+        return [pair for pairs in self._kinks.values() for pair in pairs]
+
+    def _gap(self, kink: Kink, index: int) -> Float:
+        case = self._case
+        with np.errstate(all="ignore"):
+            gap = np.asarray(kink.gap(F64, *self._primals, **case.attrs), dtype=np.float64)
+        if gap.shape != self._primals[index].shape:
+            raise SpecError(
+                f"{case.name}: the gap of the kink {kink.name!r} has shape {gap.shape}, its "
+                f"primal has {self._primals[index].shape}; give one distance per element"
+            )
+        smooth = gap[gap < self._distance]
+        if smooth.size and not case.sample.at_kink:
+            where = (
+                f"on the kink {kink.name!r}"
+                if smooth.min() == 0
+                else f"{smooth.min():.3g} from the kink {kink.name!r}"
+            )
+            raise SpecError(
+                f"{case.name}: an element lies {where}; "
+                "draw with draw.away, or mark the sample at_kink=True"
+            )
+        return np.asarray(gap.reshape(-1))
+
+    def on(self, index: int) -> Mask | None:
+        """Which elements of a primal lie on a kink, [n]; None if it has no kinks."""
+        pairs = self._kinks.get(index)
+        return np.any([on for _, on in pairs], axis=0) if pairs else None
+
+    def still(self) -> list[Mask | None]:
+        """Per primal, in its shape: what no direction may move."""
+        return self._shaped([self.on(i) for i in range(len(self._primals))])
+
+    def close(self) -> list[Mask | None]:
+        """Per primal, in its shape: what lies nearer to a kink than the oracle steps."""
+        return self._shaped([self._close.get(i) for i in range(len(self._primals))])
+
+    def near(self) -> list[Mask | None]:
+        """Per primal, in its shape: what lies on a kink, or so near that long steps cross it."""
+        on = {i: self.on(i) for i in range(len(self._primals))}
+        return self._shaped([m if m is None else m | self.beside[i] for i, m in on.items()])
+
+    def _shaped(self, masks: list[Mask | None]) -> list[Mask | None]:
+        pairs = zip(masks, self._primals, strict=True)
+        return [None if mask is None else mask.reshape(p.shape) for mask, p in pairs]
+
+    def allowed(self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]) -> OnKinks | None:
+        """What may be returned for primal `index`; None if none of its elements is on a kink."""
+        on, beside = self.on(index), self.beside.get(index)
+        if on is None or beside is None or not (on.any() or beside.any()):
+            return None
+        from gradcheck.judge import kink_constraint  # deferred: most operators are smooth
+
+        shape = (len(cts.values), on.size)
+        which = np.zeros(shape, dtype=bool)
+        low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        followed, narrowed = [], []
+        ties = np.zeros(on.size, dtype=bool)
+        for kink, here in self._kinks[index]:
+            if not here.any():
+                continue
+            tables = tuple((c, self._wanted(c, index, cts)) for c in kink.conventions)
+            if tables:
+                followed.append(kink_constraint.Followed(kink.name, here, tables))
+            chosen = [w for c, w in tables if self._convention in c.systems]
+            if chosen:
+                ends = chosen[0], chosen[0]
+                narrowed.append(f"on {kink.name} only what {self._convention} returns is right")
+            elif kink.directional:
+                ends = kink_constraint.one_sided(oracle(), cts, index, here)
+                ties |= here
+                for one in self._resolutions(oracle(), index, here):
+                    ends = np.minimum(ends[0], one), np.maximum(ends[1], one)
+            else:
+                flat = kink_constraint.elementwise(cts, here.size, kink)
+                ends = kink_constraint.sloped(kink.slopes(self._case.attrs), flat)
+            which |= here
+            low = np.where(here, np.minimum(low, ends[0]), low)
+            high = np.where(here, np.maximum(high, ends[1]), high)
+        interval = Interval(which, np.where(which, low, 0.0), np.where(which, high, 0.0))
+        directions = None
+        if ties.sum() > 1:
+            resolved = self._resolutions(oracle(), index, ties)
+            directions = kink_constraint.sharing(oracle(), cts, index, ties, resolved)
+        return kink_constraint.OnKinks(
+            on, beside, interval, directions, tuple(followed), "; ".join(narrowed)
+        )
+
+    def _resolutions(self, oracle: Oracle, index: int, which: Mask) -> list[Float]:
+        """Gradients [q, n] at points where the kink is resolved in one way or another.
+
+        The one-sided derivatives see an element of a tie go to its ends; other elements that move
+        put it in the middle (the second of three equal ones, sorted).
+        """
+        if which.sum() < 2:
+            return []
+        key = (index, which.tobytes())
+        if key not in self._resolved:
+            rng = np.random.Generator(np.random.Philox(key=key_of("beside a kink")))
+            ranks = np.arange(1, which.size + 1) / which.size
+            count = min(RESOLUTIONS * int(which.sum()), MOST)
+            random = rng.uniform(-1.0, 1.0, (count, which.size))
+            moves = np.concatenate([[ranks, -ranks], random]) * which * ASIDE
+            self._resolved[key] = oracle.nearby(index, moves)
+        return self._resolved[key]
+
+    def _wanted(self, convention: Convention, index: int, cts: Cotangents) -> Float:
+        """What a convention returns for primal `index`, [q, n]."""
+        case = self._case
+        if convention.vjp is None:
+            from gradcheck.judge.kink_constraint import elementwise, sloped
+
+            slope = convention.slope
+            number = slope(**case.attrs) if callable(slope) else slope
+            assert number is not None
+            flat = elementwise(cts, self._primals[index].size, convention)
+            return sloped((number, number), flat)[0]
+        rows: list[Float] = []
+        for ct in cts.values:
+            bare = ct[0] if len(ct) == 1 else ct
+            with np.errstate(all="ignore"):
+                gradients = as_tuple(convention.vjp(F64, bare, *self._primals, **case.attrs))
+            rows.append(np.asarray(gradients[index], dtype=np.float64).reshape(-1))
+        return np.stack(rows)

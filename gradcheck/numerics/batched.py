@@ -1,0 +1,183 @@
+"""Values of a forward at points along one direction through its primals, in one call if possible.
+
+Copies of the primals are stacked on a leading axis. Whether forward takes that axis for a batch is
+proved at every call: one copy must come out, bit by bit, as it does alone. Where no layout of the
+copies passes, they are evaluated one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.numerics.evaluate import CHUNK_BYTES, REFUSALS
+from gradcheck.numerics.packed import Bundle
+from gradcheck.numerics.pages import keep_pages
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Forward = Callable[..., tuple[Array, ...]]
+Form = tuple[tuple[int, ...], np.dtype[Any], bytes]
+"""An output's shape, dtype and bits."""
+
+FEW: Final = 8
+"""So few copies are stacked only if all of them fit in a chunk: in two calls they gain nothing."""
+
+
+class Abreast:
+    """A forward at many points around its primals (float64; integer ones stay).
+
+    `forward(*primals)` returns a tuple of arrays; `base` [m] are its values at the primals
+    themselves, all outputs end to end. `evaluations` counts points, `forward` at the primals not
+    among them. Callers ignore floating-point warnings.
+    """
+
+    __slots__ = ("_forward", "_primals", "_seen", "_shapes", "_width", "base", "evaluations")
+
+    def __init__(self, forward: Forward, primals: Sequence[Array], base: Sequence[Array]) -> None:
+        """Evaluate nothing yet.
+
+        What the copy that was to prove a stack gave is kept until it is asked alone once more.
+        """
+        self._forward = forward
+        self._primals = [p.astype(np.float64) if p.dtype == np.float32 else p for p in primals]
+        self._shapes = [o.shape for o in base]
+        self.base = _flat(base)
+        self._width = 8 * (self.base.size + sum([p.size for p in primals]))
+        self._seen: list[Form] | None = None
+        self.evaluations = 0
+
+    def along(
+        self, bundle: Bundle, places: Sequence[int], steps: Float, pairs: int
+    ) -> tuple[Float, list[float]] | None:
+        """f(x + t·d) − f(x) for each t, and what the bundle's gradient says of it.
+
+        Tensor k of the bundle is primal `places[k]`. The `steps` [s, 2], a row (1, t) for each,
+        begin with `pairs` of t and −t. None if forward refuses any point.
+
+        Returns:
+            Changes [s, m], and ⟨g, x₊ − x₋⟩ per pair, as the machine rounded the points.
+        """
+        count = len(steps)
+        step = CHUNK_BYTES // self._width & -2
+        if step >= count:
+            stack = steps.dot(bundle.line)
+            given = (stack[0 : 2 * pairs : 2] - stack[1 : 2 * pairs : 2]).dot(bundle.g)
+            change = self._stacked(bundle, places, stack)
+            if change is None:
+                change = self._singly(bundle, places, stack)
+            return None if change is None else (change, given.tolist())
+        keep_pages()
+        together = count > FEW and step > 0
+        step = step if together else 2
+        changes, products = np.empty((count, self.base.size)), []
+        for start in range(0, count, step):
+            stack = steps[start : start + step].dot(bundle.line)
+            own = min(len(stack), 2 * pairs - start)
+            if own > 0:
+                products += (stack[0:own:2] - stack[1:own:2]).dot(bundle.g).tolist()
+            change = self._stacked(bundle, places, stack) if together else None
+            if change is None:
+                together = False
+                change = self._singly(bundle, places, stack)
+            if change is None:
+                return None
+            changes[start : start + len(stack)] = change
+        return changes, products
+
+    def _single(
+        self, bundle: Bundle, places: Sequence[int], point: Float
+    ) -> tuple[Array, ...] | None:
+        """Outputs at one point [N]; None where forward refuses it."""
+        primals = [*self._primals]
+        for k, place in enumerate(places):
+            primals[place] = bundle.part(point, k).reshape(bundle.shapes[k]).copy()
+        for k, primal in enumerate(primals):
+            if primal is self._primals[k]:
+                primals[k] = primal.copy()
+        self.evaluations += 1
+        try:
+            outputs = self._forward(*primals)
+        except REFUSALS:
+            return None
+        return outputs if [o.shape for o in outputs] == self._shapes else None
+
+    def _singly(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+        """The points one by one; None, too, if one of them comes out in another way than before."""
+        out = np.empty((len(stack), self.base.size))
+        seen, self._seen = self._seen, None
+        for row, point in enumerate(stack):
+            outputs = self._single(bundle, places, point)
+            if outputs is None:
+                return None
+            if seen is not None and row == len(stack) // 2 and _forms(outputs) != seen:
+                return None
+            np.subtract(_flat(outputs), self.base, out=out[row])
+        return out
+
+    def _stacked(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+        """All points in one call; None if no layout gives one of them what it gives alone."""
+        k = len(stack)
+        row = k // 2  # in the middle, where sums along the copies show from either end
+        outputs = self._single(bundle, places, stack[row])
+        if outputs is None:
+            return None
+        alone = _forms(outputs)  # its buffer may be used again
+        moved: list[Float | None] = [None] * len(self._primals)
+        for tensor, place in enumerate(places):
+            moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
+            one.setflags(write=False)  # a forward that writes must not move the next layout
+        for layout in self._layouts(moved, k, len(places) < len(moved)):
+            self.evaluations += k
+            try:
+                outputs = self._forward(*layout)
+            except REFUSALS:  # a layout that the function refuses is no layout
+                continue
+            if _proved(outputs, alone, k, row):
+                flat = outputs[0].reshape(k, -1)
+                if len(outputs) > 1:
+                    flat = np.concatenate([o.reshape(k, -1) for o in outputs], axis=1)
+                change: Float = flat - self.base
+                return change
+        self._seen = alone
+        return None
+
+    def _layouts(self, moved: Sequence[Float | None], k: int, stays: bool) -> Iterator[list[Array]]:
+        """Ways to put an axis of copies in front of the primals; some may stay."""
+        primals = self._primals
+        ranks = [p.ndim for p in primals]
+        rank = max(ranks)
+        for pad in (True, False) if min(ranks) < rank else (True,):
+            layout = []
+            for p, m in zip(primals, moved, strict=True):
+                shape = (1,) * (rank - p.ndim) + p.shape if pad else p.shape
+                layout.append(p.reshape(1, *shape) if m is None else m.reshape(k, *shape))
+            yield layout
+            if stays:
+                each = [*zip(primals, moved, layout, strict=True)]
+                yield [p if m is None else one for p, m, one in each]
+                yield [np.repeat(one, k, axis=0) if m is None else one for _, m, one in each]
+
+
+def _forms(outputs: Sequence[Array]) -> list[Form]:
+    return [(o.shape, o.dtype, o.tobytes()) for o in outputs]
+
+
+def _proved(outputs: Sequence[Array], alone: Sequence[Form], k: int, row: int) -> bool:
+    """Whether k stacked outputs have the form of single ones, and in `row` the bits of one."""
+    if len(outputs) != len(alone):
+        return False
+    for o, (shape, dtype, bits) in zip(outputs, alone, strict=True):
+        if o.shape != (k, *shape) or o.dtype != dtype or o[row].tobytes() != bits:
+            return False
+    return True
+
+
+def _flat(outputs: Sequence[Array]) -> Float:
+    """All outputs as one float64 vector."""
+    if len(outputs) == 1:
+        return np.asarray(outputs[0], dtype=np.float64).reshape(-1)
+    return np.concatenate([np.asarray(o, dtype=np.float64).reshape(-1) for o in outputs])

@@ -1,0 +1,342 @@
+"""The true gradient of one primal, as an estimate that can be made better where that matters.
+
+Tiers, each with its own error bar: where a primal is large and somebody waits, the screen (every
+element, one pair); the triple (every element, cheap, or those that the screen leaves), the ladder
+(elements on which the triple does not settle the matter), and whatever certain source the caller
+has (the 50-digit oracle, through `settle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.numerics import noise, richardson, sparsity
+from gradcheck.numerics.coarse_pass import SMALLEST, screen
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.evaluate import Array, Evaluator, Point, flatten
+from gradcheck.numerics.sparsity import Structure
+
+Float = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Estimate:
+    """The gradient of Σ ct·f with respect to the n elements of one primal, for q cotangents.
+
+    Shapes: all [q, n]; `terms` is [n]. Units: the gradient's. `bar` is the error bar of `value`
+    (infinite: unknown), `scale` is Σ |ct·J|, what absolute errors are measured against, and
+    `terms` counts the outputs that the element can move. `screened` [n] are the elements of which
+    one pair of steps is all that was looked at.
+    """
+
+    value: Float
+    bar: Float
+    scale: Float
+    terms: NDArray[np.int64]
+    settled: Mask
+    screened: Mask = field(default_factory=lambda: np.zeros(1, dtype=bool))
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the primal."""
+        return int(self.value.shape[1])
+
+
+def certain(value: Float, bar: Float | None = None) -> Estimate:
+    """Gradients [q, n] of one output that a certain source gives: known to their last digit.
+
+    `bar`, where it is wider, is their error bar.
+    """
+    return Estimate(
+        value=value,
+        bar=np.abs(value) * np.finfo(np.float64).eps if bar is None else bar,
+        scale=np.abs(value),
+        terms=np.ones(value.shape[1], dtype=np.int64),
+        settled=np.ones(value.shape, dtype=bool),
+    )
+
+
+class Around:
+    """Forward's values at a point, and what those near it show of rounding; once somebody asks."""
+
+    def __init__(self, point: Point, outputs: Sequence[Array] | None = None) -> None:
+        """Ask nothing yet; `outputs` at the point may be known."""
+        self._point = point
+        if outputs is not None:
+            self.outputs = outputs
+
+    @cached_property
+    def outputs(self) -> Sequence[Array]:
+        """At the point itself."""
+        with np.errstate(all="ignore"):
+            return self._point.forward(*(p.copy() for p in self._point.primals))
+
+    @cached_property
+    def lines(self) -> Float:
+        """See `noise_lines`."""
+        return noise_lines(self._point)
+
+    @cached_property
+    def stairs(self) -> Float:
+        """See `noise_stairs`."""
+        return noise_stairs(self._point)
+
+
+def noise_lines(point: Point) -> Float:
+    """Values of forward near the point, for the noise of all its primals; see `noise.lines`."""
+    return noise.lines(point, np.random.Generator(np.random.Philox(key=key_of("noise"))))
+
+
+def noise_stairs(point: Point) -> Float:
+    """Rounding that forward's values show of themselves, [m], in units of u: `noise.staircase`."""
+    rng = np.random.Generator(np.random.Philox(key=key_of("stairs")))
+    with np.errstate(all="ignore"):
+        outputs = flatten(point.forward(*(p.copy() for p in point.primals)))
+        return noise.staircase(point, outputs, rng)
+
+
+class Differences:
+    """Differences of one forward with respect to one primal, for several cotangents.
+
+    `cts` is [q, m]: one row per cotangent over all outputs, flattened. The estimate starts with
+    the triple; `refine` improves elements by the ladder, `settle` overrules them. `reach` [q, n]
+    is the largest Σ |ct·Δf|/h that the ladder saw at any step: where forward saturates, J says
+    nothing of the numbers that cancel in it, but the slopes from afar do.
+    """
+
+    def __init__(
+        self,
+        point: Point,
+        index: int,
+        cts: Float,
+        lines: Float | Around,
+        rounding: Float | None = None,
+        known: Estimate | None = None,
+    ) -> None:
+        """Probe the structure, choose a step, and run the triple.
+
+        `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
+        error that forward's values have collected, in units of u. Where `Around` stands for both,
+        a large primal is screened instead, and nothing is asked about noise before that leaves
+        something open. Where the gradient is `known` already, it is the estimate, and forward is
+        differenced only for what somebody wants to see of it.
+        """
+        self._index = index
+        x = point.primals[index]
+        outputs = None
+        if isinstance(lines, Around) and x.size >= SMALLEST and x.dtype == np.float64:
+            outputs = lines.outputs
+        self._point = point
+        self.cts = cts
+        self._lines, self._rounding = lines, rounding
+        self._u = float(np.finfo(x.dtype).eps) / 2
+        self._faint = _faint(x, cts)
+        self._laddered = np.full(x.size, known is not None)
+        self.reach = np.zeros((len(cts), x.size))
+        if known is not None:
+            self.estimate = known
+            return
+        if outputs is not None:
+            self.evaluator = Evaluator(point, index, outputs)
+            found = screen(self.evaluator, cts)
+            settled, every = np.zeros(found.value.shape, bool), np.ones(x.size, bool)
+            self.estimate = Estimate(
+                found.value, found.bar, found.scale, found.terms, settled, every
+            )
+        else:
+            self.estimate = self._triple()
+        self.estimate.bar += self._faint
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        """Forward as a function of the primal."""
+        return Evaluator(self._point, self._index)
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Which outputs move with which elements, as every kind of probe shows it."""
+        self.evaluator.be_sure()
+        rng = np.random.Generator(np.random.Philox(key=key_of("difference", self._index)))
+        return sparsity.find(self.evaluator, rng)
+
+    def sharpen(self, elements: NDArray[np.int64]) -> bool:
+        """Run the triple for `elements` that were only screened; says whether there were any."""
+        estimate = self.estimate
+        asked = np.zeros(estimate.size, dtype=bool)
+        asked[elements] = True
+        asked &= estimate.screened
+        if not asked.any():
+            return False
+        shape = self.structure
+        colours = np.flatnonzero(asked[shape.grid].any(axis=1))
+        cells = shape.grid[colours].reshape(-1)
+        noise, terms = self._noise_of(colours)
+        value, bar, scale = (
+            found.reshape(len(self.cts), -1)
+            for found in richardson.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
+        )
+        bar = bar + self._faint
+        mine = asked[cells]  # what the screen settled stays as it was judged
+        cells = cells[mine]
+        estimate.value[:, cells], estimate.bar[:, cells] = (
+            value[:, mine],
+            bar[:, mine] + self._faint,
+        )
+        estimate.scale[:, cells] = scale[:, mine]
+        estimate.terms[cells] = terms.reshape(-1)[mine]
+        estimate.screened[asked] = False
+        return True
+
+    def refine(self, elements: NDArray[np.int64]) -> bool:
+        """Run the ladder for `elements`; says whether there was anything new to learn."""
+        fresh = elements[~self._laddered[elements]]
+        if fresh.size == 0:
+            return False
+        grid = self.structure.grid
+        colours = np.flatnonzero(np.isin(grid, fresh).any(axis=1))
+        value, bar, known = self._climbed(colours)
+        cells = grid[colours].reshape(-1)
+        new_value, new_bar = value.reshape(len(self.cts), -1), bar.reshape(len(self.cts), -1)
+        new_bar = new_bar + self._faint
+        old = self.estimate
+        screened = (np.zeros(old.size, dtype=bool) | old.screened)[cells]
+        # All steps know more than three. (What the screen settled stays as it was judged.)
+        better = np.isfinite(new_bar) & ~old.settled[:, cells] & ~screened
+        old.value[:, cells] = np.where(better, new_value, old.value[:, cells])
+        old.bar[:, cells] = np.where(better, new_bar, old.bar[:, cells])
+        self.reach[:, cells] = known.reshape(len(self.cts), -1)
+        lost = ~np.isfinite(old.scale[:, cells]) & ~screened
+        old.scale[:, cells] = np.where(lost, self.reach[:, cells], old.scale[:, cells])
+        self._laddered[cells] = True
+        return True
+
+    def _climbed(self, colours: NDArray[np.int64]) -> tuple[Float, Float, Float]:
+        """Values, bars and the largest scales [q, c, blocks] of `colours`, by the best ladder."""
+        noise, _ = self._noise_of(colours)
+        best: tuple[Float, Float, Float] | None = None
+        known = np.zeros(noise.shape)
+        for h in richardson.runs(self.evaluator.x, richardson.LADDER_LEVELS):
+            found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
+            slopes, scales, rough, even = found
+            value, bar = richardson.climb(slopes, scales, noise, h, self._u, rough)
+            bar = np.where(richardson.bent(even), np.inf, bar)
+            seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
+            known = np.maximum(known, seen)
+            one = value, bar, seen
+            best = one if best is None else richardson.finer(best, one)
+        assert best is not None
+        return best[0], best[1], known
+
+    def seen_at(self, row: int, element: int, h: Float) -> tuple[Float, Float]:
+        """Plain central differences [s] of one element for one cotangent, at steps `h` [s].
+
+        With them what rounding explains of each, [s]; both nan where there is no difference.
+        """
+        (place,) = np.argwhere(self.structure.grid == element)[:1]
+        colours = place[:1]
+        at = (slice(None), row, 0, place[1])
+        found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
+        slopes, scales, rough, _ = found
+        with np.errstate(all="ignore"):
+            floor = richardson.floor_of(self._noise_of(colours)[0], scales, h, self._u) + rough
+        return slopes[at], np.where(np.isfinite(slopes[at]), floor[at], np.nan)
+
+    def settle(self, values: Float, which: Mask) -> None:
+        """Overrule the elements `which` [q, n] by certain `values` [q, n]."""
+        estimate = self.estimate
+        estimate.value[which] = values[which]
+        estimate.bar[which] = np.abs(values[which]) * np.finfo(np.float64).eps
+        estimate.settled[which] = True
+        # One output: Σ|ct·J| is the gradient itself. From afar it may look larger than it is.
+        alone = which & (estimate.terms == 1)
+        estimate.scale[alone] = np.abs(values[alone])
+
+    def _triple(self) -> Estimate:
+        size, count = self.evaluator.x.size, len(self.cts)
+        shape = (count, size)
+        every = np.arange(self.structure.colours)
+        noise, terms = self._noise_of(every)
+        estimate = Estimate(
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(shape),
+            self.structure.by_element(terms),
+            np.zeros(shape, dtype=bool),
+            np.zeros(size, dtype=bool),
+        )
+        if size == 0:
+            return estimate
+        value, bar, scale = richardson.triple(
+            self.evaluator, self.structure, self.cts, noise, self._u, every
+        )
+        estimate.value = self.structure.by_element(value)
+        estimate.bar = self.structure.by_element(bar)
+        estimate.scale = self.structure.by_element(scale)
+        return estimate
+
+    def _noise_of(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+        """Noise [q, c, blocks] of `colours` and number of outputs that can move [c, blocks]."""
+        out, terms, known = self._noise
+        fresh = colours[~known[colours]]
+        if fresh.size:
+            out[:, fresh], terms[fresh] = self._measure_noise(fresh)
+            known[fresh] = True
+        return out[:, colours], terms[colours]
+
+    @cached_property
+    def _noise(self) -> tuple[Float, NDArray[np.int64], Mask]:
+        """Room for what `_noise_of` finds out, and for which colours it is known."""
+        shape = self.structure
+        out = np.empty((len(self.cts), shape.colours, shape.blocks))
+        terms = np.empty((shape.colours, shape.blocks), dtype=np.int64)
+        return out, terms, np.zeros(shape.colours, dtype=bool)
+
+    def _measure_noise(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+        shape = self.structure
+        lines, rounding = self._lines, self._rounding
+        if isinstance(lines, Around):
+            rounding, lines = lines.stairs, lines.lines
+        measured = noise.measured(lines, shape, self.cts)
+        modelled = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)
+        out = np.empty((len(self.cts), colours.size, shape.blocks))
+        terms = np.empty((colours.size, shape.blocks), dtype=np.int64)
+
+        def poison(rows: slice, copies: NDArray[Any]) -> None:
+            flat = copies.reshape(len(copies), -1)
+            for k, colour in enumerate(colours[rows]):
+                flat[k, shape.grid[colour]] = np.nan
+
+        finite = np.isfinite(self.evaluator.base)
+        modelled = np.where(finite, modelled, 0.0)
+        unit = noise.unit_of(modelled)
+        squares = (modelled / unit)[:, None, :] ** 2
+        for rows, values in self.evaluator.sweep(colours.size, poison):
+            # NaN finds the outputs that an element can move, saturated ones included. Where
+            # forward swallows NaN (a comparison, a refusal) every output is assumed to move.
+            moves = np.isnan(values) & finite
+            blind = ~moves.any(axis=1) | ~np.isfinite(values).any(axis=1)
+            moves[blind] = finite
+            terms[rows] = shape.by_block(moves.astype(np.int64))
+            total = shape.by_block(moves[None] * squares)
+            out[:, rows] = np.maximum(
+                unit * np.sqrt(total), np.where(terms[rows] > 0, measured[:, None], 0.0)
+            )
+        return out, terms
+
+
+def _faint(x: Array, cts: Float) -> Float:
+    """Slopes [q, 1] that forward's values cannot show: those which end below the least number.
+
+    The square of 1e-200 is 0, and so is that of its neighbours. Of larger primals it is nothing.
+    """
+    tiny = float(np.finfo(x.dtype).tiny)
+    largest = float(np.max(np.abs(x), initial=0.0))
+    part = tiny / largest if 0 < largest < tiny**0.25 else 0.0
+    return np.asarray(part * np.abs(cts).sum(axis=1, keepdims=True))

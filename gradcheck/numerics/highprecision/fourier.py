@@ -1,0 +1,146 @@
+"""numpy.fft on object arrays of big numbers: the sums as they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.numerics.highprecision.numbers import Numbers
+
+Array = NDArray[Any]
+Function = Callable[..., Any]
+
+
+class Fourier:
+    """Discrete Fourier transforms in big numbers."""
+
+    def __init__(self, work: Numbers) -> None:
+        """Compute in the numbers of `work`."""
+        self._work = work
+        self._c = work.context
+
+    def table(self) -> dict[Any, Function]:
+        """Function of numpy.fft → ours."""
+        f = np.fft
+        return {
+            f.fft: self.fft, f.ifft: self.ifft, f.rfft: self.rfft, f.irfft: self.irfft,
+            f.hfft: self.hfft, f.ihfft: self.ihfft,
+            f.fftn: self._several(self.fft), f.ifftn: self._several(self.ifft),
+            f.fft2: self._several(self.fft, (-2, -1)), f.ifft2: self._several(self.ifft, (-2, -1)),
+            f.rfftn: self._real_forth(None), f.rfft2: self._real_forth((-2, -1)),
+            f.irfftn: self._real_back(None), f.irfft2: self._real_back((-2, -1)),
+        }  # fmt: skip
+
+    def _along(self, x: Any, n: int | None, axis: int, sign: int, norm: str | None) -> Array:
+        x = np.moveaxis(self._work.lifted(x), axis, -1)
+        n = x.shape[-1] if n is None else n
+        x = x[..., :n]
+        if x.shape[-1] < n:
+            more = np.full((*x.shape[:-1], n - x.shape[-1]), self._c.zero, dtype=object)
+            x = np.concatenate([x, more], axis=-1)
+        self._work.spend(x.size * n // 4)
+        roots = [self._c.expjpi(self._c.mpf(sign * 2 * k) / n) for k in range(n)]
+        parts = []
+        for part in ("real", "imag"):
+            waves = np.array(
+                [[getattr(roots[j * k % n], part) for k in range(n)] for j in range(n)]
+            )
+            of = {p: np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(x) for p in ("real", "imag")}
+            parts.append({p: self._work.matmul(np.atleast_2d(of[p]), waves) for p in of})
+        real = parts[0]["real"] - parts[1]["imag"]
+        imag = parts[1]["real"] + parts[0]["imag"]
+        out = np.frompyfunc(self._work.complex, 2, 1)(real, imag)
+        scale = {None: sign > 0, "backward": sign > 0, "forward": sign < 0, "ortho": None}[norm]
+        if scale is None:
+            out = out / self._c.sqrt(n)
+        elif scale:
+            out = out / n
+        return np.moveaxis(out.reshape(x.shape), -1, axis)
+
+    def fft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        return self._along(a, n, axis, -1, norm)
+
+    def ifft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        return self._along(a, n, axis, 1, norm)
+
+    def rfft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        full = self._along(a, n, axis, -1, norm)
+        return np.take(full, range(full.shape[axis] // 2 + 1), axis=axis)
+
+    def irfft(
+        self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
+    ) -> Any:
+        half = np.moveaxis(self._work.lifted(a), axis, -1)
+        n = 2 * (half.shape[-1] - 1) if n is None else n
+        need = n // 2 + 1
+        half = half[..., :need]
+        if half.shape[-1] < need:
+            more = np.full((*half.shape[:-1], need - half.shape[-1]), self._c.zero, dtype=object)
+            half = np.concatenate([half, more], axis=-1)
+        mirrored = half[..., 1 : (n + 1) // 2][..., ::-1]
+        whole = np.concatenate([half, np.frompyfunc(self._c.conj, 1, 1)(mirrored)], axis=-1)
+        # NumPy takes the first and, where n is even, the middle one as real.
+        for k in {0, *([n // 2] if n % 2 == 0 else [])}:
+            whole[..., k] = np.frompyfunc(lambda v: v.real, 1, 1)(whole[..., k])
+        out = self._along(whole, n, -1, 1, norm)
+        return np.moveaxis(np.frompyfunc(lambda v: v.real, 1, 1)(out), -1, axis)
+
+    def hfft(self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        turned = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+        conj = np.frompyfunc(self._c.conj, 1, 1)(self._work.lifted(a))
+        return self.irfft(conj, n, axis, turned[norm])
+
+    def ihfft(
+        self, a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
+    ) -> Any:
+        turned = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+        return np.frompyfunc(self._c.conj, 1, 1)(self.rfft(a, n, axis, turned[norm]))
+
+    def _several(self, one: Function, default: Sequence[int] | None = None) -> Function:
+        def transform(
+            a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
+        ) -> Any:
+            a = self._work.lifted(a)
+            lengths, places = _axes(a, s, axes)
+            for n, axis in zip(lengths, places, strict=True):
+                a = one(a, n, axis, norm)
+            return a
+
+        return transform
+
+    def _real_forth(self, default: Sequence[int] | None) -> Function:
+        def transform(
+            a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
+        ) -> Any:
+            a = self._work.lifted(a)
+            lengths, places = _axes(a, s, axes)
+            a = self.rfft(a, lengths[-1], places[-1], norm)
+            for n, axis in zip(lengths[:-1], places[:-1], strict=True):
+                a = self.fft(a, n, axis, norm)
+            return a
+
+        return transform
+
+    def _real_back(self, default: Sequence[int] | None) -> Function:
+        def transform(
+            a: Any, s: Any = None, axes: Any = default, norm: Any = None, out: Any = None
+        ) -> Any:
+            a = self._work.lifted(a)
+            lengths, places = _axes(a, s, axes)
+            last = 2 * (a.shape[places[-1]] - 1) if s is None else lengths[-1]
+            for n, axis in zip(lengths[:-1], places[:-1], strict=True):
+                a = self.ifft(a, n, axis, norm)
+            return self.irfft(a, last, places[-1], norm)
+
+        return transform
+
+
+def _axes(a: Array, s: Any, axes: Any) -> tuple[list[int], list[int]]:
+    if axes is None:
+        axes = range(a.ndim) if s is None else range(a.ndim - len(s), a.ndim)
+    places = list(axes)
+    lengths = [a.shape[k] for k in places] if s is None else list(s)
+    return lengths, places

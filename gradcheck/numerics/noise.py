@@ -1,0 +1,228 @@
+"""How much of a forward's value is rounding: a model, and a measurement that overrules it.
+
+The model u·‖ct·f‖ misses what cancels inside forward (layer_norm at 1000, a float32 table
+behind a float64 face). The measurement looks at forward on short lines, where any smooth
+function is a quintic: what the quintic leaves is noise (after Moré & Wild 2011).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradcheck.numerics.evaluate import Array, Point, along
+from gradcheck.numerics.sparsity import Structure
+
+LINE: Final = np.array([-64, -53, -41, -29, -17, -6, 6, 17, 29, 41, 53, 64], dtype=np.float64)
+SPACINGS: Final = {"float64": (1.0, 3.0**15), "float32": (1.0, 3.0**2)}
+"""In ulp: one for rounding that changes with every bit, one for values that are constant between
+neighbours (log(1 + tiny); a float32 table behind a float64 face, of which it spans a few
+entries). It is odd, so that no table in steps of a power of two hides between its points, and so
+small that the line's sixth power vanishes in rounding, also for a function of x − 1000."""
+BREAK: Final = 16.0
+"""How many times more the longer line must show than the shorter, and than a fit with one kink
+leaves, for that kink to be the reason."""
+SLANTS: Final = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0])
+"""Units in which elements move. Equal ones would leave a mean where it is, and its rounding."""
+DEGREE: Final = 5
+LINES: Final = 2
+REACH: Final = {"float64": 2.0**-8, "float32": 2.0**-7}
+"""Half the length of the line on which staircases are looked for, as a part of each element."""
+JUMP: Final = 2.0**-12
+"""What is higher than this part of forward's largest value is a jump, and no rounding."""
+STAIR: Final = 512.0
+"""A step is at most so many u of forward's largest value: what is higher is no rounding."""
+FAR: Final = 2.0**300
+"""Numbers from its inverse to here have squares, and sums of squares, that are numbers."""
+LOSES: Final = 16.0
+"""Units of u of a value above which its collected rounding replaces the model."""
+RELATIVE: Final = 128.0
+"""Units of u by which a derivative may be off as a whole: a forward that cancels inside (the tail
+of a tanh-form gelu) is wrong by the same amount at neighbouring points, which no line shows."""
+
+
+def lines(point: Point, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Values [2, 12, m] of forward on lines that move every floating primal at once."""
+    copies = []
+    for p in point.primals:
+        position = LINE.reshape(-1, *(1,) * p.ndim)
+        directions = [_direction(p, line, rng) for line in range(LINES)]
+        moved = [
+            np.broadcast_to(p, (LINE.size, *p.shape)) if d is None else p + position * d
+            for d in directions
+        ]
+        copies.append(np.concatenate(moved).astype(p.dtype))
+    values = along(point, copies)
+    if values is None:  # outside the domain
+        return np.full((LINES, LINE.size, 0), np.nan)
+    return values.reshape(LINES, LINE.size, -1)
+
+
+def _direction(x: Array, line: int, rng: np.random.Generator) -> Array | None:
+    """1 to 3 ulp, times the line's spacing, of either sign per element; None for an index."""
+    if x.dtype.kind != "f":
+        return None
+    size = np.maximum(np.abs(x), np.max(np.abs(x), initial=0.0) * 2.0**-10)
+    ulp = np.spacing(np.where(size == 0, 1.0, size).astype(x.dtype))
+    spacing = SPACINGS[x.dtype.name][line]
+    return np.asarray(ulp * spacing * rng.choice(SLANTS, x.shape))
+
+
+def staircase(
+    point: Point, outputs: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Rounding that each output has collected, `[m]`, in units of u, as far as values show it.
+
+    A forward that cancels inside (1 + tanh far out) is a staircase whose steps may be longer than
+    the lines above. On a longer one it shows as what neither a cubic nor a quintic explains, one
+    as little as the other; a smooth function is explained the better, the higher the degree.
+    """
+    dtype = next(p.dtype for p in point.primals if p.dtype.kind == "f")
+    u = float(np.finfo(dtype).eps) / 2
+    copies = []
+    for p in point.primals:
+        position = (LINE / LINE[-1]).reshape(-1, *(1,) * p.ndim)
+        if p.dtype.kind == "f":
+            position = position * REACH[p.dtype.name] * rng.choice([-1.0, 1.0], p.shape)
+            copies.append((p * (1 + position)).astype(p.dtype))
+        else:
+            copies.append(np.broadcast_to(p, (LINE.size, *p.shape)))
+    values = along(point, copies)
+    if values is None or values.shape[1] != outputs.size:
+        return np.zeros(outputs.size)
+    cubic, quintic = (_deviation(values, degree) for degree in (3, 5))
+    highest = STAIR * u * np.max(np.abs(outputs), initial=0.0)
+    rounding = (quintic >= cubic / 4) & (quintic <= highest)
+    return np.where(rounding, 2 * quintic / u, 0.0)
+
+
+def measured(
+    values: NDArray[np.float64], structure: Structure, cts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Standard deviation of Σ ct·f over the outputs of each block: `[q, blocks]`.
+
+    `values` come from `lines`; `cts` is `[q, m]`, one row per cotangent.
+    """
+    if values.shape[-1] != cts.shape[1]:
+        return np.zeros((len(cts), structure.blocks))
+    return _rounding(structure.by_block(cts[:, None, None, :] * values))
+
+
+def per_output(values: NDArray[np.float64], outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation of each output, `[m]`; zeros where `lines` measured no rounding.
+
+    A line that crosses a jump of forward shows the jump, which is no rounding.
+    """
+    if values.shape[-1] != outputs.size:
+        return np.zeros(outputs.size)
+    deviation = _rounding(values)
+    lowest_jump = JUMP * np.max(np.abs(outputs), initial=0.0)
+    return np.where(deviation <= lowest_jump, deviation, 0.0)
+
+
+def scatter(values: NDArray[np.float64]) -> float:
+    """Standard deviation of one output's rounding, from its `values` [12] on a line `LINE`."""
+    return float(_deviation(values[:, None])[0])
+
+
+def _rounding(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Noise of `values` [..., 2, 12, k] on the noisier line: [..., k].
+
+    What the longer line shows and the shorter one does not may be a kink that it crosses, which
+    is no noise, however near it is. (A kink at x itself shows on both.)
+    """
+    both = np.moveaxis(values, (-3, -2), (0, 1))
+    columns = both.reshape(LINES, LINE.size, -1)
+    short, long = _deviation(columns)
+    odd = long > BREAK * short
+    if odd.any():
+        rest = _beside_kink(columns[..., odd])
+        beside = (rest[1] <= long[odd] / BREAK) & ~(rest[0] < short[odd] / BREAK)
+        long[odd] = np.where(beside, rest[1], long[odd])
+    return np.asarray(np.maximum(short, long).reshape(both.shape[2:]))
+
+
+def _deviation(values: NDArray[np.float64], degree: int = DEGREE) -> NDArray[np.float64]:
+    """What no polynomial explains of `values` [..., 12, k]: [..., k]."""
+    residual, _ = _unexplained(values, *_fit(degree))
+    deviation = _root(residual, LINE.size - degree - 1)
+    return np.asarray(np.where(np.isfinite(deviation), deviation, 0.0))
+
+
+def _root(residual: NDArray[np.float64], freedom: int) -> NDArray[np.float64]:
+    """The root of Σ residual² / `freedom` over its last but one axis, where that has one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.sqrt(np.sum(residual**2, axis=-2) / freedom)
+        lost = ~np.isfinite(found)
+        if lost.any():  # squares beyond the largest number; or there is no value
+            largest = np.max(np.abs(residual), axis=-2, keepdims=True)
+            part = np.sqrt(np.sum((residual / largest) ** 2, axis=-2) / freedom)
+            found = np.where(lost, largest[..., 0, :] * part, found)
+    return np.asarray(found)
+
+
+def _beside_kink(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What no cubic with one kink explains of `values` [..., 12, k]: [..., k]."""
+    t = LINE / LINE[-1]
+    least = np.full((*values.shape[:-2], values.shape[-1]), np.inf)
+    for at in range(1, LINE.size):
+        residual, coefficients = _unexplained(values, *_fit(3, at))
+        jump, bend = coefficients[..., -2, :], coefficients[..., -1, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kink = -jump / bend  # where both sides meet: between the two points, or it is a jump
+        met = (t[at - 1] <= kink) & (kink <= t[at])
+        deviation = _root(residual, LINE.size - 6)
+        least = np.where(met, np.fmin(least, deviation), least)
+    return least
+
+
+@cache
+def _fit(degree: int, broken_at: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Columns of a fit to values on the line, and their pseudo-inverse.
+
+    They are powers and, for `broken_at`, a jump and a bend before that point.
+    """
+    t = LINE / LINE[-1]
+    columns = np.vander(t, degree + 1)
+    if broken_at:
+        beyond = np.where(np.arange(LINE.size) >= broken_at, 1.0, 0.0)
+        columns = np.column_stack([columns, beyond, beyond * t])
+    return columns, np.linalg.pinv(columns)
+
+
+def _unexplained(
+    values: NDArray[np.float64], columns: NDArray[np.float64], inverse: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Residual [..., 12, k] and coefficients of the best fit of `columns` to `values`."""
+    with np.errstate(invalid="ignore"):
+        moved = values - values[..., :1, :]  # exact: the fit must not round what is constant
+        coefficients = inverse @ moved
+        return moved - columns @ coefficients, coefficients
+
+
+def modelled(
+    values: NDArray[np.float64],
+    cts: NDArray[np.float64],
+    u: float,
+    rounding: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Standard deviation of each output's rounding, `[q, m]`.
+
+    It is u·|ct·f|; where forward is known to lose more than 16 such units inside (`rounding` [m],
+    in units of u), as in the tail of 1 + tanh, what it loses.
+    """
+    size = np.abs(values)
+    if rounding is not None:
+        size = np.where(rounding > LOSES * size, rounding, size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(np.abs(u * cts * size))
+
+
+def unit_of(deviations: NDArray[np.float64]) -> float:
+    """A power of two in which squares of `deviations` are numbers: 1 but far from 1."""
+    largest = float(np.max(deviations, initial=0.0))
+    ordinary = 1 / FAR <= largest <= FAR or largest == 0 or not np.isfinite(largest)
+    return 1.0 if ordinary else 2.0 ** int(np.frexp(largest)[1])

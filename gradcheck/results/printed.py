@@ -1,0 +1,120 @@
+"""What the code judged has printed, as a few printable lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.results import words
+from gradcheck.results.excerpt import Excerpt, size, told
+
+if TYPE_CHECKING:
+    from gradcheck.results.record import Record
+
+LINES: Final = 20
+"""Lines that are shown: half of them the first, which often say why it died, half the last."""
+FEW: Final = 5
+"""Lines of what passed, of which there may be thousands."""
+HALF: Final = words.LONGEST // 2 - 1
+"""Characters of the first lines, and of the last, where something is left out."""
+TAB: Final = 4
+"""Columns from one tabulator to the next."""
+WIDEST: Final = 10
+"""Characters of the longest escape."""
+MARK: Final = "| "
+"""What each of them begins with where a report has no other frame: no line of ours does."""
+
+
+def lines(text: str, most: int = LINES) -> list[str]:
+    r"""The first and the last lines, `most` together, every unprintable character as its escape.
+
+    If they are not all, a line between them says how many bytes are left out. What is shown of
+    what is shown is the same, so that a report of a stored run is the report of the run.
+
+    >>> lines("a\tb\n\x1b[31mRESULT pass\n")
+    ['a   b', '\\x1b[31mRESULT pass']
+    >>> lines("one\ntwo\nthree\nfour", most=2)
+    ['one', '… 10 bytes left out …', 'four']
+    """
+    begin, count, end = _ends(text)
+    if not count:
+        if len(begin) <= most:
+            return begin
+        begin, end = begin[: most // 2], begin[most // 2 :]
+    hidden = [*begin[most // 2 :], *end[: -(most - most // 2)]]
+    begin, end = begin[: most // 2], end[-(most - most // 2) :]
+    count += sum(size(line) + 1 for line in hidden)
+    while begin and not begin[-1]:
+        del begin[-1]
+    return [*begin, told(count), *_from_text(end)]
+
+
+def _ends(text: str) -> tuple[list[str], int, list[str]]:
+    """The first and the last printable lines, up to `LINES`, and the bytes between; or all."""
+    first, count, last = Excerpt.of(text.rstrip())
+    if not count and (all_of_it := _whole(first)) is not None:
+        return all_of_it, 0, []
+    begin, end = _begin(first), _end(last if count else first)
+    if count:
+        hidden = [first[len(begin) :], last[: len(last) - len(end)]]
+    else:
+        hidden = [first[len(begin) : len(first) - len(end)]]
+    count += sum(size(part) for part in hidden if part.strip())
+    shown = _from_text(_printable(begin)), _from_text(_printable(end))
+    return (shown[0], count, shown[1]) if count else (shown[0] + shown[1], 0, [])
+
+
+def _whole(text: str) -> list[str] | None:
+    """A text's printable lines; None: they are too many or too long to be shown."""
+    if len(text) > words.LONGEST:
+        return None
+    shown = _from_text(_printable(text))
+    return shown if len(shown) <= LINES and _length(shown) <= words.LONGEST else None
+
+
+def _begin(text: str) -> str:
+    """As much of a text's beginning as its share of lines and characters can show."""
+    blank = len(text) - len(text.lstrip())
+    blank = text.rfind("\n", 0, blank) + 1
+    head = text[blank : blank + HALF]
+    while (excess := _length(_printable(head)) - HALF) > 0:
+        head = head[: -(excess // WIDEST + 1)]
+    return text[:blank] + "".join(head.splitlines(keepends=True)[: LINES // 2])
+
+
+def _end(text: str) -> str:
+    """As much of its end."""
+    tail = text[-HALF:]
+    while (excess := _length(_printable(tail)) - HALF) > 0:
+        tail = tail[excess // WIDEST + 1 :]
+    return "".join(tail.splitlines(keepends=True)[-(LINES - LINES // 2) :])
+
+
+def _printable(text: str) -> list[str]:
+    return [words.escaped(line.expandtabs(TAB).rstrip()) for line in text.splitlines()]
+
+
+def _from_text(lines: list[str]) -> list[str]:
+    """Lines without the blank ones before the first that is none."""
+    begin = next((i for i, line in enumerate(lines) if line), len(lines))
+    return lines[begin:]
+
+
+def _length(lines: list[str]) -> int:
+    """Characters that lines have as one text."""
+    return sum(len(line) + 1 for line in lines) - 1
+
+
+def of(result: Record) -> list[str]:
+    """The lines that a report which shows every result can afford of this one."""
+    return indented(result.printed, FEW if result.verdict.expected else LINES)
+
+
+def indented(text: str, most: int = LINES) -> list[str]:
+    """The lines that are shown, indented, so that none can be taken for one of ours."""
+    return [f"  {line}" for line in lines(text, most)]
+
+
+def marked(text: str, indent: str, most: int = LINES) -> list[str]:
+    """The same lines for a report in plain text, under a title; none if nothing was printed."""
+    found = lines(text, most)
+    return [f"{indent}printed:", *(f"{indent}  {MARK}{line}" for line in found)] if found else []

@@ -1,0 +1,297 @@
+"""What happened, as data: a header, one result per gradient output, a footer."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from gradcheck.results import required
+from gradcheck.results.expectation import Breach, Expected, Gate, Known
+from gradcheck.results.finding import (
+    Blame,
+    Certificate,
+    Diagnosis,
+    Heat,
+    Miss,
+    Part,
+    Taylor,
+    VCurve,
+)
+from gradcheck.results.verdict import Verdict
+
+__all__ = [
+    "AT_FIRST",
+    "AT_MOST",
+    "AT_TIME",
+    "Blame",
+    "Certificate",
+    "Diagnosis",
+    "Footer",
+    "Header",
+    "Heat",
+    "Kind",
+    "Miss",
+    "Part",
+    "Record",
+    "Run",
+    "Taylor",
+    "VCurve",
+    "digest_of",
+]
+
+SCHEMA: Final = 1
+AT_FIRST: Final = "stopped at the first failure (-x)"
+"""What `Run.stopped` begins with where the run was asked to end there."""
+AT_MOST: Final = "stopped at too many failures (--max-fail)"
+"""What it begins with where it was asked to end after several."""
+AT_TIME: Final = "the time of the run, --max-time"
+"""What it begins with where it was asked to end after some time."""
+
+Standing = Verdict | Known
+"""How a result stands: a verdict, or what a baseline makes of one."""
+
+
+class Kind(StrEnum):
+    """What was judged as a whole."""
+
+    OPERATOR = "operator"
+    MODEL = "model"
+    RULE = "rule"
+    """An update rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What was run.
+
+    `version` is the engine's, `suite_version` the cases' (a calendar version), and `cases` a hash
+    that changes when a case that was selected changes its meaning. `versions` is what code behind
+    a manifest says that it is ("mykernels 1.2"), by its name in `implementations`. `shard` is
+    "I/N" where only every N-th case was selected, from the I-th on; else empty. `require` are globs
+    of what had to be answered (`gradcheck.results.required`).
+    """
+
+    version: str
+    suite: str
+    suite_version: str
+    implementations: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    seed: int
+    python: str = field(default_factory=lambda: ".".join(map(str, sys.version_info[:3])))
+    cases: str = ""
+    platform: str = field(default_factory=lambda: f"{os.uname().sysname} {os.uname().machine}")
+    numpy: str = ""
+    schema: int = SCHEMA
+    versions: Mapping[str, str] = field(default_factory=dict)
+    shard: str = ""
+    require: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The judgement of one gradient output (or of the forward value) in one case and dtype.
+
+    `output` is the primal's name, or "forward". `worst` lists the worst elements, worst first:
+    up to 20 of a failure, one of a pass. `smallest_visible_error` is the smallest relative error
+    that the check could have seen in its blindest resolved element. `oracle` says whether
+    50-digit arithmetic settled any element. `conventions` says whose choice was found on kinks,
+    `certificate` which impostors the check would have rejected. `reason` is the finding in one
+    line; `hunts` is what the sample is there to find. A record whose `kind` is model has the
+    model's name as `op`, its size as `sample`, and a parameter or a stage as `output`; `part` says
+    which. `evaluations`, `taylor`, `blames`, `printed`, `slack`, `diagnosis`,
+    `curve` and `heat` are the finding's;
+    `source` is the file and line of the code judged, where it is known.
+    """
+
+    name: str
+    hash: str
+    implementation: str
+    op: str
+    dialect: str
+    sample: str
+    dtype: str
+    output: str
+    verdict: Verdict
+    seed: int
+    repro: str
+    hunts: str = ""
+    reason: str = ""
+    compared: int = 0
+    failed: int = 0
+    unresolved: int = 0
+    kinked: int = 0
+    smallest_visible_error: float | None = None
+    oracle: bool = False
+    conventions: tuple[str, ...] = ()
+    certificate: Certificate | None = None
+    worst: tuple[Miss, ...] = ()
+    kind: Kind = Kind.OPERATOR
+    part: Part = Part.GRADIENT
+    evaluations: int = 0
+    taylor: Taylor | None = None
+    blames: tuple[Blame, ...] = ()
+    printed: str = ""
+    slack: str = ""
+    diagnosis: Diagnosis | None = None
+    source: str = ""
+    curve: VCurve | None = None
+    heat: Heat | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells a result from all others of its run."""
+        return self.implementation, self.name, self.part, self.output
+
+    @property
+    def top(self) -> Miss | None:
+        """The worst element."""
+        return self.worst[0] if self.worst else None
+
+    @property
+    def times_bound(self) -> float:
+        """Error of the worst element in multiples of its bound; infinite where it is no number.
+
+        Negative where no element was compared.
+        """
+        if self.top is None:
+            return -1.0
+        if not self.top.bound > 0:  # a NaN is an error too
+            return math.inf if self.top.error else 0.0
+        ratio = self.top.error / self.top.bound
+        return math.inf if math.isnan(ratio) else ratio
+
+    @property
+    def defect(self) -> str:
+        """The word of its diagnosis's class of defects; empty where that is not known."""
+        return "" if self.diagnosis is None else self.diagnosis.word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """Totals. `complete` is false where the run was interrupted or lost something."""
+
+    complete: bool
+    checked: int
+    elements: int
+    unresolved: int
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, results: Sequence[Record], complete: bool) -> Footer:
+        """Count `results`."""
+        counts = Counter(result.verdict for result in results)
+        return cls(
+            complete=complete,
+            checked=sum(n for verdict, n in counts.items() if verdict.checked),
+            elements=sum(result.compared for result in results),
+            unresolved=sum(result.unresolved for result in results),
+            counts={verdict.value: counts[verdict] for verdict in Verdict},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A whole run: what the reports are made of."""
+
+    header: Header
+    results: tuple[Record, ...]
+    complete: bool = True
+    troubles: tuple[str, ...] = ()
+    """What could not be judged at all, one line each (an implementation that does not load)."""
+    stopped: str = ""
+    """Why a run that is not complete ended, where that is known."""
+    gate: Gate | None = None
+    """What a baseline makes of the results, derived and never stored; None without a baseline."""
+
+    @property
+    def footer(self) -> Footer:
+        """Totals of the results."""
+        return Footer.of(self.results, self.complete)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate is open: complete, something was checked, everything as expected."""
+        return (
+            self.complete
+            and not self.troubles
+            and self.footer.checked > 0
+            and all(self.accepts(result) for result in self.results)
+            and not (self.gate and self.gate.problems)
+            and not self.unmet
+        )
+
+    @property
+    def unmet(self) -> list[str]:
+        """A line for each thing that was required and is not there."""
+        whole = self.complete and not self.header.shard
+        return required.unmet(self.header.require, self.results, whole=whole)
+
+    @property
+    def halted(self) -> bool:
+        """Whether it ended early as it was asked to: an answer, no interruption."""
+        return not self.complete and self.stopped.startswith((AT_FIRST, AT_MOST, AT_TIME))
+
+    @property
+    def late(self) -> bool:
+        """Whether it ended early because its time was up."""
+        return not self.complete and self.stopped.startswith(AT_TIME)
+
+    def expected(self, result: Record) -> Expected | None:
+        """What the baseline says of a result; None where it says nothing, or there is none."""
+        return self.gate.results.get(result.key) if self.gate is not None else None
+
+    def accepts(self, result: Record) -> bool:
+        """Whether the gate accepts a result."""
+        found = self.expected(result)
+        if found is not None:
+            return found.accepted
+        return result.verdict.expected and not required.lacks(self.header.require, result)
+
+    def stands(self, result: Record) -> Standing:
+        """How a result stands: its verdict, or what the baseline makes of that."""
+        found = self.expected(result)
+        return result.verdict if found is None or found.known is None else found.known
+
+    def fails(self, result: Record) -> bool:
+        """Whether a result is a failure that the gate does not accept; an XPASS is none."""
+        return not (result.verdict.expected or self.accepts(result))
+
+    @property
+    def summary(self) -> str:
+        """The last line, for a script to read."""
+        footer = self.footer
+        shown = ("pass", "fail", "missing", "inconclusive", "error", "crash", "timeout", "notrun",
+                 "invalid", "unsupported", "unbound", "skip")  # fmt: skip
+        always = {"pass", "fail", "inconclusive", "unsupported", "unbound"}
+        words = [
+            f"{word}={footer.counts[word]}"
+            for word in shown
+            if footer.counts[word] or word in always
+        ]
+        return (
+            f"RESULT {'pass' if self.passed else 'fail'} checked={footer.checked} "
+            f"{' '.join([*words, *self._gated()])} elements={footer.elements} "
+            f"unresolved={footer.unresolved}"
+        )
+
+    def _gated(self) -> list[str]:
+        """What the baseline adds to the last line."""
+        if self.gate is None:
+            return []
+        words = [f"{known.value}={self.gate.count(known)}" for known in Known]
+        return [*words, f"stale={self.gate.entries(Breach.STALE)}"]
+
+
+def digest_of(results: Iterable[Record]) -> str:
+    """A hash that changes when a case that was judged changes its meaning."""
+    digest = hashlib.blake2b(digest_size=4)
+    for name, fingerprint in dict.fromkeys((r.name.rpartition("/")[0], r.hash) for r in results):
+        digest.update(f"{name}#{fingerprint}".encode(errors="backslashreplace"))
+    return digest.hexdigest()

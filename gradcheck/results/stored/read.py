@@ -1,0 +1,233 @@
+"""A run read back from the JSON report, or from the log, that `-o` wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeVar
+
+import msgspec
+
+from gradcheck.errors import UsageError
+from gradcheck.results.expectation import Breach, Expected, Gate, Known, Problem
+from gradcheck.results.finding import Certificate, Part
+from gradcheck.results.record import Header, Record, Run, digest_of
+from gradcheck.results.stored.log import by_implementation
+from gradcheck.results.stored.parts import Damaged, Other, Parts, Plain, parts
+from gradcheck.results.words import clean
+from gradcheck.system.reading import opened
+
+LARGEST: Final = 1 << 33
+"""Bytes of a report: six million results."""
+UNNAMED: Final = "unnamed"
+"""Stands for an impostor that an older report counts without a name."""
+CUT: Final = "the log ends without its footer: the run was killed, or is still going on"
+SHARED: Final = (
+    "hash", "implementation", "op", "dialect", "sample", "dtype", "output", "hunts", "reason",
+    "slack", "source",
+)  # fmt: skip
+"""Fields whose words many results have in common."""
+T = TypeVar("T")
+
+
+class _Problem(msgspec.Struct, kw_only=True):
+    kind: Breach
+    file: str
+    line: int | None
+    says: str
+
+
+class _Known(msgspec.Struct, kw_only=True):
+    stands: Known | None = msgspec.field(name="as")
+    entry: str
+    reason: str
+    link: str | None
+
+    def expected(self, expectation: object) -> Expected:
+        return Expected(
+            accepted=expectation == "ok",
+            known=self.stands,
+            entry=self.entry,
+            reason=self.reason,
+            link=self.link or "",
+        )
+
+
+class _Late(msgspec.Struct, kw_only=True):
+    """What a log says of a result in its footer."""
+
+    implementation: str
+    name: str
+    part: Part
+    output: str
+    expectation: str
+    known: _Known
+
+
+class _Named(msgspec.Struct, kw_only=True):
+    file: str
+    sha256: str = ""
+
+
+class _Baseline(_Named, kw_only=True):
+    problems: tuple[_Problem, ...]
+    warnings: tuple[str, ...]
+    late: tuple[_Late, ...] = ()
+
+
+class _Log(msgspec.Struct, kw_only=True):
+    """What the header of a log says that no other has."""
+
+    baseline: _Named | None = None
+
+
+class _Certificate(msgspec.Struct, kw_only=True):
+    rejected: int
+    blind: tuple[str, ...]
+    impostors: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
+
+
+class _Footer(msgspec.Struct, kw_only=True):
+    """What a footer says that the results do not."""
+
+    complete: bool
+    troubles: tuple[str, ...]
+    stopped: str = ""
+    baseline: _Baseline | None = None
+
+
+def read(path: Path) -> Run:
+    """The run of a report. What a log that was cut short holds is a run that is not complete.
+
+    Raises:
+        UsageError: it cannot be read, is no such report, or was changed since it was written.
+    """
+    reader = _Reader()
+    try:
+        with _opened(path) as stream:
+            return reader.run(parts(stream, reader.result))
+    except Other as error:
+        raise UsageError(f"{path}: {error}") from None
+    except (Damaged, RecursionError) as error:
+        raise UsageError(
+            f"{path}: it is no report of `gradcheck run -o RUN.json` or `-o RUN.jsonl`: "
+            f"{clean(str(error))}"
+        ) from None
+    except MemoryError:
+        raise UsageError(f"{path}: there is no memory for it") from None
+    except (OSError, ValueError) as error:  # a NUL in the name
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return opened(path, LARGEST)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: there is no such file; `gradcheck run -o {path}` writes it"
+        ) from None
+
+
+class _Reader:
+    """Makes records of results, one by one, and a run of them all.
+
+    Words that were read before are used again: a million results have few of their own.
+    """
+
+    def __init__(self) -> None:
+        self._words: dict[str, str] = {}
+        self._certificates: dict[Certificate, Certificate] = {}
+        self._known: list[tuple[Record, Any, Any]] = []
+
+    def result(self, plain: Plain) -> Record:
+        """The record of a result."""
+        for name in SHARED:
+            word = plain.get(name)
+            if isinstance(word, str):
+                plain[name] = self._words.setdefault(word, word)
+        misses = plain.get("worst")
+        for miss in misses if isinstance(misses, list) else ():
+            word = miss.get("cotangent") if isinstance(miss, dict) else None
+            if isinstance(word, str):
+                miss["cotangent"] = self._words.setdefault(word, word)
+        record = result_of(plain, self._certificates)
+        if plain.get("known") is not None:
+            self._known.append((record, plain["known"], plain.get("expectation")))
+        return record
+
+    def run(self, found: Parts[Record]) -> Run:
+        """The run of all results."""
+        header = _convert(found.header, Header)
+        if found.fault is not None:
+            raise found.fault
+        results = sorted(found.results, key=by_implementation(header))
+        if not header.cases:
+            header = replace(header, cases=digest_of(results))
+        if found.footer is None:
+            return Run(
+                header=header,
+                results=tuple(results),
+                complete=False,
+                stopped=CUT,
+                gate=self._gate(_so_far(_convert(found.header, _Log).baseline)),
+            )
+        footer = _convert(found.footer, _Footer)
+        return Run(
+            header=header,
+            results=tuple(results),
+            complete=footer.complete,
+            troubles=footer.troubles,
+            stopped=footer.stopped,
+            gate=self._gate(footer.baseline),
+        )
+
+    def _gate(self, baseline: _Baseline | None) -> Gate | None:
+        """What a baseline made of the run, as the report says it."""
+        if baseline is None:
+            return None
+        expected: dict[tuple[str, ...], Expected] = {}
+        for record, plain, said in self._known:
+            expected[record.key] = _convert(plain, _Known).expected(said)
+        for late in baseline.late:
+            key = late.implementation, late.name, late.part, late.output
+            expected[key] = late.known.expected(late.expectation)
+        return Gate(
+            baseline=baseline.file,
+            digest=baseline.sha256,
+            results=expected,
+            problems=tuple(
+                Problem(breach=said.kind, file=said.file, line=said.line, says=said.says)
+                for said in baseline.problems
+            ),
+            warnings=baseline.warnings,
+        )
+
+
+def _so_far(named: _Named | None) -> _Baseline | None:
+    """What a log that was cut short says of a whole run: which baseline it was made with."""
+    if named is None:
+        return None
+    return _Baseline(file=named.file, sha256=named.sha256, problems=(), warnings=())
+
+
+def result_of(plain: Plain, certificates: dict[Certificate, Certificate] | None = None) -> Record:
+    """A result, without what is derived from the rest; equal `certificates` are one object."""
+    kept = {**plain, "reason": plain.get("reason") or "", "certificate": None}
+    if isinstance(kept.get("diagnosis"), str):  # older reports call the reason so
+        kept.update(reason=kept["diagnosis"], diagnosis=None)
+    if plain.get("certificate") is not None:
+        counted = _convert(plain["certificate"], _Certificate)
+        names = counted.impostors or (UNNAMED,) * counted.rejected
+        found = Certificate(rejected=names, blind=counted.blind, tolerated=counted.tolerated)
+        kept["certificate"] = (
+            found if certificates is None else certificates.setdefault(found, found)
+        )
+    return _convert(kept, Record, strict=False)  # "nan" is a number
+
+
+def _convert(plain: Any, kind: type[T], *, strict: bool = True) -> T:
+    try:
+        return msgspec.convert(plain, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise Damaged(str(error)) from None

@@ -1,0 +1,268 @@
+"""The records of one case: what every implementation makes of it, in every dtype.
+
+A case is an operator's, a model's or an update rule's; all end in findings, and a finding becomes
+a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from gradcheck.errors import GradcheckError, raised
+from gradcheck.explain.lazy_diagnosis import Why, only_adds
+from gradcheck.implementations.bound import Implementation
+from gradcheck.implementations.processes import budget
+from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.returned import failures
+from gradcheck.judge.evidence import with_curves
+from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.record import Kind, Record
+from gradcheck.results.verdict import Verdict
+from gradcheck.run.crash_limit import CALL
+from gradcheck.run.plan import AnyCase, Plan, kind_of
+from gradcheck.run.to_result import record_of
+from gradcheck.spec.selection import DTYPES, LOW
+from gradcheck.spec.suite import Case
+
+if TYPE_CHECKING:
+    from gradcheck.judge.model_truth import ModelTruth
+    from gradcheck.spec.model import ModelCase
+    from gradcheck.spec.mutant import Mutant
+    from gradcheck.spec.rule import RuleCase
+
+Ask = Callable[[Implementation, str], Sequence[Finding]]
+"""What an implementation makes of one case in one dtype."""
+LeftOut = Callable[[str, str], str]
+"""Why an implementation's part of an operator is left out; empty: it is not."""
+_JUDGED: Final = count()
+FAULTS: Final = (Exception, SystemExit)
+"""What a suite may raise; the run goes on."""
+
+
+def judge(
+    plan: Plan, case: AnyCase, binding: Implementation, why: Why | None = None
+) -> list[Record]:
+    """The records of one case and one implementation, for callers with a loop of their own.
+
+    `why` holds the diagnoses that the callers keep from case to case.
+    """
+    return list(_judge(plan, case, [binding], why or why_of(plan)))
+
+
+def why_of(plan: Plan) -> Why:
+    """What explains failures, and makes each diagnosis once."""
+    return Why(plan.suite.operators, lambda: _mutants(plan))
+
+
+def _mutants(plan: Plan) -> dict[str, list[Mutant]]:
+    from gradcheck.spec.mutant_registry import mutants_of
+
+    return mutants_of(plan.suite)
+
+
+def judge_next(
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    left_out: LeftOut,
+    asks: Container[tuple[str, str]] | None = None,
+) -> Iterator[Record]:
+    """The records of a case of a run, of which something may be left out.
+
+    `asks` are the implementations and dtypes that are asked (None: all of them).
+    """
+    budget.of_case(f"{case.name} {next(_JUDGED)}")  # judged again, it has as much again
+    try:
+        yield from _judge(plan, case, bindings, why, left_out, asks)
+    finally:
+        budget.of_case("")
+
+
+def _judge(
+    plan: Plan,
+    case: AnyCase,
+    bindings: Sequence[Implementation],
+    why: Why,
+    left_out: LeftOut = lambda implementation, op: "",
+    asks: Container[tuple[str, str]] | None = None,
+) -> Iterator[Record]:
+    fingerprint = ""
+    ask: Ask
+    try:
+        fingerprint = case.fingerprint
+        ask = _asking(plan, case, why)
+    except FAULTS as error:  # a case at fault is a verdict
+        ask = _invalid(error)
+    dtypes = _dtypes(plan, case)
+    for binding in bindings:
+        reason = left_out(binding.name, case.spec.name)
+        for dtype in dtypes:
+            if asks is not None and (binding.name, dtype) not in asks:
+                continue
+            with failures() as failed:
+                try:
+                    findings = [_not_run(reason)] if reason else ask(binding, dtype)
+                except FAULTS as error:
+                    findings = _invalid(error)(binding, dtype)
+            for finding in [*findings, *_untold(failed, findings)]:
+                yield record_of(plan, case, fingerprint, binding.name, dtype, finding)
+
+
+def not_reached(
+    plan: Plan, case: AnyCase, words: Sequence[str], known: Sequence[Record], why: str
+) -> list[Record]:
+    """NOTRUN for each implementation and dtype of a case of which no result is known."""
+    asked = {(result.implementation, result.dtype) for result in known}
+    fingerprint = known[0].hash if known else hash_of(case)
+    return [
+        record_of(plan, case, fingerprint, word, dtype, _not_run(why))
+        for word in words
+        for dtype in _dtypes(plan, case)
+        if (word, dtype) not in asked
+    ]
+
+
+def _dtypes(plan: Plan, case: AnyCase) -> Sequence[str]:
+    return plan.model_dtypes if kind_of(case) is Kind.MODEL else plan.dtypes
+
+
+def _untold(failed: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    """The first end of a process of which no finding tells, whoever handled it."""
+    told = {finding.verdict for finding in findings}
+    untold = [f for f in failed if f.verdict in LIMITS and f.verdict not in told]
+    return [replace(f, name=CALL, part=Part.GRADIENT) for f in untold[:1]]
+
+
+def hash_of(case: AnyCase) -> str:
+    """What a record has as its hash; empty where the case is at fault."""
+    try:
+        return case.fingerprint
+    except FAULTS:
+        return ""
+
+
+def _not_run(why: str) -> Finding:
+    return Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why)
+
+
+def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
+    if isinstance(case, Case):
+        return _operator(plan, case, why)
+    from gradcheck.spec.model import ModelCase
+
+    return _model(plan, case) if isinstance(case, ModelCase) else _rule(case)
+
+
+def _invalid(error: BaseException) -> Ask:
+    return lambda binding, dtype: [_at_fault(error)]
+
+
+def _at_fault(error: BaseException) -> Finding:
+    return Finding(name=CALL, verdict=Verdict.INVALID, reason=_describe(error))
+
+
+def _model(plan: Plan, case: ModelCase) -> Ask:
+    from gradcheck.explain.model_blame import Guilt  # deferred, as all that not every run needs
+    from gradcheck.judge.model import judge_model
+    from gradcheck.judge.model_truth import ModelTruth
+
+    truth = ModelTruth(case)
+    guilt = Guilt(truth, lambda: _mutants(plan))
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
+        found = only_adds(judged.findings, lambda: guilt.blamed(judged, dtype))
+        return _and(found, lambda: _trained(plan, truth, binding, dtype))
+
+    return ask
+
+
+def _trained(
+    plan: Plan, truth: ModelTruth, binding: Implementation, dtype: str
+) -> Iterator[Finding]:
+    """How a model's loss falls at its smallest size, by every rule that says how it trains."""
+    smallest = truth.case.size == truth.case.spec.sizes[0]
+    if not (plan.train and smallest and dtype in DTYPES):
+        return
+    from gradcheck.judge.training import judge_training
+
+    for rule in plan.suite.rules.values():
+        if rule.training is not None:
+            for finding in judge_training(truth.case, binding, dtype, rule):
+                yield replace(finding, name=f"training by {rule.name}")
+
+
+def _rule(case: RuleCase) -> Ask:
+    from gradcheck.judge.rule import certified_rule, judge_rule
+    from gradcheck.judge.steps import RuleTruth
+
+    truth = RuleTruth(case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        return certified_rule(truth, judge_rule(truth, binding, dtype), dtype)
+
+    return ask
+
+
+def _operator(plan: Plan, case: Case, why: Why) -> Ask:
+    truths = _truths(plan, case)
+
+    def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
+        truth = truths[dtype]
+        if isinstance(truth, Finding):
+            return [truth]
+        found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
+        found = with_curves(truth, found, every=plan.taylor)
+        found = why.explained(case, binding, dtype, found)
+        given_up = any(f.verdict is Verdict.NOTRUN for f in found)
+        if case.name in plan.contract_at and plan.owes_contract(binding.name) and not given_up:
+            return _and(found, lambda: owed(truth, binding, dtype, found))
+        return found
+
+    def owed(
+        truth: CaseTruth, binding: Implementation, dtype: str, found: Sequence[Finding]
+    ) -> Sequence[Finding]:
+        from gradcheck.judge.asked_contract import judge_contract
+
+        source = next((f.source for f in found if f.source), "")
+        broken = judge_contract(truth, binding, dtype, judged=found)
+        return why.explained(case, binding, dtype, [replace(f, source=source) for f in broken])
+
+    return ask
+
+
+def _and(found: Sequence[Finding], more: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """What was found, and more; where that cannot be had, a verdict in its place."""
+    kept = [*found]
+    try:
+        kept += more()
+    except FAULTS as error:
+        kept.append(_at_fault(error))
+    return kept
+
+
+def _truths(plan: Plan, case: Case) -> dict[str, CaseTruth | Finding]:
+    """What is true in each dtype, or why the case cannot be put in it."""
+    truths: dict[str, CaseTruth | Finding] = {}
+    exact: CaseTruth | None = None
+    for dtype in plan.dtypes:
+        if dtype in LOW:
+            try:
+                truths[dtype] = CaseTruth.in_low(case, plan.convention, dtype)
+            except Unsuitable as reason:
+                truths[dtype] = Finding(name="vjp", verdict=Verdict.SKIP, reason=str(reason))
+        else:
+            exact = exact or CaseTruth(case, plan.convention)
+            truths[dtype] = exact.at(dtype)
+    return truths
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, GradcheckError):
+        return str(error)
+    return f"the case itself raised {raised(error)}"

@@ -1,0 +1,75 @@
+"""What a process does that judges for another: it loads a plan once, then cases by their names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from gradcheck.errors import LoadError
+from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.implementations.bound import Implementation
+from gradcheck.run.judge_case import hash_of, judge_next, why_of
+from gradcheck.run.loaded_plan import load_all
+from gradcheck.run.plan import AnyCase, Plan
+from gradcheck.run.workers.run_queue import Answer
+from gradcheck.run.workers.unit import Unit
+from gradcheck.spec.loading import load_suite
+from gradcheck.spec.model import ModelCase
+from gradcheck.spec.rule import RuleCase
+from gradcheck.spec.suite import Case, Suite
+
+NOWHERE: Final = Suite("nowhere", "0", ())
+"""Stands for a suite that a process is to load for itself: a suite cannot be sent."""
+
+_PLAN: Plan
+_BINDINGS: Sequence[Implementation]
+_WHY: Why
+
+
+def sent(plan: Plan) -> Plan:
+    """What can be sent of a plan: all but its suite and its cases."""
+    return replace(plan, suite=NOWHERE, cases=(), models=(), rules=(), only=None, build=False)
+
+
+def begin(plan: Plan) -> None:
+    """Load what was sent of a plan; this process keeps it.
+
+    Raises:
+        LoadError: something of it cannot be loaded here.
+    """
+    global _PLAN, _BINDINGS, _WHY  # noqa: PLW0603  what a worker process keeps
+    _PLAN = replace(plan, suite=load_suite(plan.suites))
+    _WHY = why_of(_PLAN)
+    _BINDINGS, troubles = load_all(_PLAN)
+    if troubles:
+        raise LoadError("; ".join(troubles))
+
+
+def judge(unit: Unit) -> Answer:
+    """What is asked about one case; where nothing is, its hash."""
+    start, left_out = time.perf_counter(), dict(unit.left_out)
+    case = _case(*unit.names)
+    if not unit.asks:
+        return Answer(hash=hash_of(case))
+    found = judge_next(
+        _PLAN, case, _BINDINGS, _WHY, lambda word, _: left_out.get(word, ""), unit.asks
+    )
+    return Answer(records=(*found,), seconds=time.perf_counter() - start)
+
+
+def _case(name: str, dialect: str, point: str, seed: int) -> AnyCase:
+    """The case of the loaded suite that these names mean."""
+    suite = _PLAN.suite
+    if name in suite.operators:
+        spec = suite.operators[name]
+        sample = next(s for s in spec.samples if s.name == point)
+        return Case(spec, spec.dialect(dialect), sample, seed, suite.home[name])
+    if name in suite.rules:
+        rule = suite.rules[name]
+        steps = next(s for s in rule.samples if s.name == point)
+        return RuleCase(rule, rule.dialect(dialect), steps, seed, suite.home[name])
+    model = suite.models[name]
+    size = next(s for s in model.sizes if s.name == point)
+    return ModelCase(model, model.dialect(dialect), size, seed, suite.home[name])

@@ -1,0 +1,95 @@
+"""A mutant: a VJP that is wrong in one known way, kept beside the cases that must reject it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gradcheck.errors import SpecError
+from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.label import LABELS
+from gradcheck.spec.operator import Array
+from gradcheck.spec.spec_checks import NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong VJP of one operator.
+
+    `vjp` takes what the spec's takes. Where the defect needs a memory between calls, `make()`
+    returns a fresh one instead. `says` is the defect in one sentence, `label` its class (see
+    `LABELS`), `also` others that name the same defect as well, seen from outside; `killer` the
+    sample that must catch it. `modelled_on` names the real bug;
+    `dialects` limits it to those where the defect exists (empty: all), `dtype` to the one where
+    it shows (empty: all).
+
+    A mutant that is the right VJP after all carries the proof in `equivalent`, one sentence, and
+    in `inputs(draw)` a generator of (primals, attributes) outside the suite's samples, on which
+    both must agree to 50 digits.
+
+    Raises:
+        SpecError: the parts contradict each other.
+    """
+
+    op: str
+    name: str
+    says: str
+    label: str
+    killer: str
+    also: tuple[str, ...] = ()
+    vjp: Callable[..., Any] | None = None
+    make: Callable[[], Callable[..., Any]] | None = None
+    modelled_on: str = ""
+    dialects: tuple[str, ...] = ()
+    dtype: str = ""
+    equivalent: str = ""
+    inputs: Callable[[Draw], tuple[tuple[Array, ...], Attrs]] | None = None
+
+    def __post_init__(self) -> None:
+        me = f"mutant {self.op}/{self.name}"
+        if not NAME.fullmatch(self.name):
+            raise SpecError(f"{me}: use lower-case letters, digits, '_', '-' and '.' in its name")
+        for label in self.labels:
+            if label not in LABELS:
+                raise SpecError(f"{me}: no class {label!r}; known: {', '.join(LABELS)}")
+        if len(set(self.labels)) != len(self.labels):
+            raise SpecError(f"{me}: a class stands twice in {self.labels}; name each once")
+        if not self.says.strip():
+            raise SpecError(f"{me}: say in `says`, in one sentence, what is wrong with it")
+        if (self.vjp is None) == (self.make is None):
+            raise SpecError(f"{me}: give it a `vjp`, or a `make` that returns a fresh one")
+        if not callable(self.vjp or self.make):
+            raise SpecError(f"{me}: its `vjp` or `make` cannot be called; give it a function")
+        if self.dtype and self.dtype not in FLOATS:
+            raise SpecError(f"{me}: no dtype {self.dtype!r}; known: {', '.join(FLOATS)}")
+        if self.equivalent and not self.equivalent.strip():
+            raise SpecError(f"{me}: write its proof into `equivalent`, in one sentence")
+        if bool(self.equivalent) != (self.inputs is not None):
+            raise SpecError(
+                f"{me}: an equivalent mutant needs both its proof in `equivalent` and a "
+                "generator of `inputs`; a mutant that differs needs neither"
+            )
+        if bool(self.equivalent) == bool(self.killer):
+            raise SpecError(
+                f"{me}: name the sample that must catch it in `killer`, or prove in "
+                "`equivalent` that none can"
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All classes that name the defect, its own first."""
+        return (self.label, *self.also)
+
+    @property
+    def full_name(self) -> str:
+        """`op/name`."""
+        return f"{self.op}/{self.name}"
+
+    def fresh(self) -> Callable[..., Any]:
+        """A VJP without memory of earlier calls."""
+        vjp = self.make() if self.make is not None else self.vjp
+        assert vjp is not None
+        return vjp

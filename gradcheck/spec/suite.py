@@ -1,0 +1,308 @@
+"""The registry: operators, models and update rules with unique names, and cases selected."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from gradcheck.errors import SpecError, UnknownNameError
+from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.draw import Draw
+from gradcheck.spec.lazy_specs import Families
+from gradcheck.spec.operator import Array, Dialect, OpSpec, Sample
+from gradcheck.spec.spec_checks import check_held
+
+if TYPE_CHECKING:
+    from gradcheck.spec.model import ModelCase, ModelSpec
+    from gradcheck.spec.rule import RuleCase, RuleSpec
+
+Spec = TypeVar("Spec", OpSpec, "ModelSpec", "RuleSpec")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One point to judge at: operator, dialect and sample, with its primals and attributes.
+
+    `primals` are float64, with full mantissas, or int64; they are read-only.
+    """
+
+    spec: OpSpec
+    dialect: Dialect
+    sample: Sample
+    seed: int
+    suite: str
+
+    @property
+    def name(self) -> str:
+        """`op/dialect/sample`; a dtype and an output are appended by what uses them."""
+        return f"{self.spec.name}/{self.dialect.name}/{self.sample.name}"
+
+    @cached_property
+    def attrs(self) -> Attrs:
+        """Attributes: the operator's defaults, then the dialect's, then the sample's."""
+        return {**self.spec.defaults, **self.dialect.attrs, **self.sample.attrs}
+
+    @cached_property
+    def primal_names(self) -> tuple[str, ...]:
+        """Names of the primals that the dialect has."""
+        return tuple(n for n in self.spec.primals if n not in self.dialect.without)
+
+    @cached_property
+    def core_ranks(self) -> tuple[int, ...]:
+        """Core axes of each primal that the dialect has."""
+        pairs = zip(self.spec.primals, self.spec.core_ranks, strict=True)
+        return tuple(rank for name, rank in pairs if name not in self.dialect.without)
+
+    def draw(self, role: str) -> Draw:
+        """A generator for one role ("primals", "cotangents"), the same for every dialect."""
+        return Draw(self.seed, self.suite, self.spec.name, self.sample.name, role)
+
+    @cached_property
+    def primals(self) -> tuple[Array, ...]:
+        """The primals.
+
+        Raises:
+            SpecError: their number is wrong, or float32 does not hold their values.
+        """
+        drawn = self.sample.primals(self.draw("primals"))
+        if len(drawn) != len(self.spec.primals):
+            raise SpecError(
+                f"{self.name}: the sample draws {len(drawn)} primals, "
+                f"forward takes {list(self.spec.primals)}"
+            )
+        kept = []
+        for name, value, rank in zip(self.spec.primals, drawn, self.spec.core_ranks, strict=True):
+            if name in self.dialect.without:
+                continue
+            array = np.array(value)  # a copy: nobody shares memory with us
+            if array.ndim < rank:
+                raise SpecError(
+                    f"{self.name}: the sample draws {name!r} with shape {array.shape}, the "
+                    f"signature {self.spec.signature!r} wants at least {rank} axes"
+                )
+            if array.dtype.kind in "iu":
+                array = array.astype(np.int64)
+            else:
+                check_held(self.name, name, array, nan=True)
+                array = array.astype(np.float64)
+            array.flags.writeable = False
+            kept.append(array)
+        return tuple(kept)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Four characters that change when the case's meaning does: primals, attributes, slack."""
+        digest = hashlib.blake2b(digest_size=8)
+        for array in self.primals:
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr(sorted(self.attrs.items())).encode())
+        digest.update(repr(self.spec.slack).encode())
+        return digest.hexdigest()[:4]
+
+
+class Suite:
+    """Operators, models and update rules in the order in which they are shown; names are unique.
+
+    `peers` names tables of the same operators and models in other people's code: the word that
+    `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
+    `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s, `faults` that of a sequence of
+    `Fault`s of the models, `contract_mutants` that of a sequence of `ContractMutant`s.
+
+    Raises:
+        SpecError: two of them share a name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        operators: Sequence[OpSpec] | Families[OpSpec],
+        peers: Mapping[str, str] = MappingProxyType({}),
+        mutants: str = "",
+        models: Sequence[ModelSpec] | Families[ModelSpec] = (),
+        rules: Sequence[RuleSpec] | Families[RuleSpec] = (),
+        rule_mutants: str = "",
+        faults: str = "",
+        contract_mutants: str = "",
+    ) -> None:
+        """Register `operators`, `models` and `rules`."""
+        self.name = name
+        self.version = version
+        self.peers: dict[str, tuple[str, ...]] = {
+            word: (reference,) for word, reference in peers.items()
+        }
+        self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
+        self.faults: tuple[str, ...] = (faults,) if faults else ()
+        self.contract_mutants: tuple[str, ...] = (contract_mutants,) if contract_mutants else ()
+        self.rule_mutants: tuple[str, ...] = (rule_mutants,) if rule_mutants else ()
+        self.operators = _by_name(name, "operator", operators)
+        self.models = _by_name(name, "spec", models)
+        self.rules = _by_name(name, "spec", rules)
+        self.home: dict[str, str] = {}  # of any spec: the suite that seeds its samples
+        for one in (*self.operators, *self.models, *self.rules):
+            if one in self.home:
+                raise SpecError(f"suite {name!r}: two specs are called {one!r}; rename one")
+            self.home[one] = name
+
+    @classmethod
+    def joined(cls, suites: Sequence[Suite]) -> Suite:
+        """All operators of several suites; their samples keep the values they had.
+
+        Raises:
+            SpecError: two suites share an operator's name.
+        """
+        whole = cls(
+            "+".join(suite.name for suite in suites),
+            "+".join(suite.version for suite in suites),
+            [spec for suite in suites for spec in suite],
+            models=[model for suite in suites for model in suite.models.values()],
+            rules=[rule for suite in suites for rule in suite.rules.values()],
+        )
+        for suite in suites:
+            whole.home.update(suite.home)
+            whole.mutants += suite.mutants
+            whole.rule_mutants += suite.rule_mutants
+            whole.faults += suite.faults
+            whole.contract_mutants += suite.contract_mutants
+            for word, references in suite.peers.items():
+                whole.peers[word] = whole.peers.get(word, ()) + references
+        return whole
+
+    def select(self, globs: Sequence[str] = ()) -> list[OpSpec]:
+        """Operators whose names match one of `globs` (none given: all), in suite order.
+
+        Raises:
+            UnknownNameError: a glob matches nothing.
+        """
+        _check_globs("operator", globs, self.operators)
+        return [self.operators[name] for name in self.operators if _matches(name, globs)]
+
+    def cases(
+        self,
+        ops: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        samples: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[Case]:
+        """Cases of the operators, dialects and samples that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the operators selected.
+        """
+        return [
+            Case(spec, dialect, sample, seed, self.home[spec.name])
+            for spec, dialect, sample in _points(self.select(ops), dialects, samples)
+        ]
+
+    def model_cases(
+        self,
+        models: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        sizes: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[ModelCase]:
+        """Cases of the models, dialects and sizes that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the models selected.
+        """
+        from gradcheck.spec.model import ModelCase  # deferred: most runs are of operators alone
+
+        _check_globs("model", models, self.models)
+        specs = [self.models[name] for name in self.models if _matches(name, models)]
+        _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+        _check_globs("size", sizes, {p.name for s in specs for p in s.sizes})
+        return [
+            ModelCase(spec, dialect, size, seed, self.home[spec.name])
+            for spec in specs
+            for dialect in spec.dialects
+            if _matches(dialect.name, dialects)
+            for size in spec.sizes
+            if _matches(size.name, sizes)
+        ]
+
+    def rule_cases(
+        self,
+        rules: Sequence[str] = (),
+        dialects: Sequence[str] = (),
+        samples: Sequence[str] = (),
+        seed: int = 0,
+    ) -> list[RuleCase]:
+        """Cases of the update rules, dialects and samples that match; empty means all.
+
+        Raises:
+            UnknownNameError: a glob matches nothing among the rules selected.
+        """
+        from gradcheck.spec.rule import RuleCase
+
+        _check_globs("rule", rules, self.rules)
+        specs = [self.rules[name] for name in self.rules if _matches(name, rules)]
+        return [
+            RuleCase(spec, dialect, sample, seed, self.home[spec.name])
+            for spec, dialect, sample in _points(specs, dialects, samples)
+        ]
+
+    def __iter__(self) -> Iterator[OpSpec]:
+        """Operators in order."""
+        return iter(self.operators.values())
+
+    def __len__(self) -> int:
+        """Number of operators."""
+        return len(self.operators)
+
+
+def _by_name(suite: str, what: str, specs: Sequence[Spec] | Families[Spec]) -> Mapping[str, Spec]:
+    """Specs by name, in order; those of `Families` are not imported.
+
+    Raises:
+        SpecError: two share a name.
+    """
+    if isinstance(specs, Families):
+        return specs
+    found: dict[str, Spec] = {}
+    for spec in specs:
+        if spec.name in found:
+            both = " and ".join(
+                str(getattr(s, "family", "models")) for s in (found[spec.name], spec)
+            )
+            raise SpecError(
+                f"suite {suite!r}: two {what}s are called {spec.name!r} (in {both}); rename one"
+            )
+        found[spec.name] = spec
+    return found
+
+
+def _points(
+    specs: Sequence[OpSpec | RuleSpec], dialects: Sequence[str], samples: Sequence[str]
+) -> Iterator[tuple[Any, Dialect, Any]]:
+    """Specs of operators or update rules, each with its dialects and samples that match.
+
+    Raises:
+        UnknownNameError: a glob matches nothing.
+    """
+    _check_globs("dialect", dialects, {d.name for s in specs for d in s.dialects})
+    _check_globs("sample", samples, {p.name for s in specs for p in s.samples})
+    for spec in specs:
+        for dialect in spec.dialects:
+            for sample in spec.samples:
+                meant = _matches(dialect.name, dialects) and _matches(sample.name, samples)
+                if meant and (not sample.dialects or dialect.name in sample.dialects):
+                    yield spec, dialect, sample
+
+
+def _check_globs(kind: str, globs: Sequence[str], known: Iterable[str]) -> None:
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in known):
+            raise UnknownNameError(kind, glob, known)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return not globs or any(fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,165 @@
+"""What a pytest session found as a whole: its lines in the terminal, its reports, its exit status.
+
+It listens where all reports arrive, from however many processes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from gradcheck.testing import BASELINE, CARRIED
+
+if TYPE_CHECKING:
+    from gradcheck.cli.outcome import Target
+    from gradcheck.results.expectation import Gate, Problem
+    from gradcheck.results.record import Record, Run
+    from gradcheck.testing.session import Session
+
+FLAG: Final = "--gradcheck-report"
+LINES: Final = 10
+"""Lines of a baseline to correct that are shown."""
+
+
+class Heard:
+    """A plugin that hears every report."""
+
+    def __init__(self, ours: Callable[[], Session | None], targets: Sequence[Target]) -> None:
+        """`ours()` is what the flags ask for, if anything; `targets` are the reports to write."""
+        self._asked, self._targets = ours, targets
+        self._suite: dict[str, list[Record]] = {}  # one that was run twice counts once
+        self._own: list[Record] = []
+        self._whole = False
+        self._lines: list[str] = []
+        self._green = True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what a test found."""
+        if hasattr(report, CARRIED):
+            from gradcheck.testing.attach_results import heard
+
+            own, results = heard(report)
+            if own:
+                self._own += results
+            else:
+                self._suite[report.nodeid] = results
+        self._whole |= report.nodeid == BASELINE and report.when == "call"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Say what came of it all; what no item could say makes the exit status 1."""
+        if not (self._suite or self._own):
+            return
+        stopped = session.shouldstop or session.shouldfail
+        if not stopped and exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            stopped = "pytest was interrupted"
+        self._lines = [*self._told(str(stopped or ""))]
+        if not self._green and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print it."""
+        if self._lines:
+            terminalreporter.section("gradcheck")
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+    def _told(self, stopped: str) -> Iterator[str]:
+        from gradcheck.results.words import clean
+
+        ours = self._asked()
+        results = [result for found in self._suite.values() for result in found]
+        run = ours.held(ours.ordered(results)) if ours is not None else None
+        self._own.sort(key=lambda result: (result.implementation, result.name))
+        first = counted(run, self._own, ours.baseline.name if ours and ours.baseline else "")
+        hint = f"; as a page: {FLAG} gradcheck.html" if " failed (" in first else ""
+        yield clean(first + hint * (not self._targets))
+        if ours is not None and run is not None and run.gate is not None:
+            yield from map(clean, self._to_correct(run.gate, ours.outdated()))
+        if run is not None and run.unmet:
+            self._green = False
+            yield from map(clean, run.unmet)
+        if self._targets:
+            yield from self._written(with_own(run, self._own, stopped))
+
+    def _to_correct(self, gate: Gate, by_name: Sequence[Problem]) -> Iterator[str]:
+        """Lines of the baseline to correct, each once; what names alone say, if it was asked."""
+        from gradcheck.results.expectation import Breach
+
+        problems = [p for p in gate.problems if p.breach is not Breach.UNLISTED]
+        shown = [p for p in problems if self._whole or p not in by_name]
+        self._green = not shown
+        yield from (problem.text for problem in shown[:LINES])
+        if len(shown) > LINES:
+            yield f"… and {len(shown) - LINES} more lines of {gate.baseline} to correct"
+        yield from (f"warning: {text}" for text in gate.warnings)
+
+    def _written(self, run: Run) -> Iterator[str]:
+        """Write the reports that were asked for; a line each."""
+        from gradcheck import report
+        from gradcheck.cli.outcome import save
+
+        for path, form in self._targets:
+            if save(path, report.render(run, form), FLAG):
+                yield f"written: {path}"
+            else:
+                self._green = False
+                yield f"not written: {path}"
+
+
+def with_own(run: Run | None, own: Sequence[Record], stopped: str = "") -> Run:
+    """A run that holds the results of the user's own tests too, each file an implementation.
+
+    `stopped` says why it ended early, if it did.
+    """
+    import gradcheck
+    from gradcheck.results.record import Header, Run, digest_of
+
+    if run is None:
+        header = Header(
+            version=gradcheck.__version__, suite="tests", suite_version="", implementations=(),
+            dtypes=(), seed=0, numpy=getattr(sys.modules.get("numpy"), "__version__", ""),
+        )  # fmt: skip
+        run = Run(header=header, results=())
+    files = dict.fromkeys([*run.header.implementations, *(r.implementation for r in own)])
+    dtypes = dict.fromkeys([*run.header.dtypes, *(result.dtype for result in own)])
+    results = (*run.results, *own)
+    cases = digest_of(results)
+    header = replace(run.header, implementations=(*files,), dtypes=(*dtypes,), cases=cases)
+    whole = replace(run, header=header, results=results)
+    return replace(whole, complete=False, stopped=stopped) if stopped else whole
+
+
+def counted(run: Run | None, own: Sequence[Record], baseline: str) -> str:
+    """The counts of a session, and which classes of defects its failures are of."""
+    from gradcheck.results.expectation import Known
+    from gradcheck.results.verdict import Verdict
+    from gradcheck.results.words import clean, plural
+    from gradcheck.spec.label import UNKNOWN
+
+    results = [*(run.results if run is not None else ()), *own]
+    checked = sum(result.verdict.checked for result in results)
+    failed = [r for r in own if not r.verdict.expected]
+    failed += [r for r in run.results if run.fails(r)] if run is not None else []
+    texts = [plural(checked, "check")]
+    if failed:
+        classes = Counter(
+            r.defect or (UNKNOWN if r.diagnosis else r.verdict.value.upper()) for r in failed
+        )
+        which = ", ".join(f"{name} {count:,}" for name, count in classes.most_common())
+        texts.append(f"{len(failed):,} failed ({which})")
+    gate = run.gate if run is not None else None
+    if gate is not None:
+        for known, what in ((Known.XFAIL, "known"), (Known.XPASS, "listed and passing")):
+            if count := gate.count(known):
+                texts.append(f"{count:,} {what}")
+    if checked and len(texts) == 1 and all(r.verdict.expected for r in results):
+        texts[0] += " passed"
+    left = Counter(r.verdict for r in results)
+    texts += [f"{left[v]:,} {v.value}" for v in (Verdict.UNSUPPORTED, Verdict.UNBOUND) if left[v]]
+    return ", ".join(texts) + (f"; known failures: {clean(baseline)}" if baseline else "")

@@ -1,0 +1,560 @@
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from gradcheck.errors import LoadError, ManifestError
+from gradcheck.implementations.manifest.operation import (
+    NativeLibrary,
+    Program,
+    PythonEntry,
+    Role,
+    RoleKind,
+    Special,
+    Tensors,
+    Value,
+)
+from gradcheck.implementations.manifest.read import check_libraries
+
+RMS_NORM = (
+    "\n[[op]]\n"
+    'name = "rms_norm/weight"\n'
+    'vjp = "void f(float* dx, float* dw, const float* dy, const float* x, const float* w, '
+    'int N, int D)"\n'
+    'bind = { dx = "grad:x", dw = "grad:w", dy = "cotangent", x = "in:x", w = "in:w", '
+    'N = "rows(x)", D = "dim(x, -1)" }\n'
+)
+SAVED = (
+    "\n[[op]]\n"
+    'name = "rms_norm/weight"\n'
+    'forward = "int g(float* y, float* rstd, const float* x, const float* w, int N, int D)"\n'
+    'forward_bind = { y = "out", rstd = "saved:rstd[N]", return = "status" }\n'
+    'vjp = "void f(float* dx, float* dw, const float* dy, const float* x, const float* w, '
+    'const float* rstd, int N, int D)"\n'
+    'bind = { dx = "grad:x", dw = "grad:w", dy = "cotangent", x = "in:x", w = "in:w", '
+    'rstd = "saved:rstd", N = "rows(x)", D = "dim(x, -1)" }\n'
+)
+XENT = (
+    "\n[[op]]\n"
+    'name = "softmax_cross_entropy"\n'
+    'vjp = "float f(float* dx, const float* x, const int* t, int N, int V)"\n'
+    'bind = { dx = "grad:logits", x = "in:logits", t = "in:targets", N = "rows(logits)", '
+    'V = "dim(logits, -1)", return = "value" }\n'
+)
+SCAN = (
+    "\n[[op]]\n"
+    'name = "qk_norm/weight"\n'
+    'forward = "void g(float* yq, float* yk, const float* q, const float* k)"\n'
+    'forward_bind = { yq = "out", yk = "out:1", q = "in:q", k = "in:k" }\n'
+)
+ROPE = (
+    "\n[[op]]\n"
+    'name = "rope"\n'
+    'handle = { create = "plan* plan_new(int d, double b)", bind = { d = "dim(x, -1)", '
+    'b = "base" }, destroy = "void plan_free(plan*)" }\n'
+    'vjp = "void f(const plan* p, float* d, int T)"\n'
+    'bind = { p = "handle", d = "cotangent -> grad:x", T = "dim(x, 0)" }\n'
+)
+
+
+def changed(text, *changes):
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "message"),
+    [
+        (RMS_NORM, [("rms_norm", "rmsnorm")], "no operator `rmsnorm`; did you mean `rms_norm`?"),
+        (RMS_NORM, [("rms_norm", "qqq")], "no operator `qqq`; `gradcheck list` shows them all"),
+        (
+            RMS_NORM,
+            [("/weight", "/wieght")],
+            "rms_norm has no dialect `wieght`; did you mean `weight`?",
+        ),
+        (RMS_NORM, [("void f(", "f(")], "vjp: `f("),
+        (RMS_NORM, [("dw = ", "dww = ")], "`f` has no such parameter; did you mean `dw`?"),
+        (RMS_NORM, [("N = ", "M = ")], "bind explains `M`"),
+        (
+            RMS_NORM,
+            [(', N = "rows(x)"', "")],
+            "`f` has a parameter `N` that bind does not explain; add `N = …`",
+        ),
+        (
+            RMS_NORM,
+            [("grad:w", "grad:weight")],
+            "bind.dw: rms_norm has no primal `weight`; known: x, w",
+        ),
+        (RMS_NORM, [("grad:w", "out:1")], "rms_norm has 1 output, counted from 0"),
+        (
+            RMS_NORM,
+            [("/weight", "/plain")],
+            "bind.dw: the dialect has no `w`; leave `grad:w` out, or end it with `?`",
+        ),
+        (RMS_NORM, [("rows(x)", "D"), ("dim(x, -1)", "N")], "defined by each other"),
+        (RMS_NORM, [("rows(x)", "row(x)")], "did you mean `rows`?"),
+        (RMS_NORM, [("float* dw", "const float* dw")], "bind.dw is const in the prototype"),
+        (
+            RMS_NORM,
+            [('"grad:w"', '"scratch[D]"'), ("float* dw", "const float* dw")],
+            "bind.dw is const",
+        ),
+        (RMS_NORM, [('"cotangent"', '"cotangent -> grad:x"')], "bind.dy is const in the prototype"),
+        (
+            RMS_NORM,
+            [("float* dw", "double* dw")],
+            "several types (float32: `dx`, `dy`, `x`, `w`; float64: `dw`)",
+        ),
+        (
+            RMS_NORM,
+            [("float*", "int*")],
+            "no tensor in its prototype has a float type; say the dtype",
+        ),
+        (
+            RMS_NORM,
+            [("float*", "void*")],
+            "no tensor in its prototype has a float type; say the dtype",
+        ),
+        (
+            RMS_NORM,
+            [("float* dw", "int* dw")],
+            "`dw` leads to int32 and is `grad:w`, which is float32 here",
+        ),
+        (RMS_NORM, [('vjp = "void', 'vjp.float64 = "void')], "vjp.float64: `dx` leads to float32"),
+        (
+            RMS_NORM,
+            [('vjp = "void', 'vjp.flot32 = "void')],
+            "the dtype `flot32`; did you mean `float32`?",
+        ),
+        (
+            RMS_NORM,
+            [("grad:x", "in:x"), ("grad:w", "in:w")],
+            "no parameter is a gradient; bind one to grad:x",
+        ),
+        (RMS_NORM, [("cotangent", "saved:rstd")], "there is no forward in float32"),
+        (
+            RMS_NORM,
+            [("vjp =", "forward =")],
+            "`grad` has no place here: a forward knows in, out, saved",
+        ),
+        (RMS_NORM, [("vjp =", "source =")], "write `vjp ="),
+        (RMS_NORM + 'forward_bind = { a = "out" }', [], "`forward_bind` explains no function"),
+        (RMS_NORM + 'accumulates = ["dq"]', [], "accumulates: `dq` is no gradient; did you mean"),
+        (RMS_NORM + 'accumulates = ["dy"]', [], "accumulates: `dy` is no gradient"),
+        (RMS_NORM + 'zeroed = ["N"]', [], "zeroed: `N` is no gradient"),
+        (
+            RMS_NORM + 'zeroed = ["dw"]\naccumulates = ["w"]',
+            [],
+            "either accumulates or must be zeroed",
+        ),
+        (RMS_NORM + 'aliases = [["dy", "x"]]', [], "neither is a gradient"),
+        (RMS_NORM + 'aliases = [["dx", "dw"]]', [], "`dw` is neither a cotangent nor a primal"),
+        (RMS_NORM + 'aliases = [["dx", "N"]]', [], "`N` is neither a cotangent nor a primal"),
+        (RMS_NORM + "attrs = { ep = 1 }", [], "attrs: no attribute `ep`; did you mean `eps`?"),
+        (RMS_NORM + "attrs = { eps = '1e-5' }", [], "its default is 1e-05, of another kind"),
+        (RMS_NORM + "attrs = { unit_offset = 1 }", [], "of another kind"),
+        (RMS_NORM + 'requires = ["Q == 1"]', [], "there is no `Q` here"),
+        (RMS_NORM + 'loss_scale = "K"', [], "there is no `K` here"),
+        (RMS_NORM + 'missing = { w = "frozen" }', [], "missing: `w` has a gradient"),
+        (RMS_NORM + 'missing = { b = "frozen" }', [], "missing: rms_norm has no primal `b`"),
+        (
+            RMS_NORM + 'saved = { r = "eps" }',
+            [],
+            "`saved` explains `r`, which no parameter of vjp is",
+        ),
+        (
+            RMS_NORM + "slack = { float32 = { ulp = 3, because = ' ' } }",
+            [],
+            "a wider bound needs a sentence",
+        ),
+        (RMS_NORM + "slack = { float32 = { ulp = 0, because = 'x' } }", [], "more than 0"),
+        (RMS_NORM + "slack = { float32 = { ulp = inf, because = 'x' } }", [], "ulp = inf; write"),
+        (RMS_NORM + "slack = { float32 = { ulp = nan, because = 'x' } }", [], "ulp = nan; write"),
+        (
+            RMS_NORM + "slack = { float = { ulp = 1, because = 'x' } }",
+            [],
+            "slack names the dtype `float`",
+        ),
+        (
+            RMS_NORM,
+            [('"void f', '"float* f'), ("bind = {", 'bind = { return = "out",')],
+            "returns a pointer",
+        ),
+        (
+            RMS_NORM,
+            [("bind = {", 'bind = { return = "status",')],
+            "the function returns nothing (void)",
+        ),
+        (
+            XENT,
+            [('return = "value"', 'return = "status"')],
+            "a status is a whole number, and this is float32",
+        ),
+        (XENT, [('"float f', '"int f')], "`value` is a real number, and this is int32"),
+        (
+            XENT,
+            [('return = "value"', 'return = "in:logits"')],
+            "a result is `out`, `value`, `grad:x` or `status`",
+        ),
+        (XENT, [('return = "value"', 'return = "rows(x)"')], "is no role"),
+        (
+            XENT,
+            [("grad:logits", "grad:targets")],
+            "`targets` holds indices, which have no gradient",
+        ),
+        (
+            XENT + 'missing = { targets = "x" }',
+            [],
+            "`targets` holds indices, which have no gradient",
+        ),
+        (
+            SAVED,
+            [('rstd = "saved:rstd[N]"', 'rstd = "saved:rst[N]"')],
+            "forward saves no such thing; did you mean `rst`?",
+        ),
+        (
+            SAVED,
+            [
+                ("const float* w, int N, int D)", "const float* w, int M, int D)"),
+                ("saved:rstd[N]", "saved:rstd[M]"),
+                ("return = ", 'M = "rows(x)", return = '),
+            ],
+            "saved:rstd of `f` has no shape, and the other function's means nothing here: "
+            "expression `M`: there is no `M` here",
+        ),
+        (SAVED, [('y = "out"', 'y = "scratch[N]"')], "forward gives no `out:0`"),
+        (SAVED, [('y = "out"', 'y = "grad:x"')], "forward_bind.y: `grad` has no place here"),
+        (SAVED, [('y = "out"', 'y = "out", q = "out"')], "forward_bind explains `q`"),
+        (SAVED + 'residuals = "reference"', [], "`saved` does not say what `rstd` is"),
+        (
+            SAVED + 'residuals = "reference"\nsaved = { rstd = "sqrt(q)" }',
+            [],
+            "there is no `q` here",
+        ),
+        (SCAN, [('"out:1"', '"out"')], "forward gives no `out:1`"),
+        (SCAN, [('"out:1"', '"out:2"')], "has 2 outputs, counted from 0"),
+        (ROPE, [('"handle"', '"unused"')], 'no parameter is bound to "handle"; leave `handle` out'),
+        (ROPE, [("handle = {", "attrs = {}\nX = {")], "unknown key `X`"),
+        (ROPE, [('"plan* plan_new', '"int plan_new')], "`plan_new` returns no pointer"),
+        (
+            ROPE,
+            [("plan_free(plan*)", "plan_free(plan*, int n)")],
+            "`plan_free` must take the handle alone",
+        ),
+        (
+            ROPE,
+            [("plan_free(plan*)", "plan_free(int n)")],
+            "`plan_free` must take the handle alone",
+        ),
+        (ROPE, [('b = "base"', 'b = "bse"')], "there is no `bse` here; did you mean `base`?"),
+        (ROPE, [(', b = "base"', "")], "`plan_new` has a parameter `b` that bind does not explain"),
+        (
+            RMS_NORM + RMS_NORM,
+            [],
+            "rms_norm/weight in float32 is already in gradcheck.toml, op 1 (rms_norm/weight)",
+        ),
+        ("", [], "there is no [[op]]"),
+    ],
+)
+def test_a_contradiction_is_named_with_its_entry_and_key(manifest, text, changes, message):
+    with pytest.raises(ManifestError) as caught:
+        manifest(changed(text, *changes))
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("gradcheck.toml")
+
+
+def test_a_handle_that_nobody_makes(manifest):
+    text = "\n".join(line for line in ROPE.splitlines() if not line.startswith("handle"))
+    with pytest.raises(ManifestError, match="nothing makes one; add `handle`"):
+        manifest(text)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("align = 3", "align = 3; write a power of 2"),
+        ("align = 0", "align = 0; write a power of 2"),
+        ("align = 131072", "align = 131072; write a power of 2"),
+        ("timeout = 0", "timeout = 0.0; write seconds, more than 0"),
+        ("timeout = nan", "timeout = nan; write seconds"),
+        ("timeout = inf", "timeout = inf; write seconds"),
+        ("[capabilities]\nmax_elements = 0", "max_elements = 0 leaves nothing to check"),
+        ("[capabilities]\ndtypes = ['float']", "capabilities.dtypes names the dtype `float`"),
+        ("[capabilities]\ndtypes = ['float64']", "its prototypes are for float32, [capabilities]"),
+        ("[capabilities]\ndtypes = []", "its prototypes are for float32, [capabilities]"),
+    ],
+)
+def test_settings_that_cannot_be(manifest, head, message):
+    with pytest.raises(ManifestError) as caught:
+        manifest(head + RMS_NORM)
+    assert message in str(caught.value)
+
+
+def test_a_whole_library(manifest, tmp_path):
+    head = (
+        "schema = 1\n[impl]\nname = 'kernels'\nversion = '1.2'\nhomepage = 'h'\nissues = 'i'\n"
+        "[c]\nlibrary = 'build/libk.so'\nguard = 'start'\nalign = 64\ntimeout = 2\n"
+        "env = { A = 'b' }\n[capabilities]\nmax_elements = 100\n"
+    )
+    found = manifest(RMS_NORM + XENT, head)
+    assert isinstance(found, NativeLibrary)
+    assert [*found.operations] == [
+        ("rms_norm/weight", "float32"), ("softmax_cross_entropy", "float32"),
+    ]  # fmt: skip
+    assert (found.name, found.version, found.homepage, found.issues) == ("kernels", "1.2", "h", "i")
+    assert (found.guard, found.align, found.timeout, found.max_elements) == ("start", 64, 2, 100)
+    assert found.environment == {"A": "b"}
+    assert found.path == tmp_path / "gradcheck.toml"
+
+
+def test_one_operation(operation, tmp_path):
+    found = operation(RMS_NORM + "source = 'rms.c:3'\nrequires = ['D % 2 == 0']\nloss_scale = 8")
+    assert (found.op, found.dialect, found.dtype) == ("rms_norm", "weight", "float32")
+    assert found.where == "gradcheck.toml, op 1 (rms_norm/weight)"
+    assert (found.source, found.requires, found.loss_scale) == ("rms.c:3", ("D % 2 == 0",), "8")
+    assert found.forward is None
+    assert found.vjp.library == tmp_path / "build/libk.so"
+    assert found.vjp.prototype.symbol == "f"
+    assert found.vjp.meanings["N"] == Value(expression="rows(x)")
+    assert found.vjp.meanings["dx"].views[0].role == Role(kind=RoleKind.GRAD, name="x")
+    assert found.missing == {}
+
+
+def test_relative_paths_begin_at_the_manifest(operation, monkeypatch, tmp_path):
+    monkeypatch.chdir("/")
+    assert operation(RMS_NORM).vjp.library == tmp_path / "build/libk.so"
+    other = operation(RMS_NORM + "library = { linux = '/abs/lib.so', macos = 'x' }")
+    assert other.vjp.library == Path("/abs/lib.so")
+
+
+def test_attributes_that_nothing_mentions_are_fixed_at_their_default(operation):
+    assert operation(RMS_NORM).attrs == {"eps": 1e-5, "unit_offset": False}
+    named = changed(RMS_NORM, ("/weight", "/unit-offset"))
+    assert operation(named).attrs == {"eps": 1e-6, "unit_offset": True}
+    said = operation(RMS_NORM + "attrs = { eps = 1e-6 }")
+    assert said.attrs == {"eps": 1e-6, "unit_offset": False}
+
+
+def test_attributes_that_an_expression_mentions_are_the_cases(operation):
+    passed = changed(RMS_NORM, ("int N", "int N, float eps"), ("N = ", 'eps = "eps", N = '))
+    assert operation(passed).attrs == {"unit_offset": False}
+    shadowed = changed(RMS_NORM, ("int N", "int N, float eps"), ("N = ", 'eps = "2", N = '))
+    assert operation(shadowed).attrs == {"eps": 1e-5, "unit_offset": False}
+    required = operation(RMS_NORM + 'requires = ["not unit_offset"]')
+    assert required.attrs == {"eps": 1e-5}
+
+
+def test_a_list_is_a_tuple_as_the_operator_has_it(operation):
+    found = operation("""
+        [[op]]
+        name = "flip"
+        vjp = "void f(float* dx, const float* dy)"
+        bind = { dx = "grad:x", dy = "cotangent" }
+        attrs = { axes = [0, 1] }
+    """)
+    assert found.attrs == {"axes": (0, 1)}
+
+
+def test_gradients_that_are_said_to_be_missing(operation):
+    less = changed(
+        RMS_NORM, ("float* dw", "float* tmp"), ('dw = "grad:w"', 'tmp = "scratch[D]"')
+    )  # fmt: skip
+    assert operation(less).missing == {}  # the judge sees that it is not there
+    assert operation(less + 'missing = { w = "frozen" }').missing == {"w": "frozen"}
+    assert operation(XENT).missing == {}  # the targets have none
+
+
+def test_a_symbol_per_dtype(manifest):
+    text = changed(RMS_NORM, ('vjp = "', 'vjp.float32 = "'))
+    halves = text.splitlines()[3].replace("float*", "uint16_t*")
+    both = text + halves.replace("vjp.float32", "vjp.bfloat16").replace("f(", "f_bf16(") + "\n"
+    both += (
+        halves.replace("vjp.float32", "vjp.float16")
+        .replace("f(", "f_f16(")
+        .replace("uint16_t", "void")
+    )
+    found = manifest(both).operations
+    assert {dtype: o.vjp.prototype.symbol for (_, dtype), o in found.items()} == {
+        "float32": "f", "float16": "f_f16", "bfloat16": "f_bf16",
+    }  # fmt: skip
+    narrowed = manifest("[capabilities]\ndtypes = ['bfloat16']\n" + both).operations
+    assert [*narrowed] == [("rms_norm/weight", "bfloat16")]
+
+
+def test_a_forward_in_fewer_dtypes_than_the_vjp(manifest):
+    text = changed(RMS_NORM, ('vjp = "', 'vjp.float32 = "'))
+    text += text.splitlines()[3].replace("float*", "double*").replace("float32", "float64")
+    text += '\nforward = "void g(float* y, const float* x, const float* w, int N, int D)"\n'
+    text += 'forward_bind = { y = "out" }'
+    found = manifest(text).operations
+    assert found["rms_norm/weight", "float32"].forward is not None
+    assert found["rms_norm/weight", "float64"].forward is None
+
+
+def test_forward_takes_from_bind_what_it_does_not_say_itself(operation):
+    found = operation(SAVED)
+    assert found.forward.meanings["x"] == found.vjp.meanings["x"]
+    assert found.forward.returned == Role(kind=RoleKind.STATUS)
+    assert found.vjp.returned is None
+    assert found.forward.library == found.vjp.library
+
+
+def test_a_forward_of_its_own(operation, tmp_path):
+    found = operation(SCAN + "forward_library = 'other.so'")
+    assert found.vjp is None
+    assert found.missing == {}
+    assert found.forward.library == tmp_path / "other.so"
+
+
+def test_the_shape_of_a_residual_may_stand_on_either_side(operation):
+    there = changed(SAVED, ("saved:rstd[N]", "saved:rstd"), ('"saved:rstd"', '"saved:rstd"'))
+    here = changed(SAVED, ('rstd = "saved:rstd"', 'rstd = "saved:rstd[N]"'))
+    for text in (SAVED, here):
+        found = operation(text)
+        for function in (found.vjp, found.forward):
+            assert function.meanings["rstd"].views[0].role.extents == ("N",)
+    assert operation(there).vjp.meanings["rstd"].views[0].role.extents == ()
+
+
+def test_each_function_says_the_shape_of_a_residual_in_its_own_words(operation):
+    text = changed(SAVED, ('rstd = "saved:rstd"', 'rstd = "saved:rstd[size(x) // D]"'))
+    found = operation(text)
+    assert found.vjp.meanings["rstd"].views[0].role.extents == ("size(x) // D",)
+    assert found.forward.meanings["rstd"].views[0].role.extents == ("N",)
+
+
+def test_residuals_from_the_reference(operation):
+    text = SAVED + 'residuals = "reference"\nsaved = { rstd = "1 / sqrt(mean(x * x, -1) + eps)" }'
+    found = operation(text)
+    assert found.residuals == "reference"
+    assert [*found.saved] == ["rstd"]
+    assert "eps" not in found.attrs
+
+
+def test_declarations_are_in_terms_of_primals(operation):
+    found = operation(
+        RMS_NORM + 'accumulates = ["dw"]\nzeroed = ["x"]\naliases = [["dx", "dy"], ["w", "dw"]]'
+    )
+    assert found.accumulates == {"w"}
+    assert found.zeroed == {"x"}
+    assert found.aliases == (("x", "ct"), ("w", "w"))
+
+
+def test_a_handle(operation):
+    found = operation(ROPE)
+    assert found.create.prototype.symbol == "plan_new"
+    assert found.create.meanings["b"] == Value(expression="base")
+    assert found.destroy.meanings == {"handle": Special.HANDLE}
+    assert "base" not in found.attrs
+    (view,) = found.vjp.meanings["d"].views
+    assert (view.role.kind, view.becomes.name) == (RoleKind.COTANGENT, "x")
+
+
+def test_an_optional_role_in_a_dialect_without_the_primal(operation):
+    text = changed(RMS_NORM, ("/weight", "/plain"), ("in:w", "in:w?"), ("grad:w", "grad:w?"))
+    assert operation(text).vjp.meanings["w"].views[0].role.optional
+
+
+def test_bytes_of_any_type_may_hold_a_tensor(operation):
+    found = operation(changed(RMS_NORM, ("float* dw", "void* dw"), ("const float* w", "floatX* w")))
+    assert found.dtype == "float32"
+    assert isinstance(found.vjp.meanings["dw"], Tensors)
+
+
+def test_a_slack_holds_in_its_dtype_alone(manifest):
+    text = changed(RMS_NORM, ('vjp = "', 'vjp.float32 = "'))
+    text += text.splitlines()[3].replace("float*", "double*").replace("float32", "float64")
+    text += "\nslack = { float32 = { ulp = 64, because = 'table' } }"
+    found = manifest(text).operations
+    assert found["rms_norm/weight", "float32"].slack.ulp == 64
+    assert found["rms_norm/weight", "float64"].slack is None
+
+
+def test_a_library_that_is_not_there(manifest, tmp_path):
+    found = manifest(RMS_NORM)
+    with pytest.raises(LoadError, match="there is no library") as caught:
+        check_libraries(found)
+    assert str(tmp_path / "build/libk.so") in str(caught.value)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/libk.so").touch()
+    check_libraries(found)
+
+
+def mutations(text, count):
+    """Copies of a text with a token or two lost, replaced, doubled, or a strange sign instead."""
+    draw = random.Random("mutations of a manifest")
+    tokens = re.findall(r"\w+|[^\w\s]", text)
+    for _ in range(count):
+        mutant = text
+        for _ in range(draw.choice((1, 1, 2))):
+            at = draw.choice([*re.finditer(r"\w+|[^\w\s]", mutant)])
+            instead = draw.choice(
+                ["", draw.choice(tokens), f"{at[0]} {at[0]}", "\0", "\u2028", "-"]
+            )
+            mutant = mutant[: at.start()] + instead + mutant[at.end() :]
+        yield mutant
+
+
+@pytest.mark.parametrize("text", [RMS_NORM, SAVED, XENT, SCAN, ROPE])
+def test_whatever_is_wrong_with_a_manifest_is_said_in_terms_of_it(manifest, text):
+    refused = 0
+    for mutant in mutations(text, 150):
+        try:
+            manifest(mutant)
+        except ManifestError as error:
+            assert "gradcheck.toml" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 50
+
+
+def test_the_manifests_in_the_documentation_are_read(manifest):
+    page = (Path(__file__).parents[3] / "docs/manifest.md").read_text()
+    blocks = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    whole, layouts, *others = blocks
+    assert manifest(whole, "").operations["rms_norm", "float32"].accumulates == {"w"}
+    assert "parts" in layouts
+    kinds = [type(manifest(text, OTHER)) for text in others]
+    assert kinds == [Program, PythonEntry]
+
+
+# ── other kinds ──────────────────────────────────────────────────────────────────────────────
+
+OTHER = "schema = 1\n[impl]\nname = 'k'\nversion = '3'\n"
+
+
+def test_a_program(manifest, tmp_path):
+    found = manifest(
+        "[subprocess]\ncmd = './grads --fast \"a b\"'\nlevel = 'jsonl'\nenv = { A = '1' }", OTHER
+    )
+    assert isinstance(found, Program)
+    assert found.command == (str(tmp_path / "grads"), "--fast", "a b")
+    assert (found.level, found.environment, found.version) == ("jsonl", {"A": "1"}, "3")
+    assert (found.startup, found.timeout) == (30, 10)
+    listed = manifest("[subprocess]\ncmd = ['python3', 'a b.py']", OTHER)
+    assert listed.command == ("python3", "a b.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[subprocess]\ncmd = ''", "cmd is empty; name the program"),
+        ("[subprocess]\ncmd = []", "cmd is empty; name the program"),
+        ("[subprocess]\ncmd = 'a \"b'", "cmd: No closing quotation"),
+        ("[subprocess]\ncmd = 'a'\ntimeout = -1", "timeout = -1.0; write seconds"),
+        ("[subprocess]\ncmd = 'a'\nstartup = 0", "startup = 0.0; write seconds"),
+        ("[python]\nentry = 'module'", 'write `entry = "package.module:NAME"`'),
+        ("[python]\nentry = ':NAME'", 'write `entry = "package.module:NAME"`'),
+    ],
+)
+def test_programs_and_tables_that_cannot_be(manifest, text, message):
+    with pytest.raises(ManifestError) as caught:
+        manifest(text, OTHER)
+    assert message in str(caught.value)
+
+
+def test_a_table_of_python_objects(manifest, tmp_path):
+    found = manifest("[python]\nentry = 'kernels:IMPL'", OTHER)
+    assert found == PythonEntry(name="k", path=tmp_path / "gradcheck.toml", entry="kernels:IMPL")

@@ -1,0 +1,126 @@
+"""Where views put tensors: right places, and what cannot be."""
+
+import numpy as np
+import pytest
+
+from gradcheck.errors import ManifestError
+from gradcheck.implementations.manifest.expression import Context
+from gradcheck.implementations.manifest.operation import Role, RoleKind, View
+from gradcheck.implementations.native.layout import extent, place
+
+GIVEN = frozenset({RoleKind.IN})
+
+
+def put(tensor, /, *, kind=RoleKind.IN, becomes=None, **view):
+    texts = {k: tuple(map(str, v)) if k in ("shape", "strides") else v for k, v in view.items()}
+    view = View(role=Role(kind=kind, name="x"), becomes=becomes, **texts)
+    return place(view, tensor, GIVEN, Context({}, {"ld": 7}), "here")
+
+
+def positions(tensor, /, **view):
+    return put(tensor, **view).positions.reshape(tensor).tolist()
+
+
+def test_in_order_without_gaps():
+    assert positions((2, 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert isinstance(put((2, 3)).cells, slice)
+
+
+def test_from_an_offset():
+    assert positions((2,), at="ld - 2") == [5, 6]
+    assert put((2,), at="5").cells == slice(5, 7)
+
+
+def test_with_a_gap_between_rows():
+    assert positions((2, 3), strides=["ld", 1]) == [[0, 1, 2], [7, 8, 9]]
+
+
+def test_strides_that_leave_no_gap_are_none():
+    assert put((2, 3), strides=[3, 1]).cells == slice(0, 6)
+
+
+def test_axes_from_the_outermost_in_memory():
+    found = np.array(positions((2, 3, 4), axes=(2, 0, 1)))
+    memory = np.arange(24).reshape(4, 2, 3)  # as it lies there: axes 2, 0, 1
+    assert np.array_equal(found, memory.transpose(1, 2, 0))
+
+
+def test_negative_strides():
+    assert positions((3,), strides=[-1], at="2") == [2, 1, 0]
+
+
+def test_another_shape_of_as_many_elements():
+    assert positions((2, 2, 2), shape=[4, 2], strides=["ld", 1]) == [
+        [[0, 1], [7, 8]],
+        [[14, 15], [21, 22]],
+    ]
+
+
+def test_no_elements():
+    assert put((0, 3)).count == 0
+    assert extent([put((0, 3), at="9")], None, "here") == 0
+
+
+def test_a_number():
+    assert put((), at="3").positions.tolist() == [3]
+
+
+def test_given_and_made():
+    gradient = Role(kind=RoleKind.GRAD, name="x")
+    assert (put((2,)).given, put((2,)).made) == (True, False)
+    assert (put((2,), becomes=gradient).given, put((2,), becomes=gradient).made) == (True, True)
+    out = put((2,), kind=RoleKind.OUT)
+    assert (out.given, out.made) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ({"shape": [2, 2]}, r"a view of shape \(2, 2\) has 4 elements, x has \(2, 3\), 6 elements"),
+        ({"strides": [1]}, r"1 strides for 2 axes \(2, 3\)"),
+        ({"strides": [1, 1]}, r"strides \(1, 1\) put several elements of shape \(2, 3\) in one"),
+        ({"strides": [0, 1]}, r"strides \(0, 1\) put several elements"),
+        ({"axes": (0, 2)}, r"axes \[0, 2\] are no order of the 2 axes of \(2, 3\)"),
+        ({"axes": (0, 0)}, r"axes \[0, 0\] are no order"),
+        ({"axes": (0,)}, r"axes \[0\] are no order"),
+        ({"at": "-1"}, r"`-1` yields -1; a size is not negative"),
+        ({"strides": ["ld / 2", 1]}, r"yields 3.5, which is no whole number"),
+    ],
+)
+def test_a_view_that_cannot_be(view, words):
+    with pytest.raises(ManifestError, match=words):
+        put((2, 3), **view)
+
+
+def test_the_extent_is_up_to_the_last_element():
+    assert extent([put((2, 3), strides=["ld", 1])], None, "here") == 10
+    assert extent([put((2, 3)), put((2,), at="8")], None, "here") == 10
+    assert extent([], None, "here") == 0
+    assert extent([put((2, 3))], 6, "here") == 6
+
+
+@pytest.mark.parametrize(
+    ("places", "size", "words"),
+    [
+        ([{}], 5, "here: its parts reach up to element 6, its size is 5"),
+        ([{"at": "1"}], 6, "reach up to element 7"),
+        ([{}, {"at": "5"}], None, "its parts overlap"),
+        ([{}, {"strides": [3, 1]}], None, "its parts overlap"),
+        ([{"strides": [-3, 1]}], None, "negative strides reach before its start"),
+    ],
+)
+def test_parts_that_do_not_go_together(places, size, words):
+    with pytest.raises(ManifestError, match=words):
+        extent([put((2, 3), **view) for view in places], size, "here")
+
+
+def test_what_one_leaves_the_other_finds():
+    gradient = Role(kind=RoleKind.GRAD, name="x")
+    first, then = put((2, 3)), put((2, 3), strides=[3, 1])
+    assert then.follows(first)
+    assert not put((2, 3), at="1").follows(first)
+    assert not put((3, 2)).follows(first)
+    assert not then.follows(put((2, 3), becomes=gradient))
+    gapped = put((2, 3), strides=["ld", 1])
+    assert gapped.follows(gapped)
+    assert not gapped.follows(first)

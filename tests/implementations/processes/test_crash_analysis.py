@@ -1,0 +1,168 @@
+import pytest
+
+from gradcheck.implementations.processes.crash_analysis import WILD, diagnose
+from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.native import Worker
+from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+
+LONG = 300.0
+
+
+def fresh():
+    return Worker(timeout=LONG)
+
+
+def argument(name, nbytes=24, access=Access.READ, guard="end"):
+    content = bytes(range(1, 9)) * (nbytes // 8)
+    return Buffer(name=name, content=content, access=access, guard=guard, align=8)
+
+
+@pytest.fixture
+def crash(library):
+    """`crash(symbol, **guards)`: the script, and how it ended."""
+
+    def made(symbol, n=3, **changed):
+        script = Script(
+            buffers=(
+                changed.get("dx", argument("dx", access=Access.WRITE)),
+                changed.get("dy", argument("dy")),
+                changed.get("x", argument("x")),
+            ),
+            calls=(
+                Call(
+                    library=library,
+                    symbol=symbol,
+                    arguments=(
+                        *(Pointer(buffer=name) for name in ("dx", "dy", "x")),
+                        Scalar(ctype="int32", value=n),
+                    ),
+                ),
+            ),
+        )
+        with pytest.raises(Ended) as caught, fresh() as worker:
+            worker.run(script)
+        return script, caught.value.ending
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("symbol", "words"),
+    [
+        ("writes_past", "SIGSEGV in writes_past: it wrote up to 8 bytes past the end of dx"),
+        ("reads_past", "SIGSEGV in reads_past: it reads past the end of x"),
+        ("clobbers", "SIGSEGV in clobbers: it wrote into its input x (bytes 8 to 15 of 24)"),
+        ("rewrites", "SIGSEGV in rewrites: it wrote into its input x (what it held before)"),
+        ("null_pointer", f"SIGSEGV in null_pointer: {WILD}"),
+        ("writes_far", f"SIGSEGV in writes_far: {WILD}"),
+        ("recurses", f"SIGSEGV in recurses: {WILD}"),
+        (
+            "divides_by_zero",
+            "SIGFPE in divides_by_zero: an integer division by zero, "
+            "or a floating-point trap that it has enabled",
+        ),
+        (
+            "aborts",
+            "SIGABRT in aborts: assertion failed: n",
+        ),
+        (
+            "aborts_silently",
+            "SIGABRT in aborts_silently: it called abort(), or its runtime did; see what it "
+            "printed",
+        ),
+        (
+            "reads_past_and_aborts",
+            "SIGSEGV in reads_past_and_aborts: where it may touch more memory, SIGABRT in "
+            "reads_past_and_aborts",
+        ),
+        ("exits", "exits ended the process with exit status 0"),
+    ],
+)
+def test_a_crash_is_explained(crash, symbol, words):
+    assert diagnose(*crash(symbol), fresh) == words
+
+
+def test_a_write_before_the_start_is_told_from_one_past_the_end(crash):
+    before = argument("dx", access=Access.WRITE, guard="start")
+    words = diagnose(*crash("writes_before", dx=before), fresh)
+    assert words.endswith(": it wrote up to 8 bytes before the start of dx")
+
+
+@pytest.mark.parametrize(
+    ("guard", "symbol", "words"),
+    [
+        ("start", "reads_before", "it reads before the start of x"),
+        ("end", "reads_past", "it reads past the end of x"),
+    ],
+)
+def test_a_read_outside_is_put_on_its_side(crash, compiled, guard, symbol, words):
+    source = (
+        "void f(double* dx, double* dy, double* x, int n) { dx[0] = ((volatile double*)x)[%s]; }"
+    )
+    path = compiled(source % {"reads_before": "-1", "reads_past": "n"}[symbol])
+    script, _ = crash("null_pointer", x=argument("x", guard=guard))
+    (call,) = script.calls
+    script = Script(buffers=script.buffers, calls=(replaced(call, path),))
+    with pytest.raises(Ended) as caught, fresh() as worker:
+        worker.run(script)
+    assert diagnose(script, caught.value.ending, fresh) == f"SIGSEGV in f: {words}"
+
+
+def replaced(call, path):
+    return Call(library=path, symbol="f", arguments=call.arguments)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "words"),
+    [
+        ("right", "read from x, which it may not touch"),
+        ("clobbers", "wrote into x (bytes 8 to 15 of 24)"),
+    ],
+)
+def test_memory_that_is_none_of_its_business(crash, symbol, words):
+    unused = argument("x", access=Access.NONE)
+    assert diagnose(*crash(symbol, x=unused), fresh).endswith(f": it {words}")
+
+
+def test_two_mistakes_are_both_told(crash):
+    words = diagnose(*crash("right", n=4), fresh)
+    assert words.endswith(": it wrote up to 8 bytes past the end of dx")
+    words = diagnose(*crash("clobbers", dx=argument("dx", nbytes=16, access=Access.WRITE)), fresh)
+    assert "wrote up to 8 bytes past the end of dx and wrote into its input x" in words
+
+
+def test_a_crash_that_needs_what_went_before_is_told_from_one_that_does_not(library):
+    script = Script(
+        buffers=tuple(argument(n, access=Access.WRITE) for n in ("dx", "dy", "x")),
+        calls=(
+            Call(
+                library=library,
+                symbol="dies_the_third_time",
+                arguments=(
+                    *(Pointer(buffer=n) for n in ("dx", "dy", "x")),
+                    Scalar(ctype="int32", value=3),
+                ),
+            ),
+        ),
+    )
+    with fresh() as worker:
+        worker.run(script)
+        worker.run(script)
+        with pytest.raises(Ended) as caught:
+            worker.run(script)
+    words = diagnose(script, caught.value.ending, fresh)
+    assert words.startswith("SIGSEGV in dies_the_third_time; not in a process of its own")
+
+
+def test_a_hang_is_told_as_it_is_and_costs_nothing(crash):
+    script, _ = crash("aborts")
+    (call,) = script.calls
+    hang = Call(library=call.library, symbol="hangs", arguments=call.arguments)
+    script = Script(buffers=script.buffers, calls=(hang,))
+    with Worker(timeout=0.2) as worker, pytest.raises(Ended) as caught:
+        worker.run(script)
+
+    def unwanted():
+        raise AssertionError
+
+    assert diagnose(script, caught.value.ending, unwanted) == "hangs did not return within 0.2 s"

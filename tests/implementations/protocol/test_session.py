@@ -1,0 +1,362 @@
+"""A conversation goes on whatever the program does, and says what it did."""
+
+import gc
+import math
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from gradcheck.errors import LoadError, Unsupported
+from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.protocol.message import Block, Form, Request, Violation
+from gradcheck.implementations.protocol.session import Failed, Session
+from gradcheck.results.verdict import Verdict
+
+X = (0.5, -1.25, 3.0)
+CT = (1.0, 2.0, -0.5)
+
+
+def block(role, name, values):
+    form = Form(role=role, name=name, dtype="float64", shape=(len(values),))
+    return Block(form, struct.pack(f"<{len(values)}d", *values))
+
+
+REQUEST = Request(
+    op="tanh",
+    ask="vjp",
+    dtype="float64",
+    blocks=(block("input", "x", X), block("cotangent", "0", CT)),
+    wanted=(Form(role="gradient", name="x", dtype="float64", shape=(3,)),),
+)
+
+
+@pytest.fixture
+def talk(program, level):
+    """A session with a liar; it is closed at the end."""
+    sessions = []
+
+    def make(lie="", **options):
+        sessions.append(Session(program(level, lie, **options)))
+        return sessions[-1]
+
+    yield make
+    for session in sessions:
+        session.close()
+
+
+def check(found):
+    got = struct.unpack("<3d", found["x"].data)
+    want = [c * (1 - math.tanh(x) ** 2) for c, x in zip(CT, X, strict=True)]
+    assert all(abs(g - w) <= 1e-15 for g, w in zip(got, want, strict=True))
+
+
+def test_a_program_is_greeted_asked_and_dismissed(talk):
+    session = talk()
+    hello = session.hello
+    assert hello.implementation.name == "speaker"
+    assert hello.ops["leaky_relu"].attrs == ("negative_slope",)
+    check(session.run(REQUEST))
+    session.ping()
+    session.reset()
+    check(session.run(REQUEST))
+    session.close()
+    session.close()
+    assert session.printed() == ""
+
+
+def test_a_closed_session_begins_again(talk):
+    session = talk()
+    check(session.run(REQUEST))
+    session.close()
+    check(session.run(REQUEST))
+
+
+VIOLATIONS = {
+    "other_kind": 'the kind "answer"',
+    "kind_is_a_number": "the kind 3",
+    "no_kind": "the kind null",
+    "hello_for_result": "is a `hello` where",
+    "other_seq": "another seq than the request",
+    "seq_as_text": "another seq than the request",
+    "no_seq": "field `seq`",
+    "blocks_is_a_number": "no list",
+    "other_role": 'the role "grad"',
+    "other_name": "asked for were x",
+    "other_dtype": "make it float64",
+    "hostile_dtype": "make it float64",
+    "other_shape": r"not \[3\]",
+    "negative_shape": "shape",
+    "shape_is_text": "shape",
+    "twice": "twice",
+    "one_more": 'the gradient "bias" answers nothing',
+    "too_short": "comes with 23 bytes",
+    "too_long": "comes with 25 bytes",
+    "not_json": "no JSON",
+    "huge": "too large|no JSON",
+    "floods": "print on standard error",
+}
+
+
+@pytest.mark.parametrize("lie", VIOLATIONS)
+def test_a_lie_is_a_violation_in_words_and_the_session_goes_on(talk, lie):
+    session = talk(lie)
+    with pytest.raises(Violation, match=VIOLATIONS[lie]) as caught:
+        session.run(REQUEST)
+    assert str(caught.value).startswith("protocol: ")
+    assert len(str(caught.value)) < 1000
+    session.printed()
+    session.ping()  # a derailed program has been started again
+
+
+def test_an_answer_that_was_sent_ahead_is_none(talk):
+    session = talk("answers_ahead")
+    check(session.run(REQUEST))
+    with pytest.raises(Violation, match="another seq than the request"):
+        session.run(REQUEST)
+
+
+def test_frames_must_lie_in_their_payload(program):
+    for lie, said in {"offset_outside": "ends at byte", "offset_is_text": "whole numbers"}.items():
+        session = Session(program("frames", lie))
+        with pytest.raises(Violation, match=said):
+            session.run(REQUEST)
+        session.close()
+
+
+def test_an_unknown_key_is_no_matter(talk):
+    check(talk("unknown_key").run(REQUEST))
+
+
+def test_what_is_left_out_is_absent(talk):
+    assert talk("one_less").run(REQUEST) == {}
+
+
+def test_what_is_lacked_is_unsupported(talk):
+    with pytest.raises(Unsupported, match=r"^not here$"):
+        talk("unsupported").run(REQUEST)
+
+
+def test_an_error_keeps_its_words_on_one_short_line(talk):
+    with pytest.raises(Failed, match="boom") as caught:
+        talk("unasked_error").run(REQUEST)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 510
+    assert caught.value.trace == "t"
+
+
+def test_an_error_about_nothing_in_particular_ends_the_program(talk):
+    session = talk("null_error")
+    with pytest.raises(Failed, match="unreadable"):
+        session.run(REQUEST)
+    session.ping()
+
+
+ENDS = {
+    "exits_0": (Verdict.CRASH, "exited with status 0 before it answered"),
+    "exits_3": (Verdict.CRASH, "exited with status 3"),
+    "truncated": (Verdict.CRASH, "exited with status 0"),
+    "killed": (Verdict.CRASH, "SIGKILL"),
+    "says_why_on_stdout_and_exits": (Verdict.CRASH, "assertion failed: n > 0"),
+}
+
+
+@pytest.mark.parametrize("lie", ENDS)
+def test_an_end_is_told_as_it_was_and_the_session_goes_on(talk, lie):
+    verdict, said = ENDS[lie]
+    session = talk(lie)
+    for _ in range(2):
+        with pytest.raises(Ended, match=said) as caught:
+            session.run(REQUEST)
+        assert caught.value.ending.verdict is verdict
+    session.ping()
+
+
+def test_what_a_program_said_before_its_end_is_part_of_it(talk):
+    with pytest.raises(Ended) as caught:
+        talk("exits_3").run(REQUEST)
+    assert caught.value.ending.printed == "out of luck\n"
+    with pytest.raises(Ended) as caught:
+        talk("says_why_on_stdout_and_exits").run(REQUEST)
+    assert caught.value.ending.printed.startswith("your program printed to stdout: assertion")
+
+
+@pytest.mark.parametrize("lie", ["hangs", "closes_stdout"])
+def test_a_program_that_says_no_more_is_ended(talk, lie):
+    session = talk(lie, timeout=0.5 if lie == "hangs" else 300.0)
+    with pytest.raises(Ended) as caught:
+        session.run(REQUEST)
+    wanted = {"hangs": Verdict.TIMEOUT, "closes_stdout": Verdict.CRASH}[lie]
+    assert caught.value.ending.verdict is wanted
+
+
+def test_noise_is_collected_and_changes_nothing(talk):
+    session = talk("prints")
+    check(session.run(REQUEST))
+    check(session.run(REQUEST))
+    assert session.printed() == (
+        "your program printed to stdout: epoch 1: loss 0.3\nepoch 1: loss 0.3\n"
+    )
+    assert session.printed() == ""
+    assert session.strayed.startswith("epoch 1")
+
+
+def test_noise_that_looks_like_an_answer_changes_nothing(program):
+    session = Session(program("frames", "prints_the_beginning_of_magic"))
+    check(session.run(REQUEST))
+    assert "GRDGRDC\r\nGRDC\r\n\x1a" in session.printed()
+    session.close()
+
+
+def test_what_goes_to_stderr_is_kept_in_bounds(talk):
+    session = talk("floods_stderr")
+    check(session.run(REQUEST))
+    session.close()
+    assert 0 < len(session.printed()) <= (1 << 16) + 100  # a line says what was cut
+
+
+def test_a_program_that_dies_is_begun_again_each_time(talk):
+    session = talk("dies_every_other_time")
+    check(session.run(REQUEST))
+    with pytest.raises(Ended, match="SIGABRT"):
+        session.run(REQUEST)
+    check(session.run(REQUEST))
+
+
+UNLOADABLE = {
+    "version_2": "speaks GRADCHECK/2, this gradcheck GRADCHECK/1",
+    "hello_without_ops": "field `ops`",
+    "ops_is_a_list": "Expected `object`",
+    "no_dtypes": "field `dtypes`",
+    "hello_error": "not today",
+    "offers_everything": "is too large here",
+    "exits_at_once": "exited with status 2 before it answered; your program printed to stdout: "
+    '"usage: speaker WHAT"',
+}
+
+
+@pytest.mark.parametrize("lie", UNLOADABLE)
+def test_a_program_that_cannot_be_greeted_cannot_be_loaded_and_is_ended(talk, lie):
+    before = at_first()
+    session = talk(lie)
+    for call in (lambda: session.hello, session.ping, lambda: session.run(REQUEST)):
+        with pytest.raises(LoadError, match=UNLOADABLE[lie]):
+            call()
+        assert descriptors() == before
+
+
+def test_a_program_that_is_silent_at_first_cannot_be_loaded(talk):
+    session = talk("hangs_at_once", startup=0.5)
+    with pytest.raises(LoadError, match=r"asked what it offers: no answer within 0\.5 s"):
+        _ = session.hello
+
+
+@pytest.mark.parametrize(("ours", "its"), [("frames", "jsonl"), ("jsonl", "frames")])
+def test_a_program_of_another_level_cannot_be_loaded_and_is_recognised(program, ours, its):
+    there = program(ours)
+    object.__setattr__(there, "command", program(its).command)
+    with pytest.raises(LoadError, match=rf"; is its level {its}\?$"):
+        _ = Session(there).hello
+
+
+def test_a_program_that_is_not_there_cannot_be_loaded(talk):
+    session = talk()
+    object.__setattr__(session.program, "command", ("./nothing-here",))
+    with pytest.raises(LoadError, match="does not start: No such file"):
+        _ = session.hello
+
+
+def test_pong_is_the_only_answer_to_ping(talk):
+    with pytest.raises(Violation, match="is a `done` where `pong` is expected"):
+        talk("deaf_to_ping").ping()
+
+
+def test_last_words_are_heard_with_the_status(talk):
+    session = talk()
+    code, said = session.last(b"", close=True)
+    assert (code, said) == (0, b"")
+    code, said = session.last(b"\n", close=True)
+    assert code == 1
+    assert b"no JSON" in said or b"no magic" in said
+    session.ping()
+
+
+def test_last_words_that_take_too_long_are_an_end(talk):
+    with pytest.raises(Ended, match="did not end within"):
+        talk(timeout=0.5).last(b"", close=False)
+
+
+def at_first():
+    """The descriptors before a test: what others have left behind goes now, and not within it."""
+    gc.collect()
+    return descriptors()
+
+
+def descriptors():
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def big(size):
+    form = Form(role="input", name="x", dtype="float64", shape=(size,))
+    wanted = Form(role="output", name="0", dtype="float64", shape=(size,))
+    attrs = {"min": "-inf", "max": "inf"}
+    blocks = (Block(form, os.urandom(8 * size)),)
+    return Request(
+        op="clamp", ask="forward", dtype="float64", attrs=attrs, blocks=blocks, wanted=(wanted,)
+    )
+
+
+def test_a_block_larger_than_any_pipe_comes_back_as_it_was(talk):
+    request = big(1 << 19)
+    assert bytes(talk().run(request)["0"].data) == request.blocks[0].data
+
+
+@pytest.mark.parametrize("calls", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_calls_leak_nothing(talk, calls):
+    session, request = talk(), big(12_500)
+    for _ in range(100):
+        session.run(request)
+    before, memory = at_first(), resident()
+    for _ in range(calls):
+        session.run(request)
+    assert descriptors() == before
+    assert resident() - memory < 20e6  # a leak of every answer would be 100 MB
+
+
+def test_ends_and_beginnings_leave_nothing_open(talk):
+    before = at_first()
+    session = talk("dies_every_other_time")
+    for _ in range(20):
+        check(session.run(REQUEST))
+        with pytest.raises(Ended):
+            session.run(REQUEST)
+    session.close()
+    assert descriptors() == before
+
+
+def test_a_program_that_is_gone_can_be_closed(talk):
+    session = talk()
+    session.ping()
+    os.kill(session._child.process.pid, 9)
+    session.close()
+    check(session.run(REQUEST))
+
+
+def test_an_interrupt_ends_the_program(talk, monkeypatch):
+    session = talk()
+    session.ping()
+    before = at_first()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session._level, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(REQUEST)
+    assert len(descriptors()) < len(before)
+    check(session.run(REQUEST))

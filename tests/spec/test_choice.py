@@ -1,0 +1,110 @@
+import gradcheck_cases
+import pytest
+
+from gradcheck import Suite
+from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.spec.choice import Choice, Chosen
+
+SUITE = gradcheck_cases.SUITE
+
+
+def names(cases):
+    return list(dict.fromkeys(case.spec.name for case in cases))
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"ops": ["reluu"]}, "unknown operator 'reluu': did you mean 'relu'?"),
+        ({"models": ["gtp2"]}, "unknown model 'gtp2': did you mean 'gpt2'?"),
+        ({"rules": ["adaam"]}, "unknown rule 'adaam': did you mean 'adam'?"),
+        ({"ops": ["relu"], "models": ["relu"]}, "unknown model 'relu'"),
+        ({"models": ["gpt2"], "samples": ["tinny"]}, "unknown size 'tinny': did you mean 'tiny'?"),
+        ({"models": ["gpt2"], "dialects": ["weight"]}, "unknown dialect 'weight': known: default"),
+        ({"ops": ["relu"], "samples": ["tiny"]}, "unknown sample 'tiny'"),
+        (
+            {"ops": ["relu"], "models": ["gpt2"], "samples": ["typicl"]},
+            "unknown sample or size 'typicl': did you mean 'typical'?",
+        ),
+    ],
+)
+def test_a_glob_that_matches_nothing_is_an_error_with_the_nearest_name(choice, said):
+    with pytest.raises(UnknownNameError) as error:
+        Choice(**choice).cases(SUITE)
+    assert said in str(error.value)
+
+
+def test_where_no_kind_is_named_a_run_means_operators_and_a_list_everything():
+    found = Choice().cases(SUITE)
+    assert names(found.operators) == list(SUITE.operators)
+    assert not found.models
+    assert not found.rules
+    found = Choice().everything(SUITE)
+    assert names(found.operators) == list(SUITE.operators)
+    assert names(found.models) == list(SUITE.models)
+    assert names(found.rules) == list(SUITE.rules)
+
+
+@pytest.mark.parametrize("meant", ["cases", "everything"])
+def test_a_kind_that_is_named_leaves_the_others_out(meant):
+    found = getattr(Choice(models=["gpt2", "g*a"]), meant)(SUITE)
+    assert names(found.models) == ["gemma", "gpt2"]
+    assert not found.operators
+    found = getattr(Choice(models=["gpt2"], ops=["relu"], rules=["sgd"]), meant)(SUITE)
+    kinds = (found.operators, found.models, found.rules)
+    assert [names(kind) for kind in kinds] == [["relu"], ["gpt2"], ["sgd"]]
+
+
+def test_a_sample_has_to_match_in_one_kind_only():
+    found = Choice(ops=["relu"], models=["gpt2"], samples=["typical"]).cases(SUITE)
+    assert [case.name for case in found.operators] == ["relu/default/typical"]
+    assert list(found.models) == []
+    found = Choice(ops=["relu"], models=["gpt2"], samples=["t*"]).cases(SUITE)
+    assert "gpt2/default/tiny" in [case.name for case in found.models]
+    assert found.operators
+
+
+def test_a_keyword_narrows_every_kind_after_the_globs():
+    every = Choice(ops=["relu", "tanh"], models=["gpt2"], rules=["sgd"], keyword="relu or sgd")
+    found = every.cases(SUITE)
+    assert (names(found.operators), names(found.models)) == (["relu"], [])
+    assert names(found.rules) == ["sgd"]
+    found = Choice(ops=["relu"], keyword="typical").cases(SUITE)
+    assert [case.name for case in found.operators] == ["relu/default/typical"]
+    assert Choice(keyword="relu/default").everything(SUITE).operators
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"ops": ["relu"], "keyword": "tanh"}, "none of the "),
+        ({"ops": ["relu"], "samples": ["typical"], "keyword": "square"}, "none of the 1 cases"),
+        ({"models": ["gpt2"], "keyword": "relu"}, "operator/dialect/size"),
+        ({"ops": ["relu"], "models": ["gpt2"], "keyword": "x y"}, "column 3, at 'y'"),
+        ({"ops": ["relu"], "keyword": ""}, "it is empty"),
+    ],
+)
+def test_a_keyword_that_leaves_nothing_or_is_none_is_an_error(choice, said):
+    for select in (Choice(**choice).cases, Choice(**choice).everything):
+        with pytest.raises(UsageError) as error:
+            select(SUITE)
+        assert said in str(error.value)
+
+
+def test_the_seed_reaches_every_kind():
+    found = Choice(ops=["relu"], models=["gpt2"], rules=["sgd"], seed=7).cases(SUITE)
+    assert {c.seed for c in (*found.operators, *found.models, *found.rules)} == {7}
+
+
+def test_a_suite_without_models_lists_without_them():
+    alone = Suite("mine", "1", [SUITE.operators["relu"]])
+    found = Choice().everything(alone)
+    assert names(found.operators) == ["relu"]
+    assert not found.models
+    with pytest.raises(UnknownNameError):
+        Choice(models=["*"]).cases(alone)
+
+
+def test_what_is_chosen_is_true_if_there_is_any():
+    assert not Chosen()
+    assert Choice(models=["gpt2"]).cases(SUITE)
