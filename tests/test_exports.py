@@ -79,7 +79,8 @@ def test_dir_lists_what_a_reader_may_use():
 @pytest.mark.parametrize(
     ("former", "name"),
     [
-        ("gradcheck.draw", "Draw"), ("gradcheck.arithmetic", "FLOATS"), ("gradcheck.rule", "RuleSpec"),
+        ("gradcheck.draw", "Draw"), ("gradcheck.arithmetic", "FLOATS"),
+        ("gradcheck.rule", "RuleSpec"),
         ("gradcheck.program", "Stage"), ("gradcheck.model", "ModelSpec"),
         ("gradcheck.suite", "Suite"), ("gradcheck.families", "Families"),
         ("gradcheck.verdict", "Verdict"), ("gradcheck.finding", "Finding"),
