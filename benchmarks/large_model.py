@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.table import table
 from gradcheck import check_model
-from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
 
 Array = NDArray[Any]
@@ -102,7 +102,9 @@ def main() -> None:
     gradients = net.gradients()
     total = sum(p.size for p in net.params.values())
     matrix = net.params["a1"]
-    site = Site(Scalar(net.loss), net.loss(), matrix, Given.of(gradients["a1"]), unit_of(matrix))
+    site = TensorView(
+        Scalar(net.loss), net.loss(), matrix, Given.of(gradients["a1"]), unit_of(matrix)
+    )
     alone, of = {"a1": matrix}, {"a1": gradients["a1"]}
     last: dict[str, Any] = {}
 

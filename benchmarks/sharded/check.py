@@ -11,7 +11,7 @@ from benchmarks.sharded.remote import Forward, RemotePlace
 from benchmarks.sharded.wire import Reply
 from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.contract.loss import value_at
-from gradcheck.judge.directional_result import Strike
+from gradcheck.judge.directional_result import DirectionalResult
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
 from gradcheck.numerics.adaptive_slope import rungs_of
@@ -132,7 +132,7 @@ def _replicas(place: RemotePlace) -> str:
     return ""
 
 
-def _wrong_parts(place: RemotePlace, strike: Strike) -> str:
+def _wrong_parts(place: RemotePlace, strike: DirectionalResult) -> str:
     """Whose parts of a tensor are wrong, if not all of them are; an empty string else."""
     if len(place.parts) == 1 or not place.parts[-1].counts:
         return ""
@@ -142,7 +142,7 @@ def _wrong_parts(place: RemotePlace, strike: Strike) -> str:
     return f"wrong in the part of {_named(place, wrong)} alone"
 
 
-def _is_wrong(place: RemotePlace, part: Part, strike: Strike) -> bool:
+def _is_wrong(place: RemotePlace, part: Part, strike: DirectionalResult) -> bool:
     with place.ray(strike.heading, part.start, part.stop) as ray:
         norm = ray.products()[1]
         slope = rungs_of(place, ray).settle(abs(strike.error) / 32)

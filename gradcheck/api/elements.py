@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.arbiter import Arbiter, Formula
-from gradcheck.judge.black_box import BlackBox, promoted
+from gradcheck.judge.black_box import PrimalCheck, promoted
 from gradcheck.judge.compare import LOW_RULES, RULES, Rules
 from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
@@ -25,7 +25,7 @@ from gradcheck.judge.second import Gradients, Second
 from gradcheck.judge.value import empty
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.estimator import Around, Estimate
+from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.watch import UNWATCHED, Ended, Watch
 from gradcheck.results.finding import Finding
@@ -151,8 +151,10 @@ class ByElement:
         )
 
     @cached_property
-    def _around(self) -> Around:
-        return Around(self._point, self._outputs if self._point.primals is self._primals else None)
+    def _around(self) -> NoiseProbe:
+        return NoiseProbe(
+            self._point, self._outputs if self._point.primals is self._primals else None
+        )
 
     @cached_property
     def _conditioning(self) -> Conditioning:
@@ -222,7 +224,7 @@ class ByElement:
     def _one_by_one(self, index: int, got: Float) -> Finding:
         """By differences, by 50 digits where those leave something open, at every scale else."""
         name, wider = self._request.names[index], self._request.wider
-        primal = BlackBox(
+        primal = PrimalCheck(
             self._point, index, name, self._cotangents, self._around, self._conditioning,
             arbiter=self._arbiter, formula=self._formula,
         )  # fmt: skip

@@ -139,12 +139,12 @@ def _models(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     dtypes = _dtypes(arguments)
 
-    from gradcheck.power.model import Sowing, sow
+    from gradcheck.power.model import FaultPlan, sow
     from gradcheck.report import fault as pages
 
     refuse_formats(targets, pages.FORMATS, "power")
     suite = suite_of(arguments.suite)
-    plan = Sowing(
+    plan = FaultPlan(
         suites=tuple(arguments.suite),
         models=tuple(dict.fromkeys(c.spec.name for c in suite.model_cases(arguments.model))),
         dtypes=tuple(dtypes),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradcheck.implementations.bound import Implementation
     from gradcheck.report.scripts.name import Named
     from gradcheck.results.record import Record, Run
-    from gradcheck.run.loaded_plan import Ready
+    from gradcheck.run.loaded_plan import LoadedPlan
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def _wrong(run: Run, meant: Named) -> list[Record]:
     return [r for r in run.results if r.output in names and r.verdict in WRONG]
 
 
-def _smallest(ready: Ready, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
+def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
     """The smallest input found that shows each wrong gradient."""
     from gradcheck.explain.shrink import shrink
 
@@ -125,12 +125,12 @@ def _smallest(ready: Ready, run: Run, meant: Named) -> dict[tuple[str, str], Shr
     return found
 
 
-def _binding(ready: Ready, name: str) -> Implementation:
+def _binding(ready: LoadedPlan, name: str) -> Implementation:
     return next(binding for binding in ready.bindings if binding.name == name)
 
 
 def _export(
-    ready: Ready,
+    ready: LoadedPlan,
     run: Run,
     meant: Named,
     smallest: Mapping[tuple[str, str], Shrunk],
@@ -145,7 +145,7 @@ def _export(
 
 
 def _exported(
-    ready: Ready,
+    ready: LoadedPlan,
     run: Run,
     meant: Named,
     smallest: Mapping[tuple[str, str], Shrunk],

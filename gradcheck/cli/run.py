@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradcheck.results.baseline.entry import Baseline
     from gradcheck.results.record import Header, Record, Run
     from gradcheck.run.execute import Witness
-    from gradcheck.run.loaded_plan import Ready
+    from gradcheck.run.loaded_plan import LoadedPlan
     from gradcheck.run.plan import Plan
 
 LOG: Final = "jsonl"
@@ -153,7 +153,7 @@ def carry_out(
     written: list[bool] = []
     watch = _watch(logs, baseline, getattr(arguments, "max_fail", None))
 
-    def ended(ready: Ready, found: Run) -> Run:
+    def ended(ready: LoadedPlan, found: Run) -> Run:
         if baseline is not None:
             found = held(found, baseline, plan.suite)
         written.append(watch.ends(found))
@@ -171,7 +171,7 @@ def carry_out(
     return publish_run(found, arguments, others, written=all(written))
 
 
-def _kept(ready: Ready, found: Run, folder: Path) -> bool:
+def _kept(ready: LoadedPlan, found: Run, folder: Path) -> bool:
     """Put failing tensors on file; False, and a line that says why, where one could not be."""
     from gradcheck.report.scripts.artifacts import LARGEST, MOST, keep, wanted
 
@@ -217,7 +217,7 @@ def executed(
     plan: Plan,
     arguments: argparse.Namespace,
     witness: Witness | None = None,
-    ended: Callable[[Ready, Run], Run] = lambda ready, found: found,
+    ended: Callable[[LoadedPlan, Run], Run] = lambda ready, found: found,
 ) -> Run:
     """What comes of a plan; unless -q is given, a terminal shows how far it is.
 
@@ -227,7 +227,7 @@ def executed(
 
     progress = Progress(arguments, (case.name for case in plan.everything)).watching(witness)
 
-    def last(ready: Ready, found: Run) -> Run:
+    def last(ready: LoadedPlan, found: Run) -> Run:
         progress.clear()
         return ended(ready, found)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from gradcheck.explain.dataflow import Derivatives, Reach
-from gradcheck.explain.evidence import Court, Errors, explains, known_errors
+from gradcheck.explain.evidence import BlameContext, Errors, explains, known_errors
 from gradcheck.results.finding import Blame
 from gradcheck.spec.program import Program, Stage, Values
 
@@ -98,7 +98,7 @@ def suspects(
     `derivatives` with respect to all names judged serve several calls at one point.
     """
     known = known_errors(values, errors or {})
-    court = Court.of(program, values, cts, (wrong, right), known, dtype, derivatives)
+    court = BlameContext.of(program, values, cts, (wrong, right), known, dtype, derivatives)
     if errors is None:
         court = replace(court, missing=frozenset())
     left = sorted(wrong, key=court.reach.place, reverse=True)
@@ -139,7 +139,7 @@ def suspects(
     return tuple(found)
 
 
-def _groups(court: Court, names: Sequence[str]) -> list[list[str]]:
+def _groups(court: BlameContext, names: Sequence[str]) -> list[list[str]]:
     """Names that are read first by the same stage, together; the nearest to the loss first."""
     groups: dict[int, list[str]] = {}
     for name in names:
@@ -147,7 +147,7 @@ def _groups(court: Court, names: Sequence[str]) -> list[list[str]]:
     return list(groups.values())
 
 
-def _explained(court: Court, groups: list[list[str]]) -> tuple[int, list[Stage]]:
+def _explained(court: BlameContext, groups: list[list[str]]) -> tuple[int, list[Stage]]:
     """How many groups, all or the nearest alone, one stage explains; and which stages do."""
     for count in dict.fromkeys((len(groups), 1)):  # beyond the nearest, faults may mix
         names = [name for group in groups[:count] for name in group]
@@ -160,7 +160,7 @@ def _explained(court: Court, groups: list[list[str]]) -> tuple[int, list[Stage]]
     return 1, near or list(court.program.stages)
 
 
-def _nearest(court: Court, wrong: str) -> str:
+def _nearest(court: BlameContext, wrong: str) -> str:
     """The right gradient nearest to the first wrong one, towards the loss; "" if there is none."""
     place = court.reach.place(wrong)
     nearer = [n for n in court.right if court.reach.place(n) > place and not court.reach.tied(n)]
@@ -168,6 +168,6 @@ def _nearest(court: Court, wrong: str) -> str:
     return min(related or nearer, key=lambda n: (court.reach.place(n), n), default="")
 
 
-def _downstream(court: Court, name: str, wrong: str) -> bool:
+def _downstream(court: BlameContext, name: str, wrong: str) -> bool:
     """Whether a stage that reads `name` also depends on the wrong one's value."""
     return any(wrong in court.reach.of(stage) for stage in court.program.readers.get(name, ()))

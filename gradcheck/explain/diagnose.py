@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Rule, Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Rule, Suspicion
 from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import RAISES, Probe
 from gradcheck.explain.unknown import unknown
@@ -26,7 +26,7 @@ NOTED: Final = 3
 class Ruling:
     """What the rules make of a gradient: `found` is the first suspicion that holds, if any does."""
 
-    scene: Scene
+    scene: Observations
     found: tuple[Rule, Suspicion] | None
 
     @property
@@ -85,14 +85,14 @@ def ruled(
     return Ruling(scene, usual.found)
 
 
-def _scene(output: str, probes: Sequence[Probe]) -> Scene | None:
+def _scene(output: str, probes: Sequence[Probe]) -> Observations | None:
     failing = [probe for probe in probes if probe.fails(output)]
     if not failing:
         return None
-    return Scene(output, failing, [probe for probe in probes if not probe.fails(output)])
+    return Observations(output, failing, [probe for probe in probes if not probe.fails(output)])
 
 
-def _found(scene: Scene, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None:
+def _found(scene: Observations, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None:
     wrong = sum(int(probe.wrong(scene.output).sum()) for probe in scene.failing)
     if wrong < TELLING and not scene.passing:
         return None
@@ -101,7 +101,7 @@ def _found(scene: Scene, rules: Sequence[Rule]) -> tuple[Rule, Suspicion] | None
         return next((pair for pair in suspicions if _holds(pair[1], scene)), None)
 
 
-def _suspected(rule: Rule, scene: Scene) -> Generator[Suspicion]:
+def _suspected(rule: Rule, scene: Observations) -> Generator[Suspicion]:
     """What a rule suspects; nothing more, once it meets values that it was not made for."""
     with suppress(*RAISES):
         yield from rule.suspect(scene)
@@ -115,13 +115,13 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _holds(suspicion: Suspicion, scene: Scene) -> bool:
+def _holds(suspicion: Suspicion, scene: Observations) -> bool:
     with suppress(*RAISES), _quiet():
         return all(suspicion.fits(probe) for probe in (*scene.failing, *scene.passing))
     return False
 
 
-def where(scene: Scene) -> str:
+def where(scene: Observations) -> str:
     """Where it was asked: how many probes, of which samples, seeds and attributes."""
     failing, all_of = scene.failing, len(scene.failing) + len(scene.passing)
     count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"

@@ -16,7 +16,7 @@ from gradcheck.explain.hypotheses.known_mutant import nearest
 from gradcheck.explain.hypotheses.other_operator import kin
 from gradcheck.explain.hypotheses.table import RULES, joined
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.explain.probe_collector import ProbeCollector
 from gradcheck.explain.statefulness import recalled
 from gradcheck.implementations.bound import Binding
 from gradcheck.results.finding import Diagnosis, Finding, Part
@@ -37,11 +37,11 @@ class Key(NamedTuple):
 
 @dataclass
 class Diagnoses:
-    """What `gradcheck.explain.lazy_diagnosis.Why` is asked of findings that are wrong."""
+    """What `gradcheck.explain.lazy_diagnosis.LazyDiagnoser` is asked of findings that are wrong."""
 
     operators: Mapping[str, OpSpec]
     mutants: Callable[[], Mapping[str, Sequence[Mutant]]]
-    _asked: dict[Key, Interrogation] = field(default_factory=dict)
+    _asked: dict[Key, ProbeCollector] = field(default_factory=dict)
     _usual: dict[tuple[Key, str], Ruling | None] = field(default_factory=dict)
 
     def explained(
@@ -50,7 +50,7 @@ class Diagnoses:
         """The findings; those of wrong gradients with their diagnoses."""
         key = Key(binding.name, case.spec.name, case.dialect.name, dtype, case.seed)
         if key not in self._asked:
-            self._asked[key] = Interrogation(binding, dtype)
+            self._asked[key] = ProbeCollector(binding, dtype)
         return concerted([self._with(finding, case, key) for finding in findings])
 
     def _with(self, finding: Finding, case: Case, key: Key) -> Finding:
@@ -93,7 +93,7 @@ class Diagnoses:
             return None
         wide = key._replace(dtype="float64")
         if wide not in self._asked:
-            self._asked[wide] = Interrogation(self._asked[key].binding, wide.dtype)
+            self._asked[wide] = ProbeCollector(self._asked[key].binding, wide.dtype)
         return self._ruling(output, case, wide)
 
     def _rules(self, case: Case) -> tuple[Rule, ...]:

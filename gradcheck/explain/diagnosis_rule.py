@@ -26,7 +26,7 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Observations:
     """All that is known when one gradient is wrong: probes where it is, and where it is not.
 
     `output` is the primal's name. `failing` are the most telling first: of ordinary values and
@@ -54,11 +54,11 @@ class Rule:
 
     name: str
     says: str
-    suspect: Callable[[Scene], Iterable[Suspicion]]
+    suspect: Callable[[Observations], Iterable[Suspicion]]
 
 
 def predicting(
-    scene: Scene,
+    scene: Observations,
     label: str,
     says: str,
     of: Callable[[Probe], Any],

@@ -41,7 +41,7 @@ KEPT: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Court:
+class BlameContext:
     """Everything that speaks for or against a stage."""
 
     program: Program
@@ -64,7 +64,7 @@ class Court:
         errors: Mapping[str, Float],
         dtype: str,
         derivatives: Derivatives | None,
-    ) -> Court:
+    ) -> BlameContext:
         wrong, right = map(frozenset, judged)
         sizes = {n: float(np.max(np.abs(cts[n]), initial=0)) for n in errors if n in cts}
         floor = FLOOR * max(sizes.values(), default=0.0)
@@ -94,7 +94,7 @@ def known_errors(values: Values, errors: Errors) -> dict[str, Float]:
     return found
 
 
-def explains(court: Court, stage: Stage, names: list[str], beyond: list[list[str]]) -> bool:
+def explains(court: BlameContext, stage: Stage, names: list[str], beyond: list[list[str]]) -> bool:
     """Whether a fault of one stage can be what is seen at `names`, leaving those beyond open."""
     reached = court.reach.of(stage)
     if not reached.issuperset(names):
@@ -117,7 +117,7 @@ def explains(court: Court, stage: Stage, names: list[str], beyond: list[list[str
     return frozenset().union(*(court.reach.upstream(n) for n in slots)).issuperset(wrong)
 
 
-def _lost(court: Court, stage: Stage, name: str) -> bool:
+def _lost(court: BlameContext, stage: Stage, name: str) -> bool:
     """Whether a gradient that is missing may be missing because the stage returned none.
 
     Then it was to return it, or the value that it returned none for has no other way to the loss;
@@ -134,7 +134,7 @@ def _lost(court: Court, stage: Stage, name: str) -> bool:
     return False
 
 
-def _consistent(court: Court, stage: Stage, rows: list[str]) -> bool:
+def _consistent(court: BlameContext, stage: Stage, rows: list[str]) -> bool:
     """Whether some error of what the stage returned makes the errors seen in `rows`.
 
     What it reads directly is free, the rest must lie in the range of the derivatives; the part
@@ -158,7 +158,7 @@ def _consistent(court: Court, stage: Stage, rows: list[str]) -> bool:
 
 
 def _spanned(
-    court: Court, stage: Stage, rows: list[str], columns: NDArray[np.int64]
+    court: BlameContext, stage: Stage, rows: list[str], columns: NDArray[np.int64]
 ) -> tuple[Mask, Float | None]:
     """Which elements of `rows` no error of what the stage returned can reach; a basis of the rest.
 
@@ -202,7 +202,7 @@ def _range(matrix: Float) -> Float:
     return np.asarray(turned @ left[:, sizes > RANK * sizes[0]])
 
 
-def _cleared(court: Court, stage: Stage, read: str, wrong: list[str]) -> bool:
+def _cleared(court: BlameContext, stage: Stage, read: str, wrong: list[str]) -> bool:
     """Whether a right gradient speaks for what the stage returns for one value that it reads.
 
     It does if it is nearer to the loss than every wrong one, not a sum over several stages, and
@@ -233,6 +233,6 @@ def _cleared(court: Court, stage: Stage, read: str, wrong: list[str]) -> bool:
     return bool(near)
 
 
-def _felt(court: Court, name: str, share: Any) -> bool:
+def _felt(court: BlameContext, name: str, share: Any) -> bool:
     whole = np.max(np.abs(court.cts[name]), initial=0) if name in court.cts else np.inf
     return bool(np.max(np.abs(share), initial=0) > SHARE * whole)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.explain.closeness import near
 from gradcheck.explain.diagnose import where
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.probe import Probe
 from gradcheck.results.finding import Diagnosis
 
@@ -32,7 +32,7 @@ def malformed(output: str, probes: Sequence[Probe]) -> Diagnosis | None:
     faulty = [probe for probe in probes if _faulty(probe, output)]
     if not faulty:
         return None
-    scene = Scene(output, faulty, [p for p in probes if not _faulty(p, output)])
+    scene = Observations(output, faulty, [p for p in probes if not _faulty(p, output)])
     if all(probe.raw[output] is None for probe in faulty):
         return _missing(scene)
     shaped = [_Shaped(probe, output) for probe in faulty if _misshapen(probe, output)]
@@ -51,7 +51,7 @@ def _misshapen(probe: Probe, output: str) -> bool:
     return raw is not None and raw.shape != probe.primal(output).shape
 
 
-def _missing(scene: Scene) -> Diagnosis:
+def _missing(scene: Observations) -> Diagnosis:
     return Diagnosis(
         label="G",
         says=f"{scene.gradient} is not returned: {scene.output} gets no gradient",
@@ -60,7 +60,7 @@ def _missing(scene: Scene) -> Diagnosis:
     )
 
 
-def _of_dtype(scene: Scene) -> Diagnosis:
+def _of_dtype(scene: Observations) -> Diagnosis:
     probe = next(p for p in scene.failing if p.raw[scene.output] is not None)
     raw = probe.raw[scene.output]
     assert raw is not None
@@ -154,7 +154,7 @@ def _orders(rank: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.permutations(range(rank))
 
 
-def _of_shape(scene: Scene, shaped: Sequence[_Shaped]) -> Diagnosis:
+def _of_shape(scene: Observations, shaped: Sequence[_Shaped]) -> Diagnosis:
     own = scene.gradient
     first = shaped[0]
     shapes = f"{own} has shape {first.raw.shape} where {scene.output} has {first.right.shape}"

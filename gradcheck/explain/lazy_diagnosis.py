@@ -26,7 +26,7 @@ ENDS: Final = (*LIMITS, Verdict.ERROR)
 
 
 @dataclass
-class Why:
+class LazyDiagnoser:
     """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
 
     They do not depend on the order in which cases are judged: what is asked is fixed by names.

@@ -29,7 +29,7 @@ Float = NDArray[np.float64]
 Mutants = Mapping[str, Sequence[Mutant]]
 
 
-class Guilt:
+class ModelBlame:
     """Who is to blame at one point of a model, whoever is judged there."""
 
     def __init__(self, truth: ModelTruth, mutants: Callable[[], Mutants]) -> None:

@@ -82,7 +82,7 @@ class OfSpec:
 
 
 @dataclass
-class Interrogation:
+class ProbeCollector:
     """One implementation of one operator's dialect in one dtype, asked where it tells most.
 
     After a call that died nothing more is asked of it; it does not count among the crashes and

@@ -16,7 +16,7 @@ from gradcheck.explain.diagnosis_rule import Rule
 from gradcheck.explain.form import malformed
 from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import Probe
-from gradcheck.explain.probe_collector import ENDED, Interrogation
+from gradcheck.explain.probe_collector import ENDED, ProbeCollector
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
 from gradcheck.explain.shrink_shapes import smaller
@@ -89,7 +89,7 @@ def shrink(
     """
     if output not in (CALL, *case.primal_names):
         return None
-    asked = Interrogation(binding, dtype)
+    asked = ProbeCollector(binding, dtype)
     primals = tuple(rounded(p, dtype) for p in case.primals) if dtype in LOW else case.primals
     trials = Trials(asked, output, Domain.of(case, primals), budget, convention)
     start = _start(case, primals, trials)
@@ -219,10 +219,10 @@ def as_it_is(
         return None
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0
-    return shown(truth, finding, Interrogation(binding, dtype), row)
+    return shown(truth, finding, ProbeCollector(binding, dtype), row)
 
 
-def shown(truth: CaseTruth, finding: Finding, asked: Interrogation, row: int) -> Shrunk:
+def shown(truth: CaseTruth, finding: Finding, asked: ProbeCollector, row: int) -> Shrunk:
     """A finding with the numbers behind it, under one of the cotangents."""
     case, names = truth.case, truth.names
     index = names.index(finding.name) if finding.name in names else truth.floating[0]
@@ -247,7 +247,7 @@ def shown(truth: CaseTruth, finding: Finding, asked: Interrogation, row: int) ->
     )
 
 
-def _got(truth: CaseTruth, asked: Interrogation, name: str, row: int, *, ended: bool) -> Float:
+def _got(truth: CaseTruth, asked: ProbeCollector, name: str, row: int, *, ended: bool) -> Float:
     """What the code gives for one primal, [n]; NaN where it gives nothing that fits."""
     case, kind = truth.case, dtype_named(asked.dtype)
     nothing = np.full(truth.primals[truth.names.index(name)].size, np.nan)

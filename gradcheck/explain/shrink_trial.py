@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe
-from gradcheck.explain.probe_collector import ENDED, Interrogation, OfSpec
+from gradcheck.explain.probe_collector import ENDED, OfSpec, ProbeCollector
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
 from gradcheck.implementations.returned import Broken
@@ -80,7 +80,7 @@ class Trials:
     (`zero`: but it may vanish): a gradient that cancels shows little.
     """
 
-    asked: Interrogation
+    asked: ProbeCollector
     output: str
     domain: Domain
     left: int
@@ -266,7 +266,7 @@ def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
 
 
 def judged(
-    case: Case, asked: Interrogation, output: str, ct: Cotangent, convention: str = ""
+    case: Case, asked: ProbeCollector, output: str, ct: Cotangent, convention: str = ""
 ) -> tuple[CaseTruth, Finding]:
     """The whole judgement of one gradient under one cotangent, and the truth it rests on.
 

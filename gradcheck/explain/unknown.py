@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.probe import Array, Float, Gradients, Probe
 from gradcheck.numerics.draw import Draw
 
@@ -17,7 +17,7 @@ STILL: Final = 1e-6
 """Share of the residual by which it may move and still count as the same."""
 
 
-def unknown(scene: Scene) -> Iterator[str]:
+def unknown(scene: Observations) -> Iterator[str]:
     """One sentence each: how much is left over and where, and what that depends on."""
     probe, name = scene.first, scene.output
     if name not in probe.got:
@@ -33,7 +33,7 @@ def unknown(scene: Scene) -> Iterator[str]:
         yield from _causes(probe, name)
 
 
-def _left(scene: Scene, rest: Float, right: Float) -> str:
+def _left(scene: Observations, rest: Float, right: Float) -> str:
     wrong = scene.first.wrong(scene.output)
     size = float(np.linalg.norm(right[np.isfinite(right)]))
     norm = float(np.linalg.norm(rest[np.isfinite(rest)]))

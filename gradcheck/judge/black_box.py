@@ -21,7 +21,7 @@ from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.value import because
-from gradcheck.numerics.estimator import Around, Differences, Estimate
+from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
 from gradcheck.numerics.scales import Along, Beside, Scales
 from gradcheck.results.finding import Finding
@@ -66,7 +66,7 @@ SAME: Final = 1e-11
 """One-sided slopes in 50 digits that differ by less, as a part of their terms, are one slope."""
 
 
-class BlackBox:
+class PrimalCheck:
     """One primal of a function that no spec describes: no oracle, but kinks can be found."""
 
     def __init__(
@@ -75,7 +75,7 @@ class BlackBox:
         index: int,
         name: str,
         cotangents: Cotangents,
-        around: Around,
+        around: NoiseProbe,
         conditioning: Allowing,
         least_scale: Float | None = None,
         subject: tuple[str, str] = ("", "forward"),

@@ -32,7 +32,7 @@ a fourth of what is lost of THIRDS in a narrower type."""
 OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-class Handed:
+class CheckedPair:
     """Both functions and what they are called with: the same read-only copies every time.
 
     `floating` are the places of the primals that have a gradient.

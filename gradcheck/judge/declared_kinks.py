@@ -18,7 +18,7 @@ from gradcheck.spec.operator import Convention, Kink
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.kink_constraint import OnKinks
+    from gradcheck.judge.kink_constraint import KinkConstraint
     from gradcheck.numerics.oracle import Oracle
 
 Array = NDArray[Any]
@@ -37,7 +37,7 @@ ASIDE: Final = 1e-15
 """How far they are: nearer than any other element, further than the oracle steps."""
 
 
-class Declared:
+class DeclaredKinks:
     """The declared kinks of one case.
 
     `convention` names a system: where it has a convention, only that is allowed.
@@ -122,7 +122,9 @@ class Declared:
         pairs = zip(masks, self._primals, strict=True)
         return [None if mask is None else mask.reshape(p.shape) for mask, p in pairs]
 
-    def allowed(self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]) -> OnKinks | None:
+    def allowed(
+        self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]
+    ) -> KinkConstraint | None:
         """What may be returned for primal `index`; None if none of its elements is on a kink."""
         on, beside = self.on(index), self.beside.get(index)
         if on is None or beside is None or not (on.any() or beside.any()):
@@ -160,7 +162,7 @@ class Declared:
         if ties.sum() > 1:
             resolved = self._resolutions(oracle(), index, ties)
             directions = kink_constraint.sharing(oracle(), cts, index, ties, resolved)
-        return kink_constraint.OnKinks(
+        return kink_constraint.KinkConstraint(
             on, beside, interval, directions, tuple(followed), "; ".join(narrowed)
         )
 

@@ -19,16 +19,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.checked_pair import Handed, held
+from gradcheck.judge.checked_pair import CheckedPair, held
 from gradcheck.judge.compare import KAPPA, RULES
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.locate import ALLOWED
 from gradcheck.numerics import noise
 from gradcheck.numerics.adaptive_slope import LINE_UNITS, PLANS, top_of
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.batched import Abreast
+from gradcheck.numerics.batched import BatchedForward
 from gradcheck.numerics.narrow import fits_narrow
-from gradcheck.numerics.packed import Bundle, by_rows
+from gradcheck.numerics.packed import PackedPrimals, by_rows
 from gradcheck.numerics.projection import Pair
 from gradcheck.numerics.random_directions import run_of_direction
 from gradcheck.numerics.residuals import Residuals, three
@@ -83,7 +83,7 @@ def screened(
     Forward is called at the point, at a moved one and for the stack; vjp twice, with a cotangent
     and −2 times that. Callers ignore floating-point warnings.
     """
-    handed = Handed(forward, vjp, primals, attrs)
+    handed = CheckedPair(forward, vjp, primals, attrs)
     base = handed.outputs()
     if base is None:
         return None
@@ -97,14 +97,14 @@ def screened(
         base = handed.promoted(base)
     if gradient is None or base is None:
         return None
-    points = Abreast(handed.values, primals, base)
+    points = BatchedForward(handed.values, primals, base)
     weighted = v * points.base
     sigma = U * math.sqrt(weighted.dot(weighted))
     if not sigma < math.inf:
         return None
     floating = handed.floating
     r = run_of_direction(seed, subject, gradient.size)
-    bundle = Bundle([primals[k] for k in floating], gradient, r)
+    bundle = PackedPrimals([primals[k] for k in floating], gradient, r)
     screen = Screen(points, bundle, floating, v, sigma, dtype)
     return screen.findings([names[k] for k in floating])
 
@@ -120,8 +120,8 @@ class Screen:
 
     def __init__(
         self,
-        points: Abreast,
-        bundle: Bundle,
+        points: BatchedForward,
+        bundle: PackedPrimals,
         floating: Sequence[int],
         v: Float,
         sigma: float,
@@ -162,7 +162,7 @@ class Screen:
             found.append(one)
         return tuple(found)
 
-    def _three(self, bundle: Bundle, only: int | None = None) -> tuple[float, float, bool]:
+    def _three(self, bundle: PackedPrimals, only: int | None = None) -> tuple[float, float, bool]:
         """(e, error bar, whether there is a kink) from three steps along `bundle`'s direction.
 
         It holds all tensors, or tensor `only`.
@@ -218,7 +218,7 @@ class Screen:
             return replace(found, unresolved=int(unseen)) if unseen else found
         return None
 
-    def _unseen(self, bundle: Bundle, smallest: float) -> tuple[float, float]:
+    def _unseen(self, bundle: PackedPrimals, smallest: float) -> tuple[float, float]:
         """How many |g∘d| that must show are below `smallest`, and the least of the others.
 
         All of them count where even what is negligible in the tensor would not show.
@@ -232,7 +232,7 @@ class Screen:
             return math.inf, 0.0
         return int(hidden.sum()), float(size[size >= smallest].min())
 
-    def _ladder(self, bundle: Bundle, only: int) -> tuple[float, float, bool]:
+    def _ladder(self, bundle: PackedPrimals, only: int) -> tuple[float, float, bool]:
         """The same from all steps, and the noise on a line of its own."""
         levels = range(top_of(float(np.max(np.abs(bundle.d)))), PLAN.bottom + 1)
         steps = np.repeat(RATIO ** -np.array(levels, dtype=np.float64), 2)

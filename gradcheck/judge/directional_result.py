@@ -20,7 +20,7 @@ MIXED: Final = 32.0
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class DirectionalResult:
     """What one direction says: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
 
     `noise` is one standard deviation of the loss; `sides` are the errors on both sides of a kink.
@@ -76,7 +76,7 @@ class Strike:
         return self.norm <= ZERO * self.noise
 
 
-def common_factor(strikes: Sequence[Strike]) -> float | None:
+def common_factor(strikes: Sequence[DirectionalResult]) -> float | None:
     """By what the whole gradient is multiplied, if all directions agree on one factor."""
     if not all(s.sides is None and s.product and s.product + s.error for s in strikes):
         return None

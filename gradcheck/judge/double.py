@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken, broken
-from gradcheck.judge.black_box import BlackBox, promoted
+from gradcheck.judge.black_box import PrimalCheck, promoted
 from gradcheck.judge.compare import Rules
 from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.probe import ask_vjp
 from gradcheck.judge.second import Gradients
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.estimator import Around
+from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import flatten
 from gradcheck.numerics.richardson import top_step
 from gradcheck.results.finding import Finding
@@ -83,7 +83,7 @@ def judge_double(
     except Broken as error:
         return [error.finding]
     point = promoted(gradients.point, values)
-    around = Around(point)
+    around = NoiseProbe(point)
     conditioning = Conditioning(asking(vjp, cotangents, attrs, ROLE), point, rules)
     findings = []
     for i in point.differentiable:
@@ -93,7 +93,7 @@ def judge_double(
             continue
         least = _least_scale(point.primals[i], values, cotangents)
         subject = (names[i], "vjp")
-        black_box = BlackBox(point, i, rows[i], cotangents, around, conditioning, least, subject)
+        black_box = PrimalCheck(point, i, rows[i], cotangents, around, conditioning, least, subject)
         findings.append(black_box.judge(got))
     return findings
 

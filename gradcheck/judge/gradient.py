@@ -15,7 +15,7 @@ from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
-    from gradcheck.judge.kink_constraint import OnKinks
+    from gradcheck.judge.kink_constraint import KinkConstraint
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -39,7 +39,7 @@ class Truth:
     shape: tuple[int, ...]
     cotangents: tuple[str, ...]
     differences: Differences
-    kinks: OnKinks | None = None
+    kinks: KinkConstraint | None = None
     settle: Callable[[Comparison], list[Interval]] = field(default=lambda _: [])
     allowance: Callable[[Rules], Float | None] = field(default=lambda _: None)
     resolution: float = 0.0
@@ -171,7 +171,7 @@ class Truth:
             tried[worst] = True
 
 
-def _on_kinks(kinks: OnKinks, found: Comparison, finding: Finding) -> Finding:
+def _on_kinks(kinks: KinkConstraint, found: Comparison, finding: Finding) -> Finding:
     """The finding, with what several elements on a kink fulfil together, and whose choice it is."""
     followed = tuple(filter(None, (table.by(found) for table in kinks.followed)))
     finding = replace(finding, conventions=followed)

@@ -73,7 +73,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class OnKinks:
+class KinkConstraint:
     """One primal's elements on declared kinks, `on` [n], and beside one, `beside` [n]."""
 
     on: Mask

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.black_box import FLAT, BlackBox, blindness
+from gradcheck.judge.black_box import FLAT, PrimalCheck, blindness
 from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, Rules, compare, rules_of
 from gradcheck.judge.conditioning import REACH, SAFETY, Ask, Conditioning
 from gradcheck.judge.cotangents import Cotangents
@@ -29,9 +29,9 @@ from gradcheck.judge.locate import ALLOWED
 from gradcheck.judge.projection import Projection
 from gradcheck.judge.value import because
 from gradcheck.numerics import sparsity
-from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.estimator import Around, Estimate
+from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Evaluator, Point, flatten
 from gradcheck.numerics.few_steps import excluding
 from gradcheck.numerics.pages import keep_pages
@@ -132,7 +132,7 @@ class Weighted(Scalar):
 
 
 @dataclass(frozen=True, slots=True)
-class Promised(Site):
+class Promised(TensorView):
     """A place where a gradient may round as much as its dtype promises, not what one sum costs."""
 
     promised: float = 0.0
@@ -179,7 +179,7 @@ class Projected:
         index: int,
         name: str,
         cotangents: Cotangents,
-        around: Around,
+        around: NoiseProbe,
         rules: Rules,
         asking: Callable[[Cotangents], Ask],
         wider: Slack | None = None,
@@ -381,12 +381,12 @@ class Projected:
         point = Point(some, (here,))
         part = Cotangents((self._cotangents.names[k],), ((self._cotangents.flat[k][moving],),))
         where = ", ".join(str(i) for i in self._place(element))
-        judged = BlackBox(
+        judged = PrimalCheck(
             point,
             0,
             self._name,
             part,
-            Around(point),
+            NoiseProbe(point),
             self._rounding(k, element),
             subject=(f"{self._name}[{where}]", "forward"),
         )

@@ -35,7 +35,7 @@ SPREAD: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leg:
+class PathCheck:
     """A straight way that the parameters took: the loss's change, and what was predicted.
 
     `tensor` is the parameter that moved alone; "" where all of them did. `size` is Σ|g·Δ|, what
@@ -69,7 +69,7 @@ class Leg:
 
 
 @dataclass(slots=True)
-class Way:
+class PathIntegral:
     """Slopes along a straight way, each taken once; `cuts` are the ends of its panels."""
 
     gradients: Callable[[float], Tensors]
@@ -78,12 +78,12 @@ class Way:
     cuts: list[float] = field(default_factory=lambda: [0.0, 1.0])
     known: dict[float, tuple[float, float]] = field(default_factory=dict)
 
-    def leg(self, observed: float, noise: float, rules: Rules, step: int, tensor: str) -> Leg:
+    def leg(self, observed: float, noise: float, rules: Rules, step: int, tensor: str) -> PathCheck:
         """The leg, with its slopes integrated over the panels."""
         predicted, size, bars = self._panels
         bar = float(np.sum(bars))
         bound = rules.rtol * float(np.sum(size)) + noise + KAPPA * bar
-        return Leg(
+        return PathCheck(
             step=step, tensor=tensor, observed=observed, predicted=float(np.sum(predicted)),
             bar=bar, bound=bound, size=float(np.sum(size)), kinked=self.kinked,
         )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.black_box import BlackBox
+from gradcheck.judge.black_box import PrimalCheck
 from gradcheck.judge.compare import KAPPA, rules_of
 from gradcheck.judge.conditioning import rows_of
 from gradcheck.judge.cotangents import Cotangents
@@ -25,7 +25,7 @@ from gradcheck.judge.probe import Answer, ask_vjp
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.dtypes import dtype_named, is_float
-from gradcheck.numerics.estimator import Around
+from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
 from gradcheck.numerics.narrow import BITS, short
 from gradcheck.results.finding import Finding
@@ -130,14 +130,14 @@ class LowFunction:
         self, index: int, point: Point, got: Float, cotangents: Cotangents, rounding: Rounding
     ) -> Finding:
         name = self.names[index]
-        box = BlackBox(point, index, name, cotangents, Around(point), rounding)
+        box = PrimalCheck(point, index, name, cotangents, NoiseProbe(point), rounding)
         finding = self._by_spread(box, index, got, cotangents, rounding)
         if self.wider is not None and finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             return box.judge_wider(got, self.wider)
         return finding
 
     def _by_spread(
-        self, box: BlackBox, index: int, got: Float, cotangents: Cotangents, rounding: Rounding
+        self, box: PrimalCheck, index: int, got: Float, cotangents: Cotangents, rounding: Rounding
     ) -> Finding:
         """The verdict by bounds, and by what rounding does to right values where that is known."""
         finding, truth, shape = box.judge(got), box.estimate, self.primals[index].shape

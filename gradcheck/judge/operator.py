@@ -16,7 +16,7 @@ from gradcheck.implementations.returned import Broken
 from gradcheck.judge.certificate import Impersonated
 from gradcheck.judge.compare import Interval, Rules, rules_of
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
-from gradcheck.judge.declared_kinks import DISTANCE, Declared
+from gradcheck.judge.declared_kinks import DISTANCE, DeclaredKinks
 from gradcheck.judge.dispersion import Dispersion, as_rounding, scattering
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.lowprecision import lost, rounded, unbiased, unfit
@@ -36,7 +36,7 @@ from gradcheck.spec.operator import Slack
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.kink_constraint import OnKinks
+    from gradcheck.judge.kink_constraint import KinkConstraint
     from gradcheck.judge.remainder import Remainders
     from gradcheck.numerics.oracle import Oracle
 
@@ -90,7 +90,7 @@ class CaseTruth:
             cotangents = draw_cotangents(case.draw("cotangents"), shapes)
         self.cotangents = cotangents.rounded(narrower) if narrower else cotangents
         distance = DISTANCE / 2 if narrower else DISTANCE  # what rounding may take of it
-        self.declared = Declared(case, self.primals, convention, distance)
+        self.declared = DeclaredKinks(case, self.primals, convention, distance)
         self._wide = wide
         self._truths: dict[int, Truth] = {}
         self._certificates: dict[tuple[int, str, float], Certificate] = {}
@@ -144,7 +144,7 @@ class CaseTruth:
                     self._settle(index, which)
         return self._truths[index]
 
-    def _on_kinks(self, index: int) -> OnKinks | None:
+    def _on_kinks(self, index: int) -> KinkConstraint | None:
         """What is declared of the elements on kinks: the same where rounding moved none to one."""
         if self._wide is not None:
             known = self._wide.truth(index).kinks

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
-from gradcheck.judge.directional_result import Strike, common_factor
+from gradcheck.judge.directional_result import DirectionalResult, common_factor
 from gradcheck.judge.locate import ALLOWED, MOST, PRECISE, Located, Seen, Wrong, locate, one_element
-from gradcheck.numerics.adaptive_slope import Site, rungs_of
+from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.line import Line, Place
 from gradcheck.numerics.projection import LEAST, Given, Heading, Scalar, unit_of
@@ -112,7 +112,7 @@ def _judge(
         return Finding(name=name, verdict=Verdict.PASS, reason=reason)
     before, given = scalar.evaluations, Given.of(gradient)
     sums = checksum(given.buffers)
-    site = Site(scalar, base, tensor, given, unit_of(tensor))
+    site = TensorView(scalar, base, tensor, given, unit_of(tensor))
     finding = _not_finite(name, site) or Projection(name, site, seed).judge(search)
     if checksum(given.buffers) != sums:
         reason = f"the loss writes into the gradient of {name}: hand over a copy of it"
@@ -120,7 +120,7 @@ def _judge(
     return replace(finding, evaluations=scalar.evaluations - before)
 
 
-def _not_finite(name: str, site: Site) -> Finding | None:
+def _not_finite(name: str, site: TensorView) -> Finding | None:
     """A tensor, or a gradient, that holds NaN or infinity: where, and what should be there."""
     if strange := not_finite(site.tensor):
         reason = f"{name} holds {strange[0]} numbers that are not finite: no slope there"
@@ -157,7 +157,7 @@ class Projection:
     least: float = np.inf
     subject: str = "the loss"
     clear: float = np.inf
-    strikes: list[Strike] = field(default_factory=list)
+    strikes: list[DirectionalResult] = field(default_factory=list)
 
     def judge(self, search: int) -> Finding:
         """The verdict, after as many directions as it takes."""
@@ -170,7 +170,7 @@ class Projection:
                 break
         return self._passed()
 
-    def _strike(self) -> Strike:
+    def _strike(self) -> DirectionalResult:
         """One more direction: three steps and a few more, or the whole ladder."""
         ray, product, norm = self._aligned()
         with ray:
@@ -178,7 +178,7 @@ class Projection:
             target = self._target() * (norm or abs(self.site.base))
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.u * norm
-            strike = Strike(ray.heading, product, norm, slope, allowed, rungs.noise())
+            strike = DirectionalResult(ray.heading, product, norm, slope, allowed, rungs.noise())
             if self._sees(strike) or abs(strike.error) > self.clear * strike.tolerance:
                 return strike
             alarm = np.inf if strike.ok else strike.tolerance
@@ -211,7 +211,7 @@ class Projection:
                 break
         return ray, product, norm
 
-    def _sees(self, strike: Strike) -> bool:
+    def _sees(self, strike: DirectionalResult) -> bool:
         """Whether it passes, and would have shown an error of the whole tensor.
 
         It clears an alarm only if it would have been one in its place.
@@ -223,7 +223,7 @@ class Projection:
         lone = self.lone(strike) <= self.least
         return lone and strike.ok and strike.visible <= min(visible, strike.alarm, self._alarm)
 
-    def lone(self, strike: Strike) -> float:
+    def lone(self, strike: DirectionalResult) -> float:
         """The error of one element that would be seen for certain, in units of the gradient."""
         return strike.visible / (LEAST * self.site.ray(strike.heading).unit)
 
@@ -236,7 +236,7 @@ class Projection:
         verdict, count = Verdict.INCONCLUSIVE, self.site.size
         return replace(finding, verdict=verdict, unresolved=count, reason=self._unclear(strike))
 
-    def _caveat(self, strike: Strike) -> str:
+    def _caveat(self, strike: DirectionalResult) -> str:
         """What a pass does not say."""
         notes = []
         if strike.sides is not None:
@@ -245,7 +245,7 @@ class Projection:
             notes.append(f"zero but for rounding: a slope of {strike.visible:.2g} would be seen")
         return "; ".join(notes)
 
-    def _unclear(self, strike: Strike) -> str:
+    def _unclear(self, strike: DirectionalResult) -> str:
         """Why nothing can be said."""
         base = self.site.base
         if strike.sides is not None:
@@ -275,7 +275,7 @@ class Projection:
             "itself; give float64"
         )
 
-    def _failed(self, strikes: Sequence[Strike], search: int) -> Finding:
+    def _failed(self, strikes: Sequence[DirectionalResult], search: int) -> Finding:
         """Two directions say that it is wrong: where, and by how much?"""
         first = strikes[0]
         finding = replace(self.finding(first), verdict=Verdict.FAIL, failed=1)
@@ -295,7 +295,7 @@ class Projection:
             finding = replace(finding, failed=self.site.size)
         return replace(finding, reason=whole or self._extent(found, strikes))
 
-    def _as_a_whole(self, strikes: Sequence[Strike]) -> str:
+    def _as_a_whole(self, strikes: Sequence[DirectionalResult]) -> str:
         """What is wrong with the whole of it, if all directions agree; else an empty string."""
         if all(abs(s.product + s.error) <= s.tolerance for s in strikes):
             return (
@@ -312,7 +312,7 @@ class Projection:
             f"the slope of {self.subject}"
         )
 
-    def _extent(self, found: Located, strikes: Sequence[Strike]) -> str:
+    def _extent(self, found: Located, strikes: Sequence[DirectionalResult]) -> str:
         """How many elements are wrong, as far as that was found out."""
         count, of = len(found.wrong), self.site.size
         if not count:
@@ -322,7 +322,7 @@ class Projection:
             return f"{count} of {of} elements {'is' if count == 1 else 'are'} wrong"
         return f"{count} or more of {of} elements are wrong"
 
-    def finding(self, strike: Strike) -> Finding:
+    def finding(self, strike: DirectionalResult) -> Finding:
         """The numbers of one direction."""
         size = self.site.size
         typical = strike.norm / np.sqrt(SQUARE * size)

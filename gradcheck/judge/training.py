@@ -17,7 +17,7 @@ from gradcheck.implementations.bound import BoundModel, ModelBinding
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import GRADIENTS, read_gradients
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.line_integral import SHARP, Float, Leg, Tensors, Way, wide
+from gradcheck.judge.line_integral import SHARP, Float, PathCheck, PathIntegral, Tensors, wide
 from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.numerics.arithmetic import F64, FLOATS
 from gradcheck.numerics.draw import key_of
@@ -48,7 +48,7 @@ class Trained:
     """What training left behind: every step's loss (the first one before it), legs, parameters."""
 
     losses: tuple[float, ...]
-    legs: tuple[Leg, ...]
+    legs: tuple[PathCheck, ...]
     params: Mapping[str, Array]
 
 
@@ -160,14 +160,14 @@ class Trainer:
             length /= 2
         return new
 
-    def _leg(self, params: Tensors, moved: Tensors, step: int, tensor: str = "") -> Leg:
+    def _leg(self, params: Tensors, moved: Tensors, step: int, tensor: str = "") -> PathCheck:
         """From `params` to where the tensors of `moved` are; the others stay."""
         end = {**params, **moved}
         change = _difference(end, params)
         observed = self.loss(end) - self.loss(params)
         noise = self._noise(params) + self._noise(end)
         kinked = any(stage.op.kinks for stage in self.case.program.stages)
-        way = Way(lambda s: self.gradients(_between(params, end, s)), change, kinked)
+        way = PathIntegral(lambda s: self.gradients(_between(params, end, s)), change, kinked)
         rules = RULES[self.dtype]
         # Near a minimum gradients cancel inside: what they were made of was as large as before.
         noise += SAFETY * rules.u * self.largest
@@ -253,7 +253,7 @@ def verdict(trained: Trained, rule: str) -> Finding:
     )  # fmt: skip
 
 
-def _too_blind(legs: Sequence[Leg], blind: Sequence[Leg]) -> bool:
+def _too_blind(legs: Sequence[PathCheck], blind: Sequence[PathCheck]) -> bool:
     """Whether most steps, or some tensor every time that it moved alone, are too uncertain."""
     seen = [leg for leg in legs if leg not in blind]
     steps = [leg for leg in legs if not leg.tensor]
@@ -261,7 +261,7 @@ def _too_blind(legs: Sequence[Leg], blind: Sequence[Leg]) -> bool:
     return bool(lost) or 2 * len([leg for leg in seen if not leg.tensor]) < len(steps)
 
 
-def _said(leg: Leg) -> str:
+def _said(leg: PathCheck) -> str:
     """A prediction that did not come true, in words."""
     mover = f"moving {leg.tensor} alone" if leg.tensor else "the step"
     return (
@@ -270,7 +270,7 @@ def _said(leg: Leg) -> str:
     )
 
 
-def _miss(leg: Leg) -> Miss:
+def _miss(leg: PathCheck) -> Miss:
     return Miss(
         index=(leg.step,), got=leg.predicted, want=leg.observed, error=leg.error,
         bound=leg.bound, error_bar=leg.bar, ulp=None, cotangent=f"step {leg.step}",

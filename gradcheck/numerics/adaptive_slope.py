@@ -41,7 +41,7 @@ PLANS: Final = {"float64": Plan(first=4, bottom=14), "float32": Plan(first=1, bo
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TensorView:
     """A place in this process: `tensor` is what the function reads, and is moved in place.
 
     `given` is the gradient that is judged; `unit` is how far t = 1 moves the tensor.
@@ -83,13 +83,13 @@ class Site:
         return Ray(self.value, Segment(self.tensor, self.given, heading, self.unit, start, end))
 
 
-def rungs_of(place: Place, ray: Line) -> Rungs:
+def rungs_of(place: Place, ray: Line) -> SlopeSearch:
     """The ladder on `ray`, which must be open."""
-    return Rungs(ray, place.base, PLANS[place.dtype.name])
+    return SlopeSearch(ray, place.base, PLANS[place.dtype.name])
 
 
 @dataclass(slots=True)
-class Rungs:
+class SlopeSearch:
     """The ladder of one ray; `base` is φ at the point."""
 
     ray: Line

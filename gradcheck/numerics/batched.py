@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.evaluate import CHUNK_BYTES, REFUSALS
-from gradcheck.numerics.packed import Bundle
+from gradcheck.numerics.packed import PackedPrimals
 from gradcheck.numerics.pages import keep_pages
 
 Array = NDArray[Any]
@@ -27,7 +27,7 @@ FEW: Final = 8
 """So few copies are stacked only if all of them fit in a chunk: in two calls they gain nothing."""
 
 
-class Abreast:
+class BatchedForward:
     """A forward at many points around its primals (float64; integer ones stay).
 
     `forward(*primals)` returns a tuple of arrays; `base` [m] are its values at the primals
@@ -51,7 +51,7 @@ class Abreast:
         self.evaluations = 0
 
     def along(
-        self, bundle: Bundle, places: Sequence[int], steps: Float, pairs: int
+        self, bundle: PackedPrimals, places: Sequence[int], steps: Float, pairs: int
     ) -> tuple[Float, list[float]] | None:
         """f(x + t·d) − f(x) for each t, and what the bundle's gradient says of it.
 
@@ -89,7 +89,7 @@ class Abreast:
         return changes, products
 
     def _single(
-        self, bundle: Bundle, places: Sequence[int], point: Float
+        self, bundle: PackedPrimals, places: Sequence[int], point: Float
     ) -> tuple[Array, ...] | None:
         """Outputs at one point [N]; None where forward refuses it."""
         primals = [*self._primals]
@@ -105,7 +105,7 @@ class Abreast:
             return None
         return outputs if [o.shape for o in outputs] == self._shapes else None
 
-    def _singly(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+    def _singly(self, bundle: PackedPrimals, places: Sequence[int], stack: Float) -> Float | None:
         """The points one by one; None, too, if one of them comes out in another way than before."""
         out = np.empty((len(stack), self.base.size))
         seen, self._seen = self._seen, None
@@ -118,7 +118,7 @@ class Abreast:
             np.subtract(_flat(outputs), self.base, out=out[row])
         return out
 
-    def _stacked(self, bundle: Bundle, places: Sequence[int], stack: Float) -> Float | None:
+    def _stacked(self, bundle: PackedPrimals, places: Sequence[int], stack: Float) -> Float | None:
         """All points in one call; None if no layout gives one of them what it gives alone."""
         k = len(stack)
         row = k // 2  # in the middle, where sums along the copies show from either end

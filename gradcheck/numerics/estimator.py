@@ -63,7 +63,7 @@ def certain(value: Float, bar: Float | None = None) -> Estimate:
     )
 
 
-class Around:
+class NoiseProbe:
     """Forward's values at a point, and what those near it show of rounding; once somebody asks."""
 
     def __init__(self, point: Point, outputs: Sequence[Array] | None = None) -> None:
@@ -116,22 +116,22 @@ class Differences:
         point: Point,
         index: int,
         cts: Float,
-        lines: Float | Around,
+        lines: Float | NoiseProbe,
         rounding: Float | None = None,
         known: Estimate | None = None,
     ) -> None:
         """Probe the structure, choose a step, and run the triple.
 
         `lines` show the noise (see `noise_lines`); `rounding` [m], where it is known, is the
-        error that forward's values have collected, in units of u. Where `Around` stands for both,
-        a large primal is screened instead, and nothing is asked about noise before that leaves
+        error that forward's values have collected, in units of u. A `NoiseProbe` stands for both:
+        then a large primal is screened, and nothing is asked about noise before that leaves
         something open. Where the gradient is `known` already, it is the estimate, and forward is
         differenced only for what somebody wants to see of it.
         """
         self._index = index
         x = point.primals[index]
         outputs = None
-        if isinstance(lines, Around) and x.size >= SMALLEST and x.dtype == np.float64:
+        if isinstance(lines, NoiseProbe) and x.size >= SMALLEST and x.dtype == np.float64:
             outputs = lines.outputs
         self._point = point
         self.cts = cts
@@ -301,7 +301,7 @@ class Differences:
     def _measure_noise(self, colours: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
         shape = self.structure
         lines, rounding = self._lines, self._rounding
-        if isinstance(lines, Around):
+        if isinstance(lines, NoiseProbe):
             rounding, lines = lines.stairs, lines.lines
         measured = noise.measured(lines, shape, self.cts)
         modelled = noise.modelled(self.evaluator.base, self.cts, self._u, rounding)

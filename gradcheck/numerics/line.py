@@ -1,7 +1,7 @@
 """What a ladder needs of a ray, and of the place where a tensor lies: here, or on many machines.
 
-`projection.Ray` and `rungs.Site` are those of a tensor in this process. Where it is sharded, each
-machine moves its own `projection.Segment`, whose sums add up; only numbers have to travel.
+`projection.Ray` and `adaptive_slope.TensorView` are those of a tensor in this process. Where it is
+sharded, each machine moves its own `projection.Segment`, whose sums add up; only numbers travel.
 """
 
 from __future__ import annotations

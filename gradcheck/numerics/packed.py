@@ -22,7 +22,7 @@ SQUARES: Final = (1e-280, 1e280)
 ONE: Final = np.array([0])
 
 
-class Bundle:
+class PackedPrimals:
     """T floating tensors, flat and end to end, in float64: `x`, `g` and `d` are [N].
 
     Tensor k begins at `starts[k]` and is `x[runs[k]]`; t = 1 moves it by `units[k]` times the run
@@ -46,9 +46,9 @@ class Bundle:
         for run, unit in zip(self.runs, self.units, strict=True):
             np.multiply(r[run], unit, out=self.d[run])
 
-    def alone(self, k: int, d: Float) -> Bundle:
+    def alone(self, k: int, d: Float) -> PackedPrimals:
         """Tensor k, and another direction for it."""
-        one = Bundle.__new__(Bundle)
+        one = PackedPrimals.__new__(PackedPrimals)
         one.line = np.stack([self.part(self.x, k), d])
         one.x, one.d = one.line
         one.g, one.r = self.part(self.g, k), d

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.power.killed_binding import caught, held_out, leading
 from gradcheck.power.narrow_named import NamedNarrow, name_narrow
 from gradcheck.power.score import WHOLE, Part
@@ -69,7 +69,9 @@ def named(
         SpecError: the sample that must catch it does not.
     """
     found = caught(mutant, cases)
-    explained = Why(operators).explained(found.case, found.binding, found.dtype, found.findings)
+    explained = LazyDiagnoser(operators).explained(
+        found.case, found.binding, found.dtype, found.findings
+    )
     return Named(
         op=mutant.op,
         family=found.case.spec.family,

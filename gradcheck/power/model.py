@@ -8,7 +8,7 @@ from typing import Final
 
 import gradcheck
 from gradcheck.errors import told
-from gradcheck.explain.model_blame import Guilt
+from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.explain.pattern import WHERE_ALONE
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
@@ -30,7 +30,7 @@ REJECTED: Final = frozenset({Verdict.FAIL, Verdict.MISSING, Verdict.ERROR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sown:
+class FaultTrial:
     """One fault in one dialect of its model and one dtype, and what the judgement made of it.
 
     `rejected` counts parameters whose gradients are rejected, of `parameters`. `blamed` are the
@@ -116,7 +116,7 @@ class ModelScore:
     """
 
     model: str
-    sown: tuple[Sown, ...]
+    sown: tuple[FaultTrial, ...]
     judged: int
     alarms: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class ModelScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sowing:
+class FaultPlan:
     """Which models to attack, in which dtypes; `suites` as in `Attack`."""
 
     suites: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Sowing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvest:
+class FaultReport:
     """What the attack showed; `complete` is false where it was cut short, `troubles` say why."""
 
     version: str
@@ -154,7 +154,7 @@ class Harvest:
     troubles: tuple[str, ...] = ()
 
     @property
-    def sown(self) -> list[Sown]:
+    def sown(self) -> list[FaultTrial]:
         """All trials."""
         return [sown for score in self.scores for sown in score.sown]
 
@@ -171,10 +171,12 @@ class Harvest:
 
 _SUITE: Suite
 _FAULTS: dict[str, list[Fault]]
-_PLAN: Sowing
+_PLAN: FaultPlan
 
 
-def sow(plan: Sowing, progress: Progress | None = None, workers: Workers | None = None) -> Harvest:
+def sow(
+    plan: FaultPlan, progress: Progress | None = None, workers: Workers | None = None
+) -> FaultReport:
     """Attack the models one after another; cut short, return what is known.
 
     Raises:
@@ -186,7 +188,7 @@ def sow(plan: Sowing, progress: Progress | None = None, workers: Workers | None 
     found = collect(
         _score, plan.models, plan.jobs, _prepare, (plan,), progress=progress, workers=workers
     )
-    return Harvest(
+    return FaultReport(
         version=gradcheck.__version__,
         suite=suite.name,
         suite_version=suite.version,
@@ -198,7 +200,7 @@ def sow(plan: Sowing, progress: Progress | None = None, workers: Workers | None 
     )
 
 
-def _prepare(plan: Sowing) -> None:
+def _prepare(plan: FaultPlan) -> None:
     global _SUITE, _FAULTS, _PLAN  # noqa: PLW0603  what a worker process keeps
     _PLAN, _SUITE = plan, load_suite(plan.suites)
     _FAULTS = faults_of(_SUITE)
@@ -207,7 +209,7 @@ def _prepare(plan: Sowing) -> None:
 def _score(model: str) -> ModelScore:
     spec = _SUITE.models[model]
     mutants = mutants_of(_SUITE)
-    sown: list[Sown] = []
+    sown: list[FaultTrial] = []
     narrow: list[Shortened] = []
     alarms: list[str] = []
     troubles: list[str] = []
@@ -215,7 +217,7 @@ def _score(model: str) -> ModelScore:
     for case in _SUITE.model_cases([model], sizes=[spec.sizes[0].name], seed=_PLAN.seed):
         try:
             truth = ModelTruth(case)
-            guilt = Guilt(truth, lambda: mutants)
+            guilt = ModelBlame(truth, lambda: mutants)
             for dtype in _PLAN.dtypes:
                 judged += 1
                 right = judge_model(truth, Reference(), dtype)
@@ -241,7 +243,7 @@ def _score(model: str) -> ModelScore:
     )  # fmt: skip
 
 
-def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
+def plant(truth: ModelTruth, guilt: ModelBlame, fault: Fault, dtype: str) -> FaultTrial:
     """Judge one fault twice: stage by stage, and by its end-to-end gradients alone."""
     by_stage = guilt.blamed(judge_model(truth, Planted(fault), dtype), dtype)
     judged = judge_model(truth, Planted(fault, whole=True), dtype)
@@ -249,7 +251,7 @@ def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
     stages, whole = _blames(by_stage), _blames(by_gradients)
     exact = [blame for blame in stages if blame.exact]
     gradients = [f for f in by_gradients if f.part is Part.GRADIENT]
-    return Sown(
+    return FaultTrial(
         fault=fault.full_name,
         says=fault.says,
         kind=fault.kind,
@@ -267,7 +269,7 @@ def plant(truth: ModelTruth, guilt: Guilt, fault: Fault, dtype: str) -> Sown:
     )
 
 
-def shorten(truth: ModelTruth, guilt: Guilt, dtype: str) -> Iterator[Shortened]:
+def shorten(truth: ModelTruth, guilt: ModelBlame, dtype: str) -> Iterator[Shortened]:
     """Let one stage after the other compute in a narrower type."""
     trial = Trial(truth, dtype)
     for stage, place, narrow in fixed_part(truth.program, dtype):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.numerics.narrow import WHAT
 from gradcheck.power.killed_binding import caught, leading
 from gradcheck.power.narrow import LABEL, narrow_mutant, narrow_of
@@ -64,7 +64,7 @@ def name_narrow(
             continue
         case = here[tried.killer]
         wrong = caught(narrow_mutant(tried.rounding, case, tried.dtype), [case])
-        why = Why(operators)
+        why = LazyDiagnoser(operators)
         explained = why.explained(wrong.case, wrong.binding, wrong.dtype, wrong.findings)
         yield NamedNarrow(
             op=case.spec.name,

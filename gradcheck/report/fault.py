@@ -17,7 +17,7 @@ from gradcheck.report.marked import code, escape, table
 from gradcheck.results.words import clean, plural
 
 if TYPE_CHECKING:
-    from gradcheck.power.model import Harvest, ModelScore, Shortened, Sown
+    from gradcheck.power.model import FaultReport, FaultTrial, ModelScore, Shortened
 
 FORMATS: Final = ("terminal", "markdown", "json")
 SMALL: Final = 2
@@ -29,14 +29,14 @@ HEADS: Final = (
 ROW: Final = ("fault", "stage", "gradients rejected", "suspects", "what blame says of the stage")
 
 
-def render(harvest: Harvest, format: str, *, width: int = 100, short: bool = False) -> str:
+def render(harvest: FaultReport, format: str, *, width: int = 100, short: bool = False) -> str:
     """The harvest in one of `FORMATS`, ending in a newline; `short` is for the terminal alone."""
     if format == "json":
         return _json(harvest)
     return _markdown(harvest) if format == "markdown" else _terminal(harvest, width, short)
 
 
-def summary(harvest: Harvest) -> str:
+def summary(harvest: FaultReport) -> str:
     """The last line, for a script to read."""
     sown, narrow = harvest.sown, harvest.narrow
     short = f" narrow={len(narrow)} narrow_found={sum(n.killed for n in narrow)}" if narrow else ""
@@ -49,7 +49,7 @@ def summary(harvest: Harvest) -> str:
     )
 
 
-def _overview(harvest: Harvest) -> list[list[str]]:
+def _overview(harvest: FaultReport) -> list[list[str]]:
     rows = [_row(score.model, [score]) for score in harvest.scores]
     return [*rows, _row("all", harvest.scores)] if len(rows) > 1 else rows
 
@@ -71,7 +71,7 @@ def _row(name: str, scores: Sequence[ModelScore]) -> list[str]:
     ]
 
 
-def _problems(harvest: Harvest) -> Iterator[str]:
+def _problems(harvest: FaultReport) -> Iterator[str]:
     """What is not as it should be, one line each."""
     yield from harvest.troubles
     for score in harvest.scores:
@@ -97,7 +97,7 @@ def _problems(harvest: Harvest) -> Iterator[str]:
                 )
 
 
-def _narrow(harvest: Harvest) -> Iterator[str]:
+def _narrow(harvest: FaultReport) -> Iterator[str]:
     """What became of stages that compute in narrower types."""
     every = harvest.narrow
     if every:
@@ -134,22 +134,22 @@ def _details(score: ModelScore) -> list[list[str]]:
     return [[clean(cell) for cell in row] for row in rows]
 
 
-def _merged(sown: Sequence[Sown]) -> list[Sown]:
+def _merged(sown: Sequence[FaultTrial]) -> list[FaultTrial]:
     """The first of each fault in each dialect: in the widest dtype."""
-    found: dict[tuple[str, str], Sown] = {}
+    found: dict[tuple[str, str], FaultTrial] = {}
     for one in sown:
         found.setdefault((one.fault, one.dialect), one)
     return list(found.values())
 
 
-def _facts(harvest: Harvest) -> str:
+def _facts(harvest: FaultReport) -> str:
     return (
         f"gradcheck {clean(harvest.version)}, suite {clean(harvest.suite)} "
         f"{clean(harvest.suite_version)}, {', '.join(harvest.dtypes)}, seed {harvest.seed}"
     )
 
 
-def _state(harvest: Harvest) -> str:
+def _state(harvest: FaultReport) -> str:
     if harvest.sound:
         return "every planted fault is found, and blamed on its stage"
     if not harvest.complete:
@@ -157,7 +157,7 @@ def _state(harvest: Harvest) -> str:
     return "NOT SOUND" if harvest.sown else "nothing was planted"
 
 
-def _terminal(harvest: Harvest, width: int, short: bool) -> str:
+def _terminal(harvest: FaultReport, width: int, short: bool) -> str:
     blocks = [_filled(_facts(harvest), width, "  ")]
     if not short or len(harvest.scores) <= SMALL:
         blocks += [_listed(score, width) for score in harvest.scores]
@@ -198,7 +198,7 @@ def _filled(text: str, width: int, indent: str) -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _markdown(harvest: Harvest) -> str:
+def _markdown(harvest: FaultReport) -> str:
     lines = [f"**gradcheck power: {_state(harvest)}**", "", escape(_facts(harvest)), ""]
     lines += [table(HEADS, [[escape(c) for c in row] for row in _overview(harvest)]), ""]
     problems = [f"- {escape(clean(problem))}" for problem in _problems(harvest)]
@@ -213,7 +213,7 @@ def _markdown(harvest: Harvest) -> str:
     return "\n".join([*lines, f"`{summary(harvest)}`\n"])
 
 
-def _json(harvest: Harvest) -> str:
+def _json(harvest: FaultReport) -> str:
     document = {
         **asdict(harvest),
         "sound": harvest.sound,

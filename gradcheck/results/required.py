@@ -62,7 +62,7 @@ class Result(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why."""
+        """LazyDiagnoser."""
 
 
 def lacks(globs: Sequence[str], result: Result) -> bool:

@@ -19,7 +19,7 @@ CALL = "vjp"
 """What a result is called that is about the whole call."""
 
 
-class Cutoff:
+class CrashLimit:
     """Counts what crashed and hung, by implementation and operator."""
 
     def __init__(self) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 import gradcheck
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.results.record import Header, Record, Run, digest_of
-from gradcheck.run.crash_limit import Cutoff
+from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
-from gradcheck.run.loaded_plan import Ready, loaded
+from gradcheck.run.loaded_plan import LoadedPlan, loaded
 from gradcheck.run.plan import AnyCase, Plan
 from gradcheck.run.time_limit import TimeLimit, TimeUp
 from gradcheck.run.workers.task_queue import Died
@@ -48,7 +48,7 @@ def execute(
     plan: Plan,
     progress: Progress | None = None,
     witness: Witness | None = None,
-    ended: Callable[[Ready, Run], Run] | None = None,
+    ended: Callable[[LoadedPlan, Run], Run] | None = None,
 ) -> Run:
     """Judge everything in the plan; `ended` has the last word while the code is still loaded.
 
@@ -65,13 +65,13 @@ def execute(
         try:
             ready = stack.enter_context(limit.entered(loaded(plan)))
         except TimeUp:
-            ready = Ready(plan, (), ())
+            ready = LoadedPlan(plan, (), ())
         found = executed(ready, progress, witness, limit)
         return found if ended is None else ended(ready, found)
 
 
 def executed(
-    ready: Ready,
+    ready: LoadedPlan,
     progress: Progress | None = None,
     witness: Witness | None = None,
     limit: TimeLimit | None = None,
@@ -83,7 +83,7 @@ def executed(
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     cases, header = plan.everything, header_of(plan, ready.bindings)
     found: dict[int, list[Record]] = {}
-    cutoff, stopped, late = Cutoff(), "", False
+    cutoff, stopped, late = CrashLimit(), "", False
     if witness is not None:
         witness.begins(header)
     try:
@@ -169,9 +169,9 @@ class _Here:
     plan: Plan
     bindings: Sequence[Implementation]
     cases: Sequence[AnyCase]
-    cutoff: Cutoff
+    cutoff: CrashLimit
     progress: Progress
-    why: Why
+    why: LazyDiagnoser
 
     def judged(self, place: int) -> Iterable[Record]:
         """Judge the case at a place."""
@@ -210,7 +210,7 @@ class _Elsewhere:
 
 @contextmanager
 def _judging(
-    ready: Ready, cases: Sequence[AnyCase], cutoff: Cutoff, progress: Progress
+    ready: LoadedPlan, cases: Sequence[AnyCase], cutoff: CrashLimit, progress: Progress
 ) -> Iterator[_Here | _Elsewhere]:
     """What judges the case at a place, here or in other processes."""
     plan = ready.plan

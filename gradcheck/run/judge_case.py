@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.errors import GradcheckError, raised
-from gradcheck.explain.lazy_diagnosis import Why, only_adds
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser, only_adds
 from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.processes import budget
 from gradcheck.implementations.processes.budget import LIMITS
@@ -44,7 +44,7 @@ FAULTS: Final = (Exception, SystemExit)
 
 
 def judge(
-    plan: Plan, case: AnyCase, binding: Implementation, why: Why | None = None
+    plan: Plan, case: AnyCase, binding: Implementation, why: LazyDiagnoser | None = None
 ) -> list[Record]:
     """The records of one case and one implementation, for callers with a loop of their own.
 
@@ -53,9 +53,9 @@ def judge(
     return list(_judge(plan, case, [binding], why or why_of(plan)))
 
 
-def why_of(plan: Plan) -> Why:
+def why_of(plan: Plan) -> LazyDiagnoser:
     """What explains failures, and makes each diagnosis once."""
-    return Why(plan.suite.operators, lambda: _mutants(plan))
+    return LazyDiagnoser(plan.suite.operators, lambda: _mutants(plan))
 
 
 def _mutants(plan: Plan) -> dict[str, list[Mutant]]:
@@ -68,7 +68,7 @@ def judge_next(
     plan: Plan,
     case: AnyCase,
     bindings: Sequence[Implementation],
-    why: Why,
+    why: LazyDiagnoser,
     left_out: LeftOut,
     asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[Record]:
@@ -87,7 +87,7 @@ def _judge(
     plan: Plan,
     case: AnyCase,
     bindings: Sequence[Implementation],
-    why: Why,
+    why: LazyDiagnoser,
     left_out: LeftOut = lambda implementation, op: "",
     asks: Container[tuple[str, str]] | None = None,
 ) -> Iterator[Record]:
@@ -150,7 +150,7 @@ def _not_run(why: str) -> Finding:
     return Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why)
 
 
-def _asking(plan: Plan, case: AnyCase, why: Why) -> Ask:
+def _asking(plan: Plan, case: AnyCase, why: LazyDiagnoser) -> Ask:
     if isinstance(case, Case):
         return _operator(plan, case, why)
     from gradcheck.spec.model import ModelCase
@@ -167,12 +167,14 @@ def _at_fault(error: BaseException) -> Finding:
 
 
 def _model(plan: Plan, case: ModelCase) -> Ask:
-    from gradcheck.explain.model_blame import Guilt  # deferred, as all that not every run needs
+    from gradcheck.explain.model_blame import (
+        ModelBlame,  # deferred, as all that not every run needs
+    )
     from gradcheck.judge.model import judge_model
     from gradcheck.judge.model_truth import ModelTruth
 
     truth = ModelTruth(case)
-    guilt = Guilt(truth, lambda: _mutants(plan))
+    guilt = ModelBlame(truth, lambda: _mutants(plan))
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:
         judged = judge_model(truth, binding, dtype, taylor=plan.taylor, project=plan.project)
@@ -209,7 +211,7 @@ def _rule(case: RuleCase) -> Ask:
     return ask
 
 
-def _operator(plan: Plan, case: Case, why: Why) -> Ask:
+def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     truths = _truths(plan, case)
 
     def ask(binding: Implementation, dtype: str) -> Sequence[Finding]:

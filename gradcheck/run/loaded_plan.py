@@ -14,7 +14,7 @@ from gradcheck.spec.loading import installed_suites
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class LoadedPlan:
     """A plan whose implementations are loaded; `troubles` names those that could not be."""
 
     plan: Plan
@@ -23,7 +23,7 @@ class Ready:
 
 
 @contextmanager
-def loaded(plan: Plan) -> Iterator[Ready]:
+def loaded(plan: Plan) -> Iterator[LoadedPlan]:
     """The plan with its implementations, whose processes end with the block.
 
     Raises:
@@ -38,7 +38,7 @@ def loaded(plan: Plan) -> Iterator[Ready]:
         plan = replace(plan, contract_at=contract_cases(plan.cases))
     try:
         _smoke(plan, bindings)
-        yield Ready(plan, bindings, troubles)
+        yield LoadedPlan(plan, bindings, troubles)
     finally:
         _close(bindings)
 

@@ -10,7 +10,7 @@ from gradcheck.results.record import AT_FIRST, AT_MOST, Header, Record, Run, dig
 from gradcheck.results.stored.log import by_implementation, case_of
 from gradcheck.results.words import clean, title
 from gradcheck.run import shards
-from gradcheck.run.crash_limit import Cutoff
+from gradcheck.run.crash_limit import CrashLimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _interleaved(parts: Sequence[Sequence[Record]]) -> list[Record]:
             cases.setdefault(case_of(result), []).append(result)
         by_case.append(cases)
     together = shards.joined([[*cases.values()] for cases in by_case])
-    cutoff = Cutoff()  # each shard had seen less than the run
+    cutoff = CrashLimit()  # each shard had seen less than the run
     return [result for results in together for result in cutoff.after(results)]
 
 

@@ -37,7 +37,7 @@ from gradcheck.spec.suite import Suite
 from gradcheck.testing import MARKER, WORKER
 
 if TYPE_CHECKING:
-    from gradcheck.explain.lazy_diagnosis import Why
+    from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Session:
         return gate.problems if gate is not None else ()
 
     @cached_property
-    def _why(self) -> Why:
+    def _why(self) -> LazyDiagnoser:
         """Diagnoses, each made once."""
         return why_of(self.plan)
 

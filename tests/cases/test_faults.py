@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 from gradcheck_cases.faults.llama import NORMS, TRAINER
 
-from gradcheck.explain.model_blame import Guilt
+from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
@@ -41,7 +41,7 @@ def point(model, dialect):
     size = SUITE.models[model].sizes[0].name
     (case,) = SUITE.model_cases([model], [dialect], [size])
     truth = ModelTruth(case)
-    return truth, Guilt(truth, lambda: mutants_of(SUITE))
+    return truth, ModelBlame(truth, lambda: mutants_of(SUITE))
 
 
 def dialect_of(fault):
@@ -130,7 +130,7 @@ def test_the_missing_factor_is_found_at_any_rms(rms):
     truth = ModelTruth(case)
     seen = truth.values64["layers.1.x"]
     assert np.max(np.abs(np.sqrt(np.mean(seen**2, axis=-1)) / rms - 1)) < 2.0**-8
-    guilt = Guilt(truth, lambda: mutants_of(SUITE))
+    guilt = ModelBlame(truth, lambda: mutants_of(SUITE))
     right = judge_model(truth, Reference(), "float64")
     assert all(f.verdict in (Verdict.PASS, Verdict.SKIP) for f in right.findings)
     said = named(truth, guilt, TRAINER[0], "float64")

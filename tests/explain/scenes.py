@@ -4,9 +4,9 @@ import gradcheck_cases
 import numpy as np
 
 from gradcheck.explain.diagnose import diagnose
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.hypotheses.table import RULES
-from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.explain.probe_collector import ProbeCollector
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.power.attack import Wrong
@@ -70,7 +70,7 @@ def probes(op, vjp, *, dialect="", sample="", dtype="float64"):
     case = gradcheck_cases.SUITE.cases(
         [op], [dialect or spec.dialects[0].name], [sample or spec.samples[0].name]
     )[0]
-    return Interrogation(Wrong(vjp), dtype).probes(case)
+    return ProbeCollector(Wrong(vjp), dtype).probes(case)
 
 
 def scene(op, vjp, output, **where):
@@ -78,7 +78,7 @@ def scene(op, vjp, output, **where):
     found = probes(op, vjp, **where)
     failing = [probe for probe in found if probe.fails(output)]
     assert failing, "the VJP is right: there is nothing to diagnose"
-    return Scene(output, failing, [probe for probe in found if not probe.fails(output)])
+    return Observations(output, failing, [probe for probe in found if not probe.fails(output)])
 
 
 def named(op, vjp, output, rules=RULES, **where):

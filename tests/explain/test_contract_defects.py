@@ -4,7 +4,7 @@ import gradcheck_cases
 import pytest
 
 from gradcheck.explain.contract_defects import FOLLOW, OWED, concerted, owed
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.judge.asked_contract import contract_cases, judge_contract
 from gradcheck.judge.contract.asking import quiet
 from gradcheck.judge.contract.battery import PROPERTIES
@@ -95,7 +95,7 @@ def test_a_mutant_gets_the_class_of_its_defect(name):
     mutant = MUTANTS[name]
     cases = SUITE.cases([mutant.op], [mutant.dialect])
     case = next(case for case in cases if case.name in contract_cases(cases))
-    truth, binding, why = CaseTruth(case), Mutated.of(mutant), Why()
+    truth, binding, why = CaseTruth(case), Mutated.of(mutant), LazyDiagnoser()
     labels = set()
     for dtype in ("float64", "float32"):
         with quiet():

@@ -3,7 +3,7 @@
 import gradcheck_cases
 import pytest
 
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.power.killed_binding import caught
 from gradcheck.spec.mutant_registry import mutants_of
 from tests.cases.known_bad import KNOWN_BAD
@@ -16,7 +16,7 @@ MUTANTS = {m.full_name: m for every in mutants_of(SUITE).values() for m in every
 def test_it_is_named_by_its_class(name):
     mutant = MUTANTS[name]
     found = caught(mutant, SUITE.cases([mutant.op]))
-    why = Why(SUITE.operators, lambda: mutants_of(SUITE))
+    why = LazyDiagnoser(SUITE.operators, lambda: mutants_of(SUITE))
     explained = why.explained(found.case, found.binding, found.dtype, found.findings)
     told = [f.diagnosis for f in explained if f.diagnosis is not None]
     assert told

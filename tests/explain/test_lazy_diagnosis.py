@@ -6,7 +6,7 @@ import gradcheck_cases
 import numpy as np
 import pytest
 
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.processes.budget import Budget
 from gradcheck.implementations.returned import broken
 from gradcheck.judge.operator import CaseTruth, judge_case
@@ -34,7 +34,7 @@ def explained(op, change, dtype="float64", low="", sample="typical"):
     binding = Wrong(vjp)
     truth = CaseTruth.in_low(case, "", low) if low else CaseTruth(case)
     found = judge_case(truth, binding, low or dtype)
-    return Why().explained(case, binding, low or dtype, found)
+    return LazyDiagnoser().explained(case, binding, low or dtype, found)
 
 
 @pytest.mark.parametrize("low", ["float16", "bfloat16"])
@@ -73,7 +73,7 @@ def test_what_is_no_array_of_numbers_is_not_said_to_be_missing(change, reason):
     case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
     binding = Wrong(lambda ct, x: change(ct * (1 - np.tanh(x) ** 2)))
     judged = judge_case(CaseTruth(case), binding, "float64")
-    found = Why().explained(case, binding, "float64", judged)
+    found = LazyDiagnoser().explained(case, binding, "float64", judged)
     assert [(f.verdict, f.reason, f.diagnosis) for f in found] == [(Verdict.FAIL, reason, None)]
 
 
@@ -101,7 +101,7 @@ def test_a_diagnosis_that_the_binding_gave_is_kept():
     case = SUITE.cases(["tanh"], [], ["typical"])[0]
     error = broken("x", "never written", Verdict.FAIL, label="A", says="x keeps what it held")
     binding = Wrong(lambda ct, x: -ct)
-    (found,) = Why().explained(case, binding, "float64", [error.finding])
+    (found,) = LazyDiagnoser().explained(case, binding, "float64", [error.finding])
     assert found == error.finding
 
 
@@ -116,7 +116,7 @@ def test_what_dies_while_it_is_asked_why_is_not_given_up_for_that():
     finding = Finding(name="x", verdict=Verdict.FAIL, compared=3)
     for dtype in ("float64", "float32"):
         for _ in range(10):
-            (found,) = Why().explained(case, Wrong(vjp), dtype, [finding])
+            (found,) = LazyDiagnoser().explained(case, Wrong(vjp), dtype, [finding])
             assert replace(found, diagnosis=None) == finding
             assert found.diagnosis.says == "asked again for its diagnosis: SIGSEGV"
     assert budget.exhausted("tanh") is None
@@ -130,7 +130,7 @@ def test_a_diagnosis_that_fails_takes_no_verdict_away(error):
     case = SUITE.cases(["tanh"], ["default"], ["typical"])[0]
     binding = Wrong(lambda ct, x: -ct)
     judged = judge_case(CaseTruth(case), binding, "float64")
-    (found,) = Why({}, mutants).explained(case, binding, "float64", judged)
+    (found,) = LazyDiagnoser({}, mutants).explained(case, binding, "float64", judged)
     assert replace(found, diagnosis=None) == judged[0]
     says = f"why could not be told: asking again raised {type(error).__name__}: {error}"
     assert found.diagnosis.says == says

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.errors import LoadError
-from gradcheck.explain.model_blame import Guilt
+from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
@@ -18,7 +18,7 @@ from gradcheck.spec.mutant_registry import mutants_of
 
 CASE = next(c for c in gradcheck_cases.SUITE.model_cases(["gpt2"]) if c.size.name == "tiny")
 TRUTH = ModelTruth(CASE)
-GUILT = Guilt(TRUTH, lambda: mutants_of(gradcheck_cases.SUITE))
+GUILT = ModelBlame(TRUTH, lambda: mutants_of(gradcheck_cases.SUITE))
 
 
 class Foreign:
@@ -151,7 +151,7 @@ def test_a_table_of_mutants_at_fault_does_not_hide_who_is_to_blame():
         raise LoadError("no table")
 
     vjp = stages({"h.1.mlp.gelu": times(2)})
-    found = blames(Foreign(stage=lambda stage: vjp), guilt=Guilt(TRUTH, broken))
+    found = blames(Foreign(stage=lambda stage: vjp), guilt=ModelBlame(TRUTH, broken))
     assert [b.stages for b in found] == [("h.1.mlp.gelu",)]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.directional_result import Strike, common_factor
+from gradcheck.judge.directional_result import DirectionalResult, common_factor
 from gradcheck.numerics.projection import Heading
 from gradcheck.numerics.residuals import Sides, Slope
 
@@ -11,7 +11,7 @@ from gradcheck.numerics.residuals import Sides, Slope
 def strike(error=0.0, bar=1e-9, product=1.0, **changes):
     slope = Slope(value=error, bar=bar, noise=0.0, level=4)
     options = {"norm": 1.0, "allowed": 1e-10, "noise": 1e-16} | changes
-    return Strike(Heading(0), product, slope=slope, **options)
+    return DirectionalResult(Heading(0), product, slope=slope, **options)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 
 from gradcheck.judge.compare import RULES, Interval
 from gradcheck.judge.gradient import BATCH, Truth
-from gradcheck.judge.kink_constraint import OnKinks
+from gradcheck.judge.kink_constraint import KinkConstraint
 from gradcheck.numerics.estimator import Differences, Estimate, noise_lines
 from gradcheck.numerics.evaluate import Point
 from gradcheck.results.verdict import Verdict
@@ -148,7 +148,7 @@ def test_a_declared_kink_needs_neither_ladder_nor_oracle():
     differences = Scripted([0.5], np.inf)
     on = np.array([True])
     interval = Interval(on[None], np.array([[0.0]]), np.array([[1.0]]))
-    kinks = OnKinks(on, ~on, interval, None, (), "")
+    kinks = KinkConstraint(on, ~on, interval, None, (), "")
     never = lambda _: pytest.fail("asked")  # noqa: E731
     found = judged([1.0], differences, kinks=kinks, settle=never, allowance=never)
     assert (found.verdict, found.kinked) == (Verdict.PASS, 1)

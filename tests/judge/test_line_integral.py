@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.compare import RULES
-from gradcheck.judge.line_integral import Leg, Way
+from gradcheck.judge.line_integral import PathCheck, PathIntegral
 
 STEP = np.array([1.0, -2.0])
 
@@ -17,7 +17,7 @@ def way(slope, kinked=False):
         asked.append(s)
         return {"w": np.array([slope(s), 0.0])}
 
-    return Way(gradients, {"w": STEP}, kinked), asked
+    return PathIntegral(gradients, {"w": STEP}, kinked), asked
 
 
 def along(slope, observed, *, splits=0, kinked=False):
@@ -61,7 +61,7 @@ def test_a_slope_that_is_no_number_is_not_right():
 
 def test_a_bound_that_could_hide_a_wrong_gradient_resolves_nothing():
     plain = {"step": 1, "tensor": "w", "observed": 1.0, "predicted": 1.0, "bar": 0.0, "size": 1.0}
-    assert Leg(**plain, bound=1e-3).resolved(0.0)
-    assert not Leg(**plain, bound=0.04).resolved(0.0)
-    assert Leg(**plain, bound=0.04, kinked=True).resolved(0.0)
-    assert Leg(**plain, bound=0.04).resolved(1e3)  # next to nothing of the whole step
+    assert PathCheck(**plain, bound=1e-3).resolved(0.0)
+    assert not PathCheck(**plain, bound=0.04).resolved(0.0)
+    assert PathCheck(**plain, bound=0.04, kinked=True).resolved(0.0)
+    assert PathCheck(**plain, bound=0.04).resolved(1e3)  # next to nothing of the whole step

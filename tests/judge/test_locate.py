@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.locate import Seen, locate, one_element
-from gradcheck.numerics.adaptive_slope import Site, rungs_of
+from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
 from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
 from gradcheck.numerics.residuals import Slope
 
@@ -27,7 +27,7 @@ def wrong_at(**changes):
     for name, factor in changes.items():
         g[int(name[1:])] *= factor
     scalar = Scalar(lambda: function(x))
-    return Site(scalar, scalar(), x, Given.of(g), unit_of(x)), gradient(x)
+    return TensorView(scalar, scalar(), x, Given.of(g), unit_of(x)), gradient(x)
 
 
 def searched(site, count=2, **options):
@@ -106,7 +106,7 @@ def test_the_search_keeps_to_its_budget():
 def test_one_element_alone(index):
     site, right = wrong_at(e17=np.nan)
     silent = Given((np.zeros(N),))
-    site = Site(site.value, site.base, site.tensor, silent, site.unit)
+    site = TensorView(site.value, site.base, site.tensor, silent, site.unit)
     found = one_element(site, index, Heading(3))
     assert abs(found.want - right[index]) <= 2 * found.bar
     assert found.bar <= 1e-6 * abs(right[index])

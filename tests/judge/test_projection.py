@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.projection import Projection, judge_tensors
-from gradcheck.numerics.adaptive_slope import Site
+from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.projection import Given, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
@@ -234,7 +234,7 @@ def test_two_directions_that_fail_are_enough_and_one_is_not(network):
 
     def judge(gradient):
         given = Given.of(gradient)
-        site = Site(loss, loss(), tensor, given, unit_of(tensor))
+        site = TensorView(loss, loss(), tensor, given, unit_of(tensor))
         projection = Projection("w1", site, ("directions",))
         return projection.judge(0).verdict, len(projection.strikes)
 

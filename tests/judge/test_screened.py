@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from screening import HARD, ORDINARY, drawn, layer, layer_vjp, softmax, softmax_vjp
 
 from gradcheck import Verdict, check
-from gradcheck.judge.black_box import BlackBox
+from gradcheck.judge.black_box import PrimalCheck
 from gradcheck.judge.compare import RULES
 from gradcheck.judge.conditioning import Conditioning, asking
 from gradcheck.judge.cotangents import draw_cotangents
@@ -22,7 +22,7 @@ from gradcheck.numerics import coarse_pass as screening
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.coarse_pass import SMALLEST, screen
 from gradcheck.numerics.draw import Draw
-from gradcheck.numerics.estimator import Around, Differences
+from gradcheck.numerics.estimator import Differences, NoiseProbe
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten
 
 U = 2.0**-53
@@ -70,11 +70,11 @@ def boxes(name, seed):
         right = np.stack([np.reshape(row[i], -1) for row in rows])
 
         def judged(got, i=i):
-            box = BlackBox(point, i, "x", cts, Around(point, outputs), conditioning)
+            box = PrimalCheck(point, i, "x", cts, NoiseProbe(point, outputs), conditioning)
             box.judge(got)
             return box._truth._compare(got, RULES["float64"], [])
 
-        yield Differences(point, i, cts.flat, Around(point, outputs)), right, judged
+        yield Differences(point, i, cts.flat, NoiseProbe(point, outputs)), right, judged
 
 
 def measure(name, seeds, sizes=(0.1, 0.01)):
@@ -168,7 +168,7 @@ def counted(name, seed=0):
 
     point = Point(counting, primals)
     outputs = (np.asarray(forward(*primals)),)
-    it = Differences(point, 0, np.ones((1, outputs[0].size)), Around(point, outputs))
+    it = Differences(point, 0, np.ones((1, outputs[0].size)), NoiseProbe(point, outputs))
     total = sum(copies)
     return total, sparsity.near(it.evaluator, *_steps(primals[0]))[0].colours, primals[0].size
 
@@ -480,7 +480,7 @@ def test_differences_know_what_was_only_screened():
     forward, _, primals = drawn("softmax", 0)
     point = Point(lambda x: (forward(x),), primals)
     cts = np.ones((1, 512))
-    it = Differences(point, 0, cts, Around(point))
+    it = Differences(point, 0, cts, NoiseProbe(point))
     assert it.estimate.screened.all()
     before = it.estimate.value.copy()
     assert it.sharpen(np.array([3, 40]))
@@ -496,7 +496,7 @@ def test_small_primals_and_float32_are_not_screened():
     small = np.ones(SMALLEST - 1)
     for x in (small, np.ones(SMALLEST, dtype=np.float32)):
         point = Point(lambda x: (np.tanh(x),), (x,))
-        it = Differences(point, 0, np.ones((1, x.size)), Around(point))
+        it = Differences(point, 0, np.ones((1, x.size)), NoiseProbe(point))
         assert not it.estimate.screened.any()
         assert flatten(point.forward(x)).size == it.evaluator.base.size
 

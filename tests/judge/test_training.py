@@ -6,7 +6,7 @@ from gradcheck_cases import activation, linear, loss, reduction
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.line_integral import Leg
+from gradcheck.judge.line_integral import PathCheck
 from gradcheck.judge.training import Trained, Trainer, judge_training, verdict
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.results.finding import Part
@@ -241,7 +241,7 @@ def test_a_loss_without_a_lower_bound_ends_training_and_is_no_failure():
 
 
 def leg(step, observed, predicted, bound=1e-6, size=1.0, tensor=""):
-    return Leg(
+    return PathCheck(
         step=step, tensor=tensor, observed=observed, predicted=predicted, bar=bound / 2,
         bound=bound, size=size,
     )  # fmt: skip

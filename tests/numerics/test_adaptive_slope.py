@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.numerics.adaptive_slope import Site, rungs_of, top_of
+from gradcheck.numerics.adaptive_slope import TensorView, rungs_of, top_of
 from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
 
 KAPPA = 2.0
@@ -11,7 +11,7 @@ KAPPA = 2.0
 
 def site(function, x, gradient, unit=None):
     scalar = Scalar(lambda: function(x))
-    return Site(scalar, scalar(), x, Given.of(gradient), unit or unit_of(x))
+    return TensorView(scalar, scalar(), x, Given.of(gradient), unit or unit_of(x))
 
 
 def climbed(where, target=0.0, key=0, thorough=False):

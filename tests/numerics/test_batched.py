@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.numerics.batched import Abreast
-from gradcheck.numerics.packed import Bundle, end_to_end
+from gradcheck.numerics.batched import BatchedForward
+from gradcheck.numerics.packed import PackedPrimals, end_to_end
 
 RNG = np.random.default_rng(0)
 T = np.array([[s * 4.0**-j] for j in (2, 3, 4) for s in (1, -1)])
@@ -25,10 +25,10 @@ def along(forward, primals, t=T, pairs=3, only=None):
     size = sum(p.size for p in floating)
     r = np.random.default_rng(1).uniform(0.5, 1.5, size)
     g = np.random.default_rng(2).normal(size=size)
-    bundle = Bundle(floating, g, r)
+    bundle = PackedPrimals(floating, g, r)
     if only is not None:
         places, bundle = [places[only]], bundle.alone(only, bundle.part(bundle.d, only))
-    points = Abreast(outputs, primals, outputs(*primals))
+    points = BatchedForward(outputs, primals, outputs(*primals))
     return points.along(bundle, places, np.insert(t, 0, 1.0, axis=1), pairs), points, bundle, places
 
 
@@ -181,8 +181,8 @@ def test_a_forward_that_returns_one_buffer_again_and_again_is_read_in_time():
         np.multiply(x, x, out=out)
         return out
 
-    points = Abreast(lambda x: (forward(x),), (X,), (X * X,))
-    bundle = Bundle([X], np.zeros(X.size), np.ones(X.size))
+    points = BatchedForward(lambda x: (forward(x),), (X,), (X * X,))
+    bundle = PackedPrimals([X], np.zeros(X.size), np.ones(X.size))
     change, _ = points.along(bundle, [0], np.insert(T, 0, 1.0, axis=1), 3)
     moved = X.reshape(-1) + T * bundle.d
     np.testing.assert_allclose(change, moved**2 - X.reshape(-1) ** 2, atol=1e-15)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.numerics.packed import Bundle, by_rows, end_to_end
+from gradcheck.numerics.packed import PackedPrimals, by_rows, end_to_end
 
 RNG = np.random.default_rng(0)
 
@@ -12,7 +12,7 @@ def bundle(*primals, gradients=None):
     gradients = gradients or [np.ones_like(p) for p in primals]
     size = sum(p.size for p in primals)
     signs = np.where(np.arange(size) % 2, 1.0, -0.5)
-    return Bundle(primals, end_to_end(gradients).astype(float), signs)
+    return PackedPrimals(primals, end_to_end(gradients).astype(float), signs)
 
 
 def test_tensors_lie_end_to_end_and_each_moves_by_its_own_size():

@@ -7,13 +7,13 @@ import pytest
 from gradcheck_cases import SUITE
 from gradcheck_cases.faults import FAULTS
 
-from gradcheck.power.model import Harvest, Sowing, Sown, sow
+from gradcheck.power.model import FaultPlan, FaultReport, FaultTrial, sow
 from gradcheck.report.fault import FORMATS, render, summary
 from gradcheck.spec import fault as planting
 from gradcheck.spec.fault import Fault
 from gradcheck.spec.suite import Suite
 
-SOWN = Sown(
+SOWN = FaultTrial(
     fault="svm/one", says="It is wrong.", kind="sign", dialect="default", dtype="float64",
     stages=("hinge",), of=7, parameters=2, rejected=2, blamed=("hinge",), named=("It is b|ad.",),
     suspects=(("score", "hinge"),), guess=(),
@@ -54,7 +54,7 @@ def attacked(monkeypatch, *faults, models=("svm",), dtypes=("float64",)):
     )  # fmt: skip
     monkeypatch.setattr(planting, "TABLE", faults, raising=False)
     monkeypatch.setattr(planting, "MINE", suite, raising=False)
-    return sow(Sowing(suites=("gradcheck.spec.fault:MINE",), models=models, dtypes=dtypes))
+    return sow(FaultPlan(suites=("gradcheck.spec.fault:MINE",), models=models, dtypes=dtypes))
 
 
 def some(name):
@@ -121,7 +121,7 @@ def harvest(*sown, **options):
 
     usual = {"version": "1", "suite": "mine", "suite_version": "2", "dtypes": ("float64",),
              "seed": 0, "scores": (ModelScore(model="svm", sown=sown, judged=1),)}  # fmt: skip
-    return Harvest(**{**usual, **options})
+    return FaultReport(**{**usual, **options})
 
 
 @pytest.mark.parametrize("form", FORMATS)

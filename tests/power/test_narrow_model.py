@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.explain.model_blame import Guilt
+from gradcheck.explain.model_blame import ModelBlame
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.numerics.narrow import narrower
 from gradcheck.power.model import shorten
@@ -45,7 +45,7 @@ def test_where_a_gradient_depends_on_what_is_rounded_nearly_all_are_rejected(row
 def test_blame_names_the_stage_and_the_type(dtype):
     (case,) = SUITE.model_cases(["gpt2"], sizes=["tiny"])
     truth = ModelTruth(case)
-    found = list(shorten(truth, Guilt(truth, dict), dtype))
+    found = list(shorten(truth, ModelBlame(truth, dict), dtype))
     assert [one.stage for one in found] == [stage.name for stage in case.program.stages]
     assert all(one.sound for one in found)
     for one in found:

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.results.verdict import Verdict
 from gradcheck.run import shards
-from gradcheck.run.crash_limit import Cutoff
+from gradcheck.run.crash_limit import CrashLimit
 from gradcheck.run.execute import execute
 from gradcheck.run.merge import Named, merged
 from gradcheck.run.plan import Plan
@@ -57,7 +57,7 @@ def test_jobs_and_shards_leave_out_the_same(crashing):
 
 
 def test_what_has_ended_well_costs_nothing():
-    cutoff, run = Cutoff(), execute(plan())
+    cutoff, run = CrashLimit(), execute(plan())
     for _ in range(20):
         cutoff.sees(run.results)
     assert [*cutoff.applied(run.results)] == [*run.results]
@@ -72,7 +72,7 @@ def plan():
 def test_another_operator_and_another_implementation_go_on(verdict, limit):
     (result, *_) = execute(plan()).results
     bad = replace(result, verdict=verdict)
-    cutoff = Cutoff()
+    cutoff = CrashLimit()
     for count in range(limit):
         assert cutoff.why("reference", "relu") == "", count
         cutoff.sees([bad])

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.byelement import is_diagonal
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 
 Function = Callable[[Any], Any]
@@ -39,7 +39,7 @@ FUNCTIONS: Final[tuple[tuple[str, Function], ...]] = (
 """What may be multiplied in, of a primal or an output."""
 
 
-def argument(scene: Scene) -> Iterator[Suspicion]:
+def argument(scene: Observations) -> Iterator[Suspicion]:
     """The right gradient times an array, or divided by it, which is no slope of its own."""
     name, own = scene.output, scene.gradient
     if all(is_diagonal(probe, name) for probe in scene.failing):

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.closeness import near
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 
 PACKED: Final = {2: ("half", "halves"), 3: ("third", "thirds"), 4: ("quarter", "quarters")}
@@ -18,7 +18,7 @@ PACKED: Final = {2: ("half", "halves"), 3: ("third", "thirds"), 4: ("quarter", "
 ORDINALS: Final = ("first", "second", "third", "fourth")
 
 
-def lost(scene: Scene) -> Iterator[Suspicion]:
+def lost(scene: Observations) -> Iterator[Suspicion]:
     """Nothing but zeros, to the last bit."""
     name = scene.output
     yield Suspicion(
@@ -31,7 +31,7 @@ def lost(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
-def slots(scene: Scene) -> Iterator[Suspicion]:
+def slots(scene: Observations) -> Iterator[Suspicion]:
     """Another primal's gradient, or that of a call with arguments exchanged."""
     name, own = scene.output, scene.gradient
     for other in scene.first.right:
@@ -92,7 +92,7 @@ def _added(name: str, other: str, probe: Probe) -> Float | None:
     return a + b if b is not None and a.shape == b.shape else None
 
 
-def _exchanged(scene: Scene) -> Iterator[Suspicion]:
+def _exchanged(scene: Observations) -> Iterator[Suspicion]:
     """Two arguments, or an argument and the cotangent, change places in the call."""
     probe, own = scene.first, scene.gradient
     for a, b in combinations(probe.names, 2):
@@ -147,7 +147,7 @@ def _taken_for_ct(a: str, probe: Probe) -> bool:
 # ── several tensors in one ───────────────────────────────────────────────────────────────────
 
 
-def packed(scene: Scene) -> Iterator[Suspicion]:
+def packed(scene: Observations) -> Iterator[Suspicion]:
     """Parts of a packed tensor: one is lost, or another's stands in its place."""
     shape = scene.first.primal(scene.output).shape
     for axis in range(-len(shape), 0):
@@ -165,7 +165,7 @@ def _is_packed(probe: Probe, name: str, axis: int, count: int) -> bool:
     )
 
 
-def _parts(scene: Scene, axis: int, count: int) -> Iterator[Suspicion]:
+def _parts(scene: Observations, axis: int, count: int) -> Iterator[Suspicion]:
     part, parts = PACKED[count]
     name, own = scene.output, scene.gradient
     for i, j in product(range(count), (None, *range(count))):

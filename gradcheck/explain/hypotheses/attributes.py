@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Probe
 from gradcheck.numerics.arrays import Attrs
 
@@ -28,7 +28,7 @@ Reading = tuple[str, str, Change]
 """Class, words, and what an attribute is taken for."""
 
 
-def attributes(scene: Scene) -> Iterator[Suspicion]:
+def attributes(scene: Observations) -> Iterator[Suspicion]:
     """One attribute at its default, at a value it has elsewhere, off by one; then two of them."""
     own = scene.gradient
     attrs = scene.first.attrs
@@ -53,7 +53,7 @@ def is_eps(key: str) -> bool:
     return key == "eps" or key.endswith(("_eps", "epsilon"))
 
 
-def values(scene: Scene) -> Iterator[Suspicion]:
+def values(scene: Observations) -> Iterator[Suspicion]:
     """One attribute at a value that no sample has, or at a function of its own."""
     for key, value in scene.first.attrs.items():
         for other in _others(key, value):
@@ -65,7 +65,7 @@ def values(scene: Scene) -> Iterator[Suspicion]:
             yield predicting(scene, label, says, _at(scene.output, change))
 
 
-def _single(scene: Scene, key: str) -> Iterator[Reading]:
+def _single(scene: Observations, key: str) -> Iterator[Reading]:
     """What may stand in the place of one attribute, the likeliest first."""
     value, truth = scene.first.attrs[key], scene.first.truth
     if key in truth.defaults:

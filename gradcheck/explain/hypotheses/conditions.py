@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import RAISES, Array, Float, Probe
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
@@ -37,7 +37,7 @@ Predicate = Callable[[int], bool]
 Condition = Callable[[Probe], bool]
 
 
-def sizes(scene: Scene) -> Iterator[Suspicion]:
+def sizes(scene: Observations) -> Iterator[Suspicion]:
     """Along one axis, cut and continued, it is wrong from some size on, or between blocks."""
     name = scene.output
     probe = max(scene.failing, key=lambda p: max(_long(p), default=0))
@@ -148,7 +148,7 @@ def _remainder(block: int, cap: int = 0) -> Predicate:
     return lambda m: m > cap and m % block != 0
 
 
-def alone(scene: Scene) -> Iterator[Suspicion]:
+def alone(scene: Observations) -> Iterator[Suspicion]:
     """Along axes whose entries have nothing to do with each other, each alone is right."""
     probe, name = scene.first, scene.output
     if any(name not in p.got for p in scene.failing) or _same_numbers(probe, name):

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.lost_contributions import KEEPS, PER_ELEMENT, Keep
 from gradcheck.explain.hypotheses.subset import by_value, on_kinks, zero
 from gradcheck.explain.probe import Array, Float, Probe
@@ -33,7 +33,7 @@ class Cut:
     slabs: Callable[[Array], Array | None]
 
 
-def contributions(scene: Scene) -> Iterator[Suspicion]:
+def contributions(scene: Observations) -> Iterator[Suspicion]:
     """The gradient with some of the cotangent's slabs left out."""
     first = scene.first
     indexed = any(p.dtype.kind != "f" for p in first.primals)
@@ -58,7 +58,7 @@ def contributions(scene: Scene) -> Iterator[Suspicion]:
                 yield _suspicion(scene, cut, keep, label)
 
 
-def _suspicion(scene: Scene, cut: Cut, keep: Keep, label: str) -> Suspicion:
+def _suspicion(scene: Observations, cut: Cut, keep: Keep, label: str) -> Suspicion:
     def fits(probe: Probe) -> bool:
         taken = _taken(probe, scene.output, cut, LATER)
         if taken is None:
@@ -72,7 +72,7 @@ def _suspicion(scene: Scene, cut: Cut, keep: Keep, label: str) -> Suspicion:
     return Suspicion(label=label, says=says, fits=fits)
 
 
-def _counts(scene: Scene, cut: Cut) -> Iterator[int]:
+def _counts(scene: Observations, cut: Cut) -> Iterator[int]:
     """How many slabs there are in each failing probe."""
     for probe in scene.failing:
         numbers = _numbers(probe, cut).values()

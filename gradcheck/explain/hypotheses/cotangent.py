@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Probe
 from gradcheck.implementations.returned import Broken
 
@@ -24,7 +24,7 @@ OUTER: Final = (-3, -4)
 """Axes that few arrays have: there an index is forgotten."""
 
 
-def cotangent(scene: Scene) -> Iterator[Suspicion]:
+def cotangent(scene: Observations) -> Iterator[Suspicion]:
     """The true VJP of another cotangent: of ones, of its mean, of one of its rows, of its size."""
     if len(scene.first.ct) > 1:
         yield from _of_outputs(scene)
@@ -44,7 +44,7 @@ def _with(edit: Edit, name: str, probe: Probe) -> Float | None:
     return None if found is None else found.get(name)
 
 
-def edits(scene: Scene) -> Iterator[tuple[str, str, Edit]]:
+def edits(scene: Observations) -> Iterator[tuple[str, str, Edit]]:
     """Class, words and edit of each."""
     probe = scene.first
     if _copies(probe, scene.output):
@@ -107,7 +107,7 @@ def _shortened(bound: float) -> Part:
     return lambda ct: ct * min(1.0, bound / float(np.linalg.norm(ct.ravel())))
 
 
-def _of_outputs(scene: Scene) -> Iterator[Suspicion]:
+def _of_outputs(scene: Observations) -> Iterator[Suspicion]:
     """The cotangent of one of several outputs is dropped, or stands for another's."""
     for words, edit in _edits_of_outputs(scene.first):
         says = f"{scene.gradient} {words}"
@@ -190,7 +190,7 @@ def _averaged(axis: int, ct: Float) -> Float:
 # ── another array in its place ───────────────────────────────────────────────────────────────
 
 
-def replaced(scene: Scene) -> Iterator[Suspicion]:
+def replaced(scene: Observations) -> Iterator[Suspicion]:
     """A primal, the output, or what forward makes of the cotangent stands in its place."""
     if len(scene.first.ct) == 1:
         yield from _other_arrays(scene)
@@ -201,7 +201,7 @@ def replaced(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
-def _other_arrays(scene: Scene) -> Iterator[Suspicion]:
+def _other_arrays(scene: Observations) -> Iterator[Suspicion]:
     probe, own, name = scene.first, scene.gradient, scene.output
     for other, primal in zip(probe.names, probe.primals, strict=True):
         if primal.dtype.kind == "f" and primal.shape == probe.ct[0].shape:

@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import Array, Mask, Probe
 
 PROBES: Final = 2
 """Failing probes that must agree."""
 
 
-def duplicates(scene: Scene) -> Iterator[Suspicion]:
+def duplicates(scene: Observations) -> Iterator[Suspicion]:
     """Per index primal: its values as rows of the gradient, or its places as places there."""
     name = scene.output
     if len(scene.failing) < PROBES:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.probe import Probe
 from gradcheck.explain.quantity import NAMED, Quantity, Value, along, attributes, counts, relative
 
@@ -100,7 +100,7 @@ def in_words(c: float, close: float) -> str:
     return f"{near} {'times' if near.denominator == 1 else 'of'} the right value"
 
 
-def named(scene: Scene) -> Iterator[Factor]:
+def named(scene: Observations) -> Iterator[Factor]:
     """What a factor may be called that is no count, the likeliest first."""
     yield from _degrees(scene.output)
     for quantity in attributes(scene.first):
@@ -112,7 +112,7 @@ def named(scene: Scene) -> Iterator[Factor]:
         yield from _formed(quantity, ROOTS)
 
 
-def counted(scene: Scene) -> Iterator[Factor]:
+def counted(scene: Observations) -> Iterator[Factor]:
     """Counts, then what is made of two quantities."""
     given, own = [*attributes(scene.first)], [*counts(scene.first, scene.output)]
     whole = [quantity for quantity in given if quantity.count]

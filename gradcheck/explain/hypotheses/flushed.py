@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.byelement import slope
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Float, Probe
 
 LOST: Final = 3
@@ -26,7 +26,7 @@ TINY: Final = 1e-3
 """Share of the cotangent up to which a floor is tiny."""
 
 
-def flushed(scene: Scene) -> Iterator[Suspicion]:
+def flushed(scene: Observations) -> Iterator[Suspicion]:
     """Zeros below a threshold, of whatever decides it; a floor in the place of zeros."""
     if all(scene.output in probe.got for probe in scene.failing):
         yield from _below(scene)
@@ -42,7 +42,7 @@ class _Size:
     read: Callable[[Probe], Float | None]
 
 
-def _below(scene: Scene) -> Iterator[Suspicion]:
+def _below(scene: Observations) -> Iterator[Suspicion]:
     """Zero wherever something is below a threshold, or an argument beyond one."""
     probes = [p for p in (*scene.failing, *scene.passing) if scene.output in p.got]
     if any((p.got[scene.output][p.wrong(scene.output)] != 0).any() for p in scene.failing):
@@ -69,7 +69,7 @@ def _below(scene: Scene) -> Iterator[Suspicion]:
             yield predicting(scene, label, says, _cut(scene.output, size, found), evidence)
 
 
-def _floored(scene: Scene) -> Iterator[Suspicion]:
+def _floored(scene: Observations) -> Iterator[Suspicion]:
     """A share of the cotangent is cut off some tiny number before 0, and so perhaps before 1."""
     name = scene.output
     found = [slope(p, p.got[name]) for p in scene.failing]
@@ -80,7 +80,7 @@ def _floored(scene: Scene) -> Iterator[Suspicion]:
         yield Suspicion(label="O", says=says, fits=_at_floor(name, floor))
 
 
-def _paired(scene: Scene, found: Sequence[Float | None]) -> Iterator[tuple[Probe, Float]]:
+def _paired(scene: Observations, found: Sequence[Float | None]) -> Iterator[tuple[Probe, Float]]:
     for probe, slopes in zip(scene.failing, found, strict=True):
         if slopes is not None:
             yield probe, slopes
@@ -99,7 +99,7 @@ def _at_floor(name: str, floor: float) -> Callable[[Probe], bool]:
     return fits
 
 
-def _sizes(scene: Scene) -> Iterator[_Size]:
+def _sizes(scene: Observations) -> Iterator[_Size]:
     name = scene.output
     yield _Size("it", "O", lambda p: np.abs(p.right[name]))
 

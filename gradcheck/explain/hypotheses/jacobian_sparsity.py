@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.closeness import SAME as TOLERANCE
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.contributions import jacobian
 from gradcheck.explain.probe import RAISES, Array, Float, Mask, Probe
 from gradcheck.implementations.returned import Broken
@@ -68,7 +68,7 @@ class Support:
         )
 
 
-def support(scene: Scene) -> Iterator[Suspicion]:
+def support(scene: Observations) -> Iterator[Suspicion]:
     """The same derivatives for other pairs of elements."""
     name = scene.output
     asked = [(p, found) for p in _small(scene) if (found := _support(p, name)) is not None]
@@ -91,7 +91,7 @@ def support(scene: Scene) -> Iterator[Suspicion]:
             )
 
 
-def _small(scene: Scene) -> list[Probe]:
+def _small(scene: Observations) -> list[Probe]:
     """The smallest failing probes, first one of each sample."""
     fitting = [p for p in scene.failing if len(p.ct) == 1 and 1 < p.ct[0].size <= MOST]
     seen = [p.where for p in fitting]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from gradcheck.explain.byelement import slope
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import Mask, Probe
 
 On = Callable[[Probe], Mask | None]
 
 
-def kinks(scene: Scene) -> Iterator[Suspicion]:
+def kinks(scene: Observations) -> Iterator[Suspicion]:
     """Wrong only on a declared kink; only where two arguments are equal."""
     name = scene.output
     if any(not np.isfinite(p.got[name]).all() for p in scene.failing if name in p.got):
@@ -58,7 +58,7 @@ def _equal(name: str, other: str) -> On:
     return on
 
 
-def _slopes(scene: Scene) -> str:
+def _slopes(scene: Observations) -> str:
     """The slopes that came and those of the convention, where forward acts element by element."""
     name = scene.output
     came: list[float] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Rule, Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Rule, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Float, Probe
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
@@ -20,7 +20,7 @@ def nearest(known: Sequence[Mutant]) -> Rule:
     return Rule("nearest", "it is a known defect of the operator", partial(_nearest, known))
 
 
-def _nearest(known: Sequence[Mutant], scene: Scene) -> Iterator[Suspicion]:
+def _nearest(known: Sequence[Mutant], scene: Observations) -> Iterator[Suspicion]:
     for mutant in known:
         if mutant.vjp is None or mutant.equivalent:
             continue  # one with a memory is no function of its arguments

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.explain.byelement import answers_diagonally, is_diagonal, over, slope
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.hypotheses import unknown_derivative
 from gradcheck.explain.probe import Float, Probe
 
@@ -69,7 +69,7 @@ class _Value:
     read: Callable[[Probe], Float]
 
 
-def local(scene: Scene) -> Iterator[Suspicion]:
+def local(scene: Observations) -> Iterator[Suspicion]:
     """The slope by name; a diagonal for a whole Jacobian; where a slope is wrong, as it is."""
     probe, name = scene.first, scene.output
     if name not in probe.got or over(probe, probe.right[name].shape) is None:
@@ -102,7 +102,7 @@ def _reads(probe: Probe, name: str) -> bool:
     return not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
 
-def _passed(scene: Scene, *, diagonal: bool) -> Suspicion:
+def _passed(scene: Observations, *, diagonal: bool) -> Suspicion:
     """The cotangent as it came: another order of it if that is all that it should be."""
     name = scene.output
     ct, right = over(scene.first, scene.first.right[name].shape), scene.first.right[name]
@@ -117,7 +117,7 @@ def _passed(scene: Scene, *, diagonal: bool) -> Suspicion:
 # ── slopes with a name ───────────────────────────────────────────────────────────────────────
 
 
-def _named(scene: Scene) -> Iterator[Suspicion]:
+def _named(scene: Observations) -> Iterator[Suspicion]:
     """One function of a value, alone or times or over another value."""
     found = slope(scene.first, scene.first.got[scene.output])
     values = list(_values(scene))
@@ -181,7 +181,7 @@ def _predicted(
     return of
 
 
-def _values(scene: Scene) -> Iterator[_Value]:
+def _values(scene: Observations) -> Iterator[_Value]:
     """Primals and the output of the gradient's shape, and numbers among primals."""
     shape = scene.first.right[scene.output].shape
     names = sorted(scene.first.names, key=lambda name: name != scene.output)
@@ -200,7 +200,7 @@ def _primal(name: str) -> Callable[[Probe], Float]:
 # ── the diagonal in the place of the whole Jacobian ──────────────────────────────────────────
 
 
-def _diagonal(scene: Scene) -> Iterator[Suspicion]:
+def _diagonal(scene: Observations) -> Iterator[Suspicion]:
     name = scene.output
     if scene.first.ct[0].shape != scene.first.right[name].shape:
         return

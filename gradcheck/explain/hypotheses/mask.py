@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gradcheck.explain.byelement import answers_diagonally, is_diagonal, slope
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 
 Read = Callable[[Probe], Array]
 
 
-def mask(scene: Scene) -> Iterator[Suspicion]:
+def mask(scene: Observations) -> Iterator[Suspicion]:
     """The mask inverted, recovered from zeros, one matrix's for all; or any other."""
     name, own = scene.output, scene.gradient
     drop = _mask_of(scene)
@@ -37,7 +37,7 @@ def mask(scene: Scene) -> Iterator[Suspicion]:
     )
 
 
-def _mask_of(scene: Scene) -> str | None:
+def _mask_of(scene: Observations) -> str | None:
     """The argument of 0 and 1 that says for one other argument's elements which are kept."""
     probe = scene.first
     floating = [n for n, p in zip(probe.names, probe.primals, strict=True) if p.dtype.kind == "f"]

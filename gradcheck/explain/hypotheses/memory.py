@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Float, Probe
 
 Begin = Callable[[Probe, str, int], int]
 """Where a run begins in the memory of a part of the cotangent."""
 
 
-def memory(scene: Scene) -> Iterator[Suspicion]:
+def memory(scene: Observations) -> Iterator[Suspicion]:
     """Consecutive numbers of a cotangent, where strides would have skipped some.
 
     Only where the right gradient, too, is a choice of its numbers: of anything else a piece of it

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradcheck.explain.byelement import is_diagonal
 from gradcheck.explain.closeness import SAME
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import as_tuple
@@ -36,7 +36,7 @@ class _Place:
     truncates: bool = True
 
 
-def narrowed(scene: Scene) -> Iterator[Suspicion]:
+def narrowed(scene: Observations) -> Iterator[Suspicion]:
     """Each place in each type, to nearest and toward zero; first what fits where it is formed."""
     likely = _likely(scene)
     if not likely:
@@ -47,7 +47,7 @@ def narrowed(scene: Scene) -> Iterator[Suspicion]:
             yield from _each(scene, place, fit, truncated)
 
 
-def turned(scene: Scene) -> Iterator[Suspicion]:
+def turned(scene: Observations) -> Iterator[Suspicion]:
     """A choice among elements (the largest, an order) that rounding turned, and nothing else.
 
     It costs any amount. Element by element, a threshold that is a little off does the same, and
@@ -62,19 +62,19 @@ def turned(scene: Scene) -> Iterator[Suspicion]:
             yield from _each(scene, place, fit, truncated)
 
 
-def _kinds(scene: Scene) -> list[Narrow]:
+def _kinds(scene: Observations) -> list[Narrow]:
     """The types to be told apart: of a difference, those that may explain it."""
     spec = scene.first.truth.spec
     return _likely(scene) if spec is None else [*narrower(scene.first.dtype)]
 
 
-def _likely(scene: Scene) -> list[Narrow]:
+def _likely(scene: Observations) -> list[Narrow]:
     if scene.output not in scene.first.got:
         return []
     return [kind for kind in narrower(scene.first.dtype) if _costs(scene, kind)]
 
 
-def _ways(scene: Scene, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]]:
+def _ways(scene: Observations, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]]:
     """Where it may be rounded, to nearest or toward zero."""
     for place in _places(scene, kinds):
         yield place, False
@@ -82,13 +82,15 @@ def _ways(scene: Scene, kinds: Sequence[Narrow]) -> Iterator[tuple[_Place, bool]
             yield place, True
 
 
-def _fitting(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: bool) -> list[Narrow]:
+def _fitting(
+    scene: Observations, place: _Place, kinds: Sequence[Narrow], truncated: bool
+) -> list[Narrow]:
     """The types that reproduce what came where suspicions are formed."""
     return [k for k in kinds if _suspicion(scene, place, [k], truncated).fits(scene.first)]
 
 
 def _each(
-    scene: Scene, place: _Place, fit: Sequence[Narrow], truncated: bool
+    scene: Observations, place: _Place, fit: Sequence[Narrow], truncated: bool
 ) -> Iterator[Suspicion]:
     """All of them where none tells itself from the others; then fewer."""
     for count in range(len(fit), 0, -1):
@@ -96,7 +98,7 @@ def _each(
             yield _suspicion(scene, place, kinds, truncated)
 
 
-def _costs(scene: Scene, kind: Narrow) -> bool:
+def _costs(scene: Observations, kind: Narrow) -> bool:
     """Whether rounding to a type may cost as much as the gradient is off."""
     got, right = scene.first.got[scene.output], scene.first.right[scene.output]
     known = np.isfinite(got) & np.isfinite(right)
@@ -107,7 +109,9 @@ def _costs(scene: Scene, kind: Narrow) -> bool:
     return bool(off <= CONDITION * 2.0**-kind.bits * size)
 
 
-def _suspicion(scene: Scene, place: _Place, kinds: Sequence[Narrow], truncated: bool) -> Suspicion:
+def _suspicion(
+    scene: Observations, place: _Place, kinds: Sequence[Narrow], truncated: bool
+) -> Suspicion:
     """One place of one type; of more, where none tells itself from the others at any probe."""
     says = f"{place.words} {_as(kinds, 'cut' if truncated else 'rounded')}"
     if not place.truncates:
@@ -166,7 +170,7 @@ def _bits(kind: Narrow) -> int:
 
 
 def _predicted(
-    probe: Probe, place: _Place, kind: Narrow, truncated: bool, scene: Scene
+    probe: Probe, place: _Place, kind: Narrow, truncated: bool, scene: Observations
 ) -> Float | None:
     key = "explain.rules.narrowed", place.words, kind.name, truncated
     if key not in probe.memo:
@@ -178,7 +182,7 @@ def _predicted(
     return None if found is None else found.get(scene.output)
 
 
-def _places(scene: Scene, likely: Sequence[Narrow]) -> Iterator[_Place]:
+def _places(scene: Observations, likely: Sequence[Narrow]) -> Iterator[_Place]:
     """The likeliest first; one operand before all those that have a part in the gradient."""
     names = [
         name
@@ -199,7 +203,7 @@ def _places(scene: Scene, likely: Sequence[Narrow]) -> Iterator[_Place]:
             yield _Place(f"{what} are", _inside(what), truncates=False)
 
 
-def _matters(scene: Scene, place: _Place, kind: Narrow) -> bool:
+def _matters(scene: Observations, place: _Place, kind: Narrow) -> bool:
     """Whether rounding one operand changes the gradient; a difference, by more than its bar."""
     probe, name = scene.first, scene.output
     found = _predicted(probe, place, kind, False, scene)

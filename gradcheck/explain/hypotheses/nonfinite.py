@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.measures import Field, Measure, measures, others, primals
 from gradcheck.explain.probe import Float, Mask, Probe
 
@@ -21,7 +21,7 @@ ENOUGH: Final = 3
 """Elements on either side of a sign that name it."""
 
 
-def nonfinite(scene: Scene) -> Iterator[Suspicion]:
+def nonfinite(scene: Observations) -> Iterator[Suspicion]:
     """NaN or infinite where a value is 0, beyond a threshold, or in rows that hold such a value."""
     name = scene.output
     every = [*scene.failing, *scene.passing]
@@ -59,7 +59,7 @@ def _else_right(probe: Probe, name: str) -> bool:
     return not (probe.wrong(name) & np.isfinite(probe.got[name])).any()
 
 
-def _kind(scene: Scene) -> str:
+def _kind(scene: Observations) -> str:
     found = [probe.got[scene.output] for probe in scene.failing]
     nan = any(np.isnan(g).any() for g in found)
     infinite = any(np.isinf(g).any() for g in found)
@@ -87,7 +87,7 @@ Holds = Callable[[Probe], Mask | None]
 
 
 def _conditions(
-    scene: Scene, every: Sequence[Probe], bad: Sequence[Mask]
+    scene: Observations, every: Sequence[Probe], bad: Sequence[Mask]
 ) -> Iterator[tuple[str, Holds]]:
     """In words, and the elements each holds for: of attributes, of primals, of anything else."""
     yield from _of_attributes(every, bad)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.closeness import SAME
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.hypotheses.contributions import LATER, MOST, jacobian
 from gradcheck.explain.hypotheses.permutations import Move, divisions, losses, moves
 from gradcheck.explain.probe import Array, Float, Probe
@@ -27,7 +27,7 @@ READ: Final = 700
 """Elements up to which an operand is tried in all its orders."""
 
 
-def orientation(scene: Scene) -> Iterator[Suspicion]:
+def orientation(scene: Observations) -> Iterator[Suspicion]:
     """The gradient, the cotangent or a primal with its elements in another order."""
     attrs, name = scene.first.attrs, scene.output
     for a, b in combinations(range(-scene.first.right[name].ndim, 0), 2):
@@ -41,7 +41,7 @@ def orientation(scene: Scene) -> Iterator[Suspicion]:
         yield predicting(scene, label, says, of)
 
 
-def partly(scene: Scene) -> Iterator[Suspicion]:
+def partly(scene: Observations) -> Iterator[Suspicion]:
     """The same in a part of the gradient, of which the rest is right."""
     name, attrs = scene.output, scene.first.attrs
     if not all(_tells(probe, name) for probe in scene.failing):
@@ -63,7 +63,7 @@ def _in_part(name: str, of: Of, probe: Probe) -> Float | None:
     return np.where(probe.wrong(name), moved, probe.right[name])
 
 
-def displaced(scene: Scene) -> Iterator[Suspicion]:
+def displaced(scene: Observations) -> Iterator[Suspicion]:
     """The same with elements read from, or written to, a neighbour's place."""
     attrs = scene.first.attrs
     for label, says, of in _moved(scene, lambda rank: losses(rank, attrs)):
@@ -102,7 +102,7 @@ def _displaced(probe: Probe, name: str, axis: int) -> bool | None:
 
 
 def _moved(
-    scene: Scene, catalogue: Callable[[int], Iterable[Move]]
+    scene: Observations, catalogue: Callable[[int], Iterable[Move]]
 ) -> Iterator[tuple[str, str, Of]]:
     """Class, words and prediction of every move of the gradient and of what it reads."""
     name, own, first = scene.output, scene.gradient, scene.first
@@ -157,7 +157,7 @@ def _at_primal(
 # ── read and written in another layout ───────────────────────────────────────────────────────
 
 
-def relaid(scene: Scene) -> Iterator[Suspicion]:
+def relaid(scene: Observations) -> Iterator[Suspicion]:
     """Operands read in another layout, and the gradient written back in it."""
     name, first = scene.output, scene.first
     own = first.primal(name)
@@ -176,7 +176,7 @@ def relaid(scene: Scene) -> Iterator[Suspicion]:
     yield from _by_channel(scene)
 
 
-def _by_channel(scene: Scene) -> Iterator[Suspicion]:
+def _by_channel(scene: Observations) -> Iterator[Suspicion]:
     """Parts of one axis in another order, of a vector that goes with the axis, too."""
     name, attrs = scene.output, scene.first.attrs
     own = scene.first.primal(name)
@@ -206,7 +206,7 @@ def _with_mates(name: str, axis: int, move: Move, mate: Move, probe: Probe) -> F
     return None if found is None or name not in found else move.back(found[name], probe.attrs)
 
 
-def _layouts(scene: Scene) -> Iterator[tuple[str, Callable[[Probe, str | int], bool]]]:
+def _layouts(scene: Observations) -> Iterator[tuple[str, Callable[[Probe, str | int], bool]]]:
     """Which operands share the layout: primals by name, cotangents by number."""
     first, name = scene.first, scene.output
     rank = first.primal(name).ndim
@@ -243,7 +243,7 @@ def _in_layout(
 # ── J in place of its transpose ──────────────────────────────────────────────────────────────
 
 
-def forward_mode(scene: Scene) -> Iterator[Suspicion]:
+def forward_mode(scene: Observations) -> Iterator[Suspicion]:
     """The Jacobian applied to the cotangent, where its transpose belongs."""
     name, first = scene.output, scene.first
     if len(first.ct) != 1 or first.ct[0].size != first.right[name].size:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Array, Float, Probe
 
 EPS: Final = tuple(10.0**-k for k in range(2, 13))
@@ -51,7 +51,7 @@ VALUES: Final[tuple[tuple[str, str, Callable[[Any], Any]], ...]] = (
 """Class, words and function of what may be read in the place of a primal."""
 
 
-def elsewhere(scene: Scene) -> Iterator[Suspicion]:
+def elsewhere(scene: Observations) -> Iterator[Suspicion]:
     """Each primal in turn replaced by another value: outputs, other arguments, functions of it."""
     for name in scene.first.names:
         floating = scene.first.primal(name).dtype.kind == "f"
@@ -67,7 +67,7 @@ Read = Callable[[Probe], Array | None]
 Reading = tuple[str, str, Read]
 
 
-def _reading(scene: Scene, label: str, name: str, says: str, read: Read) -> Suspicion:
+def _reading(scene: Observations, label: str, name: str, says: str, read: Read) -> Suspicion:
     def of(probe: Probe) -> Float | None:
         value = read(probe)
         if value is None or value.shape != probe.primal(name).shape:
@@ -78,7 +78,7 @@ def _reading(scene: Scene, label: str, name: str, says: str, read: Read) -> Susp
     return predicting(scene, label, f"{scene.gradient} reads {says} where it needs {name}", of)
 
 
-def _other_values(scene: Scene, name: str) -> Iterator[Reading]:
+def _other_values(scene: Observations, name: str) -> Iterator[Reading]:
     probe = scene.first
     shape = probe.primal(name).shape
     for k, output in enumerate(probe.outputs):
@@ -130,7 +130,7 @@ def _shifted(name: str, by: float) -> Read:
     return lambda probe: probe.primal(name) + by
 
 
-def _other_places(scene: Scene, name: str) -> Iterator[Reading]:
+def _other_places(scene: Observations, name: str) -> Iterator[Reading]:
     """The same numbers from another place, or in another order."""
     for axis in range(-scene.first.primal(name).ndim, 0):
         at = f"of {name} along axis {axis}"

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Rule, Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Rule, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Float, Probe
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
@@ -19,7 +19,7 @@ def kin(op: str, operators: Mapping[str, OpSpec]) -> Rule:
     return Rule("kin", "it is the gradient of another operator", partial(_kin, op, operators))
 
 
-def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Suspicion]:
+def _kin(op: str, operators: Mapping[str, OpSpec], scene: Observations) -> Iterator[Suspicion]:
     if not _values_matter(scene):
         return  # it only moves elements about, or adds them up: so do many, and by accident alike
     for other in operators.values():
@@ -36,7 +36,7 @@ def _kin(op: str, operators: Mapping[str, OpSpec], scene: Scene) -> Iterator[Sus
                     yield predicting(scene, "D", says, of_other)
 
 
-def _values_matter(scene: Scene) -> bool:
+def _values_matter(scene: Observations) -> bool:
     """Whether the right gradient depends on the values of an argument, at any probe."""
     for probe in scene.failing:
         moved = {

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.contributions import along
 from gradcheck.explain.hypotheses.places import BLOCKS
 from gradcheck.explain.probe import Array, Probe
@@ -32,7 +32,7 @@ KEPT: Final[tuple[tuple[str, str, Pairs], ...]] = (
 )  # fmt: skip
 
 
-def pairs(scene: Scene) -> Iterator[Suspicion]:
+def pairs(scene: Observations) -> Iterator[Suspicion]:
     """Along an axis that the cotangent and the gradient share, some pairs of places are lost."""
     first, name = scene.first, scene.output
     for part, ct in enumerate(first.ct):
@@ -48,7 +48,7 @@ def _same_length(probe: Probe, name: str, length: int) -> list[int]:
 
 
 def _suspicion(
-    scene: Scene, part: int, axis: int, own: int, label: str, says: str, kept: Pairs
+    scene: Observations, part: int, axis: int, own: int, label: str, says: str, kept: Pairs
 ) -> Suspicion:
     name = scene.output
 

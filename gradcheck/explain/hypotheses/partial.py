@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from gradcheck.explain.diagnosis_rule import Rule, Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Rule, Suspicion
 from gradcheck.explain.probe import RAISES, Probe
 
 SEVERAL: Final = 2
@@ -16,17 +16,17 @@ TELLING: Final = 8
 """Wrong elements, over all of them, that must be predicted."""
 
 
-def somewhere(rules: Sequence[Rule]) -> Callable[[Scene], Iterable[Suspicion]]:
+def somewhere(rules: Sequence[Rule]) -> Callable[[Observations], Iterable[Suspicion]]:
     """A rule that puts rules to failing probes alone: code may take its own way at some points.
 
     They must be rules that predict every number: one that merely describes has too little to go by.
     """
 
-    def suspect(scene: Scene) -> Iterator[Suspicion]:
+    def suspect(scene: Observations) -> Iterator[Suspicion]:
         wrong = sum(int(probe.wrong(scene.output).sum()) for probe in scene.failing)
         if not scene.passing or len(scene.failing) < SEVERAL or wrong < TELLING:
             return
-        there = Scene(scene.output, scene.failing, ())
+        there = Observations(scene.output, scene.failing, ())
         samples = ", ".join(dict.fromkeys(probe.where for probe in scene.passing))
         for rule in rules:
             with suppress(*RAISES):

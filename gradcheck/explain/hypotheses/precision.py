@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.byelement import is_diagonal
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Array, Float, Probe
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.narrow import short
@@ -36,7 +36,7 @@ TINY: Final = 1e-3
 """Share of what is typical below which a number is tiny, and tells nothing."""
 
 
-def precision(scene: Scene) -> Iterator[Suspicion]:
+def precision(scene: Observations) -> Iterator[Suspicion]:
     """Constants and results in a narrow type; differenced; rounding errors."""
     if any(scene.output not in probe.got for probe in scene.failing):
         return
@@ -49,7 +49,7 @@ def precision(scene: Scene) -> Iterator[Suspicion]:
 # ── a narrow type ────────────────────────────────────────────────────────────────────────────
 
 
-def _narrow_constant(scene: Scene) -> Iterator[Suspicion]:
+def _narrow_constant(scene: Observations) -> Iterator[Suspicion]:
     """One factor that differs from 1 by no more than rounding a constant to float32 does."""
     name, probe = scene.output, scene.first
     if probe.dtype != "float64":
@@ -66,7 +66,7 @@ def _narrow_constant(scene: Scene) -> Iterator[Suspicion]:
     yield predicting(scene, "O", says, lambda p: (1.0 + off) * p.right[name])
 
 
-def _narrow(scene: Scene) -> Iterator[Suspicion]:
+def _narrow(scene: Observations) -> Iterator[Suspicion]:
     """The result, or what comes in, has passed through a narrow type."""
     name, own = scene.output, scene.gradient
     largest = np.max(np.abs(scene.first.right[name]), initial=0.0)
@@ -124,7 +124,7 @@ def _moved(probe: Probe, k: int, by: float) -> Probe | None:
 # ── a difference of forward ──────────────────────────────────────────────────────────────────
 
 
-def _differenced(scene: Scene) -> Iterator[Suspicion]:
+def _differenced(scene: Observations) -> Iterator[Suspicion]:
     """Forward differenced with a fixed step, where it acts element by element."""
     name = scene.output
     if not is_diagonal(scene.first, name):
@@ -160,7 +160,7 @@ RANDOM: Final = 0.5
 TRIES: Final = 4
 
 
-def _noisy(scene: Scene) -> Iterator[Suspicion]:
+def _noisy(scene: Observations) -> Iterator[Suspicion]:
     """The error changes at random when arguments move so little that the gradient does not."""
     name = scene.output
     if not _jump(scene.first, name) >= RANDOM / 2:

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import Array, Float, Probe
 
 ALIKE: Final = 1e-8
@@ -25,7 +25,7 @@ ENOUGH: Final = 0.5
 Direction = Callable[[Probe], Array | None]
 
 
-def residual(scene: Scene) -> Iterator[Suspicion]:
+def residual(scene: Observations) -> Iterator[Suspicion]:
     """Along ones, an argument, the output or its exponential; along the last axis, then others."""
     name, own = scene.output, scene.gradient
     if any(name not in p.got or not np.isfinite(p.got[name]).all() for p in scene.failing):
@@ -59,7 +59,7 @@ def _lies(name: str, direction: Direction, axis: int) -> Callable[[Probe], bool]
     return fits
 
 
-def _directions(scene: Scene) -> Iterator[tuple[str, Direction]]:
+def _directions(scene: Observations) -> Iterator[tuple[str, Direction]]:
     """What a residual may lie along, in words: nothing stands for ones."""
     probe = scene.first
     shape = probe.right[scene.output].shape

@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import RAISES, Float, Probe
 
 
-def shared(scene: Scene) -> Iterator[Suspicion]:
+def shared(scene: Observations) -> Iterator[Suspicion]:
     """Each element divided by how often it is used: the mean of its contributions."""
     name, own = scene.output, scene.gradient
     says = f"{own} is divided, element by element, by the number of its contributions"
@@ -67,7 +67,7 @@ FORMS: Final[tuple[tuple[str, Form], ...]] = (
 """What the right gradient of each row is multiplied by, with v of n entries in use."""
 
 
-def by_row(scene: Scene) -> Iterator[Suspicion]:
+def by_row(scene: Observations) -> Iterator[Suspicion]:
     """Rows that are divided by another count of the entries in use than their own."""
     name = scene.output
     for words, used in _in_use(scene.first):

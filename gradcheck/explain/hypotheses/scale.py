@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.hypotheses.factor import (
     CLOSE,
     LOOSE,
@@ -30,7 +30,7 @@ PLAIN: Final = (2.0, 0.5)
 """Factors that are more likely numbers than counts, where nothing varies."""
 
 
-def scale(scene: Scene) -> Iterator[Suspicion]:
+def scale(scene: Observations) -> Iterator[Suspicion]:
     """A constant multiple of the right gradient: signs, numbers, attributes, roots of counts."""
     found = _factors(scene)
     same = _constant(found, _loose(scene))
@@ -45,7 +45,7 @@ def scale(scene: Scene) -> Iterator[Suspicion]:
     yield from _fitting(scene, found, named(scene))
 
 
-def reduction(scene: Scene) -> Iterator[Suspicion]:
+def reduction(scene: Observations) -> Iterator[Suspicion]:
     """A count, its inverse, or another count's; then products with attributes, then any number."""
     found = _factors(scene)
     yield from _fitting(scene, found, counted(scene))
@@ -54,7 +54,7 @@ def reduction(scene: Scene) -> Iterator[Suspicion]:
         yield _suspicion(scene, number(same, max(CLOSE, UNITS * scene.first.u)))
 
 
-def _factors(scene: Scene) -> list[float]:
+def _factors(scene: Observations) -> list[float]:
     """The factor at each failing probe; none where there is none at one of them."""
     seen = [factor_at(probe, scene.output) for probe in scene.failing]
     found = [c for c in seen if c is not None]
@@ -69,7 +69,9 @@ def _constant(found: list[float], loose: float) -> float | None:
     return found[0]
 
 
-def _fitting(scene: Scene, found: list[float], factors: Iterable[Factor]) -> Iterator[Suspicion]:
+def _fitting(
+    scene: Observations, found: list[float], factors: Iterable[Factor]
+) -> Iterator[Suspicion]:
     """The names that have the right value at all failing probes."""
     loose = _loose(scene)
     for factor in factors if found else ():
@@ -89,7 +91,7 @@ def factor_at(probe: Probe, name: str) -> float | None:
     return c if probe.reproduces(c * probe.right[name], name) else None
 
 
-def _telling(scene: Scene) -> int:
+def _telling(scene: Observations) -> int:
     """Significant elements over all failing probes."""
     found = 0
     for probe in scene.failing:
@@ -102,12 +104,12 @@ def _near(a: float | None, c: float, loose: float) -> bool:
     return a is not None and math.isfinite(a) and abs(a - c) <= loose * abs(c)
 
 
-def _loose(scene: Scene) -> float:
+def _loose(scene: Observations) -> float:
     """What a name may be off, of a factor that was measured in a narrow type."""
     return max(LOOSE, UNITS * scene.first.u)
 
 
-def _suspicion(scene: Scene, factor: Factor) -> Suspicion:
+def _suspicion(scene: Observations, factor: Factor) -> Suspicion:
     def predicted(probe: Probe) -> Array | None:
         c = factor.of(probe)
         if c is None or (math.isnan(c) and probe.fails(scene.output)):
@@ -119,7 +121,7 @@ def _suspicion(scene: Scene, factor: Factor) -> Suspicion:
     )
 
 
-def _shown(scene: Scene, factor: Factor) -> tuple[str, ...]:
+def _shown(scene: Observations, factor: Factor) -> tuple[str, ...]:
     """What the factor was, at two points where it differs."""
     told: dict[float, str] = {}
     for probe in scene.failing:

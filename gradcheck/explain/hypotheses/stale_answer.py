@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import Float, Probe
 
 
-def earlier(scene: Scene) -> Iterator[Suspicion]:
+def earlier(scene: Observations) -> Iterator[Suspicion]:
     """Wherever it is wrong, it is what was given, bit by bit, at another point of the same shape.
 
     At one of them at least it was right there, and no array of one number.

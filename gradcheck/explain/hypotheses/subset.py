@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.byelement import follows_values
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.places import Places, places
 from gradcheck.explain.probe import Float, Probe
 
@@ -16,7 +16,7 @@ PROBES: Final = 2
 """Failing probes below which a set of places may hold by chance."""
 
 
-def subset(scene: Scene) -> Iterator[Suspicion]:
+def subset(scene: Observations) -> Iterator[Suspicion]:
     """Zero, the cotangent, twice the gradient or 1 in a set of places, right elsewhere."""
     if len(scene.failing) < PROBES:
         return
@@ -34,7 +34,7 @@ def subset(scene: Scene) -> Iterator[Suspicion]:
 
 
 def _suspicion(
-    scene: Scene, where: Places, says: str, value: Callable[[Probe, str], Float | None]
+    scene: Observations, where: Places, says: str, value: Callable[[Probe, str], Float | None]
 ) -> Suspicion:
     name = scene.output
 
@@ -53,7 +53,7 @@ def _suspicion(
     )
 
 
-def _label(scene: Scene, where: Places, value: Callable[[Probe, str], Float | None]) -> str:
+def _label(scene: Observations, where: Places, value: Callable[[Probe, str], Float | None]) -> str:
     """The class: of a transposition a triangle is left where it was done in place."""
     right, ct = scene.first.right[scene.output], scene.first.ct
     if value is _cotangent and right.ndim > 1 and len(ct) == 1:
@@ -72,7 +72,7 @@ def _between(probe: Probe, name: str, other: Float) -> bool:
     return probe.reproduces(chosen, name) and bool(wrong.any()) and got.size > 1
 
 
-def on_kinks(scene: Scene) -> bool:
+def on_kinks(scene: Observations) -> bool:
     """Whether every wrong element sits on a kink: its value is to blame, not its place."""
     name = scene.output
     return all(
@@ -83,7 +83,7 @@ def on_kinks(scene: Scene) -> bool:
     )
 
 
-def by_value(scene: Scene, value: Callable[[Probe, str], Float | None]) -> bool:
+def by_value(scene: Observations, value: Callable[[Probe, str], Float | None]) -> bool:
     """Whether values tell the places as well: they move with them, or a threshold parts them."""
     name, first = scene.output, scene.first
     alike = len(first.ct) == 1 and first.ct[0].shape == first.right[name].shape

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.closeness import SAME
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.hypotheses.places import BLOCKS
 from gradcheck.explain.probe import Array, Float, Probe
 
@@ -21,7 +21,7 @@ TELLING: Final = 4
 End = Callable[[int], int]
 
 
-def truncated(scene: Scene) -> Iterator[Suspicion]:
+def truncated(scene: Observations) -> Iterator[Suspicion]:
     """The gradient of the same function of a shorter operand, where that operand is."""
     name = scene.output
     for axis in range(-scene.first.right[name].ndim, 0):

@@ -14,7 +14,7 @@ from gradcheck.explain.byelement import (
     is_diagonal,
     slope,
 )
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion
 from gradcheck.explain.probe import Probe
 
 ALIKE: Final = 1e-6
@@ -27,7 +27,7 @@ ENOUGH: Final = 0.4
 """Share of failing probes that must show what the slope depends on."""
 
 
-def flipped(scene: Scene) -> Iterator[Suspicion]:
+def flipped(scene: Observations) -> Iterator[Suspicion]:
     """Wherever it is wrong, it is the negative of what is right."""
     name = scene.output
 
@@ -44,7 +44,7 @@ def flipped(scene: Scene) -> Iterator[Suspicion]:
         yield Suspicion(label="S", says=says, fits=fits)
 
 
-def other(scene: Scene) -> Iterator[Suspicion]:
+def other(scene: Observations) -> Iterator[Suspicion]:
     """The slope is another function of the same element's data, whatever it may be."""
     name = scene.output
     shown = [probe for probe in scene.failing if _shows(probe, name)]
@@ -99,13 +99,13 @@ def _by_element(probe: Probe, name: str) -> bool:
     return answers_diagonally(probe, name) and follows_values(probe, name)
 
 
-def _share(scene: Scene) -> float:
+def _share(scene: Observations) -> float:
     """The share of wrong elements, over all failing probes."""
     masks = [probe.wrong(scene.output) for probe in scene.failing]
     return float(sum(mask.sum() for mask in masks) / sum(mask.size for mask in masks))
 
 
-def _region(scene: Scene) -> str:
+def _region(scene: Observations) -> str:
     """Where it is wrong, if it is right elsewhere: beyond one value of the primal."""
     name = scene.output
     probes: Sequence[Probe] = [p for p in (*scene.failing, *scene.passing) if name in p.got]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gradcheck.explain.byelement import is_diagonal
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.probe import Float, Probe
 
 
-def zeros(scene: Scene) -> Iterator[Suspicion]:
+def zeros(scene: Observations) -> Iterator[Suspicion]:
     """Elements that are 0 are skipped; a tensor that is 0 as a whole is."""
     name = scene.output
     for other in scene.first.names:

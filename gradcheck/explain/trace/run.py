@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.probe import CLOSER, Array, Probe
 from gradcheck.explain.trace.tape import Change, Node, Place, Tape, TooLongError, record, replay
 
@@ -193,7 +193,7 @@ def all_of(every: tuple[Target, ...], change: Change) -> Callable[[Run], Changes
 class Text:
     """The text under every probe of one scene."""
 
-    scene: Scene
+    scene: Observations
     work: int = 0
     _runs: dict[int, Run | None] = field(default_factory=dict)
 

@@ -17,14 +17,14 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.explain.probe_collector import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.judge.operator import CaseTruth, Unsuitable
 from gradcheck.report.scripts.point import cotangent_of, primals_of
 from gradcheck.results.finding import Finding
 from gradcheck.results.record import Kind, Part, Record, Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.loaded_plan import Ready
+from gradcheck.run.loaded_plan import LoadedPlan
 from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case
 from gradcheck.system import atomic_io
@@ -67,7 +67,9 @@ def wanted(run: Run) -> list[Record]:
     ]
 
 
-def keep(ready: Ready, run: Run, folder: Path, most: int = MOST, largest: int = LARGEST) -> Kept:
+def keep(
+    ready: LoadedPlan, run: Run, folder: Path, most: int = MOST, largest: int = LARGEST
+) -> Kept:
     """Write a file per failing gradient into `folder`, in the order of the run.
 
     The code is asked once more, under the cotangent of the worst element, unless it crashed or
@@ -112,7 +114,7 @@ def name_of(result: Record, taken: set[str], *, named: bool) -> str:
     return f"{plain[:LONGEST]}-{digest.hexdigest()}.npz"
 
 
-def _shown(ready: Ready, results: Sequence[Record]) -> Iterator[tuple[Record, Shrunk]]:
+def _shown(ready: LoadedPlan, results: Sequence[Record]) -> Iterator[tuple[Record, Shrunk]]:
     """Each result with the numbers behind it, where they can be had."""
     cases = {case.name: case for case in ready.plan.cases}
     bindings = {binding.name: binding for binding in ready.bindings}
@@ -130,7 +132,7 @@ def _shown(ready: Ready, results: Sequence[Record]) -> Iterator[tuple[Record, Sh
             top = result.top
             row = truth.cotangents.names.index(top.cotangent) if top is not None else 0
             finding = Finding(name=result.output, verdict=result.verdict, worst=result.worst)
-            yield result, shown(truth, finding, Interrogation(binding, result.dtype), row)
+            yield result, shown(truth, finding, ProbeCollector(binding, result.dtype), row)
         except (Unsuitable, GradcheckError, ValueError):
             continue  # the report has said what is wrong with it
 

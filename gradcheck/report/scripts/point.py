@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.probe_collector import Interrogation
+from gradcheck.explain.probe_collector import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.implementations.bound import Binding
 from gradcheck.judge.compare import compare, rules_of
@@ -71,7 +71,7 @@ def whole(
     truth = _truth(case, dtype, convention)
     names = truth.cotangents.names
     row = names.index(finding.top.cotangent) if finding.top is not None else 0
-    return shown(truth, finding, Interrogation(binding, dtype), row)
+    return shown(truth, finding, ProbeCollector(binding, dtype), row)
 
 
 def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -> Accepted:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, Generic, Self, TypeVar
 
 from gradcheck.run.cluster import dask_worker
-from gradcheck.run.workers.task_queue import Died, Feed
+from gradcheck.run.workers.task_queue import Died, TaskQueue
 
 Task = TypeVar("Task")
 BATCH: Final = 0.2
@@ -47,7 +47,7 @@ class Feeding(Generic[Task]):
     """
 
     def __init__(
-        self, client: Any, order: dask_worker.Order, feed: Feed[Task, Any], where: str
+        self, client: Any, order: dask_worker.Order, feed: TaskQueue[Task, Any], where: str
     ) -> None:
         """Say what is to be done."""
         from distributed import KilledWorker, as_completed

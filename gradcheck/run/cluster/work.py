@@ -21,8 +21,8 @@ from gradcheck.run.cluster.scheduler import PATIENCE, Feeding, Gone, connection_
 from gradcheck.run.plan import AnyCase, Plan
 from gradcheck.run.workers import remote
 from gradcheck.run.workers.collect import Workers
-from gradcheck.run.workers.run_queue import Assembly
-from gradcheck.run.workers.task_queue import Feed
+from gradcheck.run.workers.run_queue import RunQueue
+from gradcheck.run.workers.task_queue import TaskQueue
 from gradcheck.spec.loading import installed_suites
 from gradcheck.system.user_modules import here, path_without
 
@@ -33,7 +33,7 @@ PAUSE: Final = 0.2
 
 
 @contextmanager
-def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Assembly]:
+def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[RunQueue]:
     """Judge cases on a cluster; with the block ends what was begun there.
 
     Raises:
@@ -43,7 +43,7 @@ def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Assembly]:
     load = (remote.judge, remote.begin, (remote.sent(plan),))
     order, where = _order(plan.suites, load, plan.implementations), _named(plan.scheduler)
     with connected(plan.scheduler, plan.jobs) as client, _engaged(client, order, where):
-        assembly = Assembly(plan, cases, max(sum(client.nthreads().values()), 1))
+        assembly = RunQueue(plan, cases, max(sum(client.nthreads().values()), 1))
         with Feeding(client, order, assembly, where):
             yield assembly
 
@@ -55,7 +55,7 @@ def workers(scheduler: str, jobs: int, suites: Sequence[str]) -> Workers:
     """
 
     @contextmanager
-    def fed(feed: Feed[str, Any], *load: Any) -> Iterator[None]:
+    def fed(feed: TaskQueue[str, Any], *load: Any) -> Iterator[None]:
         order, where = _order(suites, load), _named(scheduler)
         with (
             connected(scheduler, jobs) as client,

@@ -11,12 +11,12 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from gradcheck.run.workers.pool import Pool
-from gradcheck.run.workers.task_queue import TRIES, Died, Feed
+from gradcheck.run.workers.task_queue import TRIES, Died, TaskQueue
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
 Workers = Callable[
-    [Feed[str, Any], Callable[[str], Any], Callable[..., None], tuple[Any, ...]],
+    [TaskQueue[str, Any], Callable[[str], Any], Callable[..., None], tuple[Any, ...]],
     AbstractContextManager[object],
 ]
 """Other workers than processes of this machine: what feeds them, what they do, their setup."""
@@ -32,7 +32,7 @@ class Collected(Generic[Result]):
 
 
 class Line(Generic[Result]):
-    """Names as tasks of workers, in their order; a `feed.Feed`."""
+    """Names as tasks of workers, in their order; a `task_queue.TaskQueue`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Line them up; names are different."""

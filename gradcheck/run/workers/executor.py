@@ -10,13 +10,13 @@ from gradcheck.results.record import Record
 from gradcheck.run.plan import AnyCase, Plan
 from gradcheck.run.workers import remote
 from gradcheck.run.workers.pool import Pool
-from gradcheck.run.workers.run_queue import Arrived, Assembly
+from gradcheck.run.workers.run_queue import Arrived, RunQueue
 
 
 class Working(Protocol):
     """Cases that are being judged elsewhere, until the block ends; then none is waited for.
 
-    An `assembly.Assembly` has these, whoever feeds it; `slots` is the number of workers.
+    An `run_queue.RunQueue` has these, whoever feeds it; `slots` is the number of workers.
     """
 
     slots: int
@@ -48,7 +48,7 @@ def working(plan: Plan, cases: Sequence[AnyCase]) -> Iterator[Working]:
         with work.working(plan, cases) as found:
             yield found
         return
-    assembly = Assembly(plan, cases, plan.jobs)
+    assembly = RunQueue(plan, cases, plan.jobs)
     begin, own = (remote.sent(plan),), {*plan.implementations} == {"reference"}
     with Pool(assembly, remote.judge, plan.jobs, remote.begin, begin, ahead=own):
         yield assembly

@@ -49,7 +49,7 @@ def importing(module: str) -> Loading:
     return "importlib", "import_module", (module,)
 
 
-class Nursery:
+class ForkServer:
     """The process that others are born of; `first` is what it loads, if that leaves it one thread.
 
     `entry`, "module:function", is what a worker does with its end of a channel.
@@ -111,13 +111,13 @@ class Nursery:
         self._process.wait()
 
 
-_FORESEEN: list[Nursery] = []
+_FORESEEN: list[ForkServer] = []
 
 
 @contextmanager
 def foreseen(entry: str, first: Sequence[Loading]) -> Iterator[None]:
     """Workers will be needed in the block: they load while this process does."""
-    nursery = Nursery(entry, first)
+    nursery = ForkServer(entry, first)
     _FORESEEN.append(nursery)
     try:
         yield
@@ -127,9 +127,9 @@ def foreseen(entry: str, first: Sequence[Loading]) -> Iterator[None]:
             nursery.close()
 
 
-def taken(entry: str, first: Sequence[Loading]) -> Nursery:
+def taken(entry: str, first: Sequence[Loading]) -> ForkServer:
     """One that was foreseen, to be closed by who takes it; else a new one."""
-    return _FORESEEN.pop() if _FORESEEN else Nursery(entry, first)
+    return _FORESEEN.pop() if _FORESEEN else ForkServer(entry, first)
 
 
 # ── in that process ──────────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final, Generic, Self, TypeVar
 
 from gradcheck.implementations.processes.ending import in_words
-from gradcheck.run.workers.fork_server import Gone, Nursery, importing, taken
-from gradcheck.run.workers.task_queue import Died, Feed
+from gradcheck.run.workers.fork_server import ForkServer, Gone, importing, taken
+from gradcheck.run.workers.task_queue import Died, TaskQueue
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ class Pool(Generic[Task, Result]):
 
     def __init__(
         self,
-        feed: Feed[Task, Result],
+        feed: TaskQueue[Task, Result],
         function: Callable[[Task], Result],
         jobs: int,
         setup: Callable[..., None],
@@ -177,7 +177,7 @@ class Pool(Generic[Task, Result]):
         self._again += 1
         if self._again > AGAIN:
             raise Died(f"the process that worker processes come from ended {self._again} times")
-        self._nursery = Nursery(LISTEN, self._first)
+        self._nursery = ForkServer(LISTEN, self._first)
 
     def _ended(self, slot: _Slot[Task], code: int) -> None:
         """A worker is gone: another one takes its place, unless there is no hope in that."""

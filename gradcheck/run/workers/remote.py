@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from gradcheck.errors import LoadError
-from gradcheck.explain.lazy_diagnosis import Why
+from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
 from gradcheck.run.judge_case import hash_of, judge_next, why_of
 from gradcheck.run.loaded_plan import load_all
@@ -25,7 +25,7 @@ NOWHERE: Final = Suite("nowhere", "0", ())
 
 _PLAN: Plan
 _BINDINGS: Sequence[Implementation]
-_WHY: Why
+_WHY: LazyDiagnoser
 
 
 def sent(plan: Plan) -> Plan:

@@ -53,10 +53,10 @@ class Arrived:
     seconds: float
 
 
-class Assembly:
+class RunQueue:
     """Units to begin, and what came of those that have been begun.
 
-    It is a `feed.Feed` for the executor, which calls it from one thread at a time, and an
+    It is a `task_queue.TaskQueue` for the executor, which calls it from one thread at a time, and an
     `executor.Working` for the run, which may be another one.
     """
 

@@ -17,7 +17,7 @@ class Died(RuntimeError):  # noqa: N818  a process did
     """What to do about it."""
 
 
-class Feed(Protocol[Task, Result]):
+class TaskQueue(Protocol[Task, Result]):
     """Tasks for workers; all of it is called from one thread."""
 
     @property

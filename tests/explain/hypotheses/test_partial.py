@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from tests.explain.scenes import changed, named, only, right, scene
 
 SOMEWHERE = only("somewhere")
@@ -38,8 +38,8 @@ def test_without_a_right_point_nothing_is_special():
     seen = scene("softmax", changed("softmax", x=lambda g: np.flip(g, -1)), "x")
     (rule,) = SOMEWHERE
     assert [*rule.suspect(seen)]
-    assert not [*rule.suspect(Scene("x", seen.failing, ()))]
-    assert not [*rule.suspect(Scene("x", seen.failing[:1], seen.passing))]
+    assert not [*rule.suspect(Observations("x", seen.failing, ()))]
+    assert not [*rule.suspect(Observations("x", seen.failing[:1], seen.passing))]
 
 
 @pytest.mark.parametrize("change", [lambda g: g + 0.25, lambda g: g * np.abs(g), np.sign])

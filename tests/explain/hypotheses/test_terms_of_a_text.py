@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.explain.diagnosis_rule import Scene
+from gradcheck.explain.diagnosis_rule import Observations
 from gradcheck.explain.hypotheses.terms import terms
 from gradcheck.explain.probe import Probe
 from gradcheck.explain.probe_collector import OfSpec
@@ -52,7 +52,7 @@ def found(right, wrong, *others, **attrs):
     ]
     failing = [p for p in points if p.fails("x")]
     assert failing, "the wrong text is right"
-    scene = Scene("x", failing, [p for p in points if not p.fails("x")])
+    scene = Observations("x", failing, [p for p in points if not p.fails("x")])
     for suspicion in terms(scene):
         if all(suspicion.fits(p) for p in points):
             return suspicion.label, suspicion.says
@@ -300,7 +300,7 @@ def test_what_is_wrong_for_some_of_the_points_alone_is_not_named():
     passing = [p for p in points if not p.fails("x")]
     assert failing
     assert passing
-    scene = Scene("x", failing, passing)
+    scene = Observations("x", failing, passing)
     assert not [s.says for s in terms(scene) if all(map(s.fits, points))]
 
 
@@ -316,4 +316,4 @@ def test_a_truth_without_a_text_is_left_to_others():
     of = made.truth
     bare = SimpleNamespace(spec=None, vjp=of.vjp, forward=of.forward, cost=of.cost)
     object.__setattr__(made, "truth", bare)
-    assert list(terms(Scene("x", [made], []))) == []
+    assert list(terms(Observations("x", [made], []))) == []

@@ -204,7 +204,7 @@ def test_workers_are_forked_or_begin_from_nothing(forks, monkeypatch):
         pytest.skip("nobody forks here")
     monkeypatch.setattr("sys.argv", ["some", "words"])
     monkeypatch.setattr(
-        "gradcheck.run.workers.pool.taken", partial(fork_server.Nursery, forks=forks)
+        "gradcheck.run.workers.pool.taken", partial(fork_server.ForkServer, forks=forks)
     )
     line = worked("abcd", tasks.said)
     assert line.results == {name: (["words"], True) for name in "abcd"}

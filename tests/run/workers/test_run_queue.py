@@ -14,7 +14,7 @@ from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge, judge_next, why_of
 from gradcheck.run.plan import Plan
 from gradcheck.run.workers import run_queue as assembly_module
-from gradcheck.run.workers.run_queue import BRIEF, ENDED, Answer, Assembly
+from gradcheck.run.workers.run_queue import BRIEF, ENDED, Answer, RunQueue
 from gradcheck.run.workers.task_queue import Died
 
 BOTH = ("float64", "float32")
@@ -69,14 +69,14 @@ def divided(asked):
     parts = [replace(unit, asks=(ask,)) for unit in whole for ask in unit.asks]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assembly_module, "units_of", lambda *_: parts)
-        return asked, Assembly(asked, asked.everything, 1000)
+        return asked, RunQueue(asked, asked.everything, 1000)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_records_come_back_in_the_order_of_a_run_whatever_came_when(seed):
     draw = random.Random(seed)
     asked = plan("rope", "relu", "scale")
-    assembly = Assembly(asked, asked.everything, draw.choice([1, 2, 9]))
+    assembly = RunQueue(asked, asked.everything, draw.choice([1, 2, 9]))
     under_way = []
     while assembly.left:
         while (unit := assembly.next(draw.randrange(3), ahead=draw.random() < 0.3)) is not None:
@@ -119,7 +119,7 @@ def test_what_is_known_of_a_part_is_finished_though_its_case_is_not():
 
 
 def test_what_raises_or_ends_it_is_raised_where_it_is_waited():
-    assembly = Assembly(asked := plan("relu"), asked.everything, 2)
+    assembly = RunQueue(asked := plan("relu"), asked.everything, 2)
     assembly.broken(Died("all gone"))
     with pytest.raises(Died, match="all gone"):
         [*assembly.until(0)]
@@ -131,7 +131,7 @@ def test_what_raises_or_ends_it_is_raised_where_it_is_waited():
 
 def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
     asked = plan("relu", "tanh", words=("reference", "b:B"), samples=("typical",))
-    assembly = Assembly(asked, asked.everything, 1)
+    assembly = RunQueue(asked, asked.everything, 1)
     first, second = taken(assembly)
     assembly.lost(first, "SIGSEGV")
     alone = taken(assembly)
@@ -155,7 +155,7 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
 
 def test_one_that_ends_its_worker_once_is_as_good_as_any():
     asked = plan("relu", samples=("typical",), dtypes=("float64",))
-    assembly = Assembly(asked, asked.everything, 1)
+    assembly = RunQueue(asked, asked.everything, 1)
     (unit,) = taken(assembly)
     assembly.lost(unit, "SIGKILL")
     (again,) = taken(assembly)
@@ -194,7 +194,7 @@ def test_parts_that_fail_differently_each_say_what_they_are():
 
 def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
     asked = plan("relu", samples=("typical",), dtypes=("float64",))
-    assembly = Assembly(asked, asked.everything, 1)
+    assembly = RunQueue(asked, asked.everything, 1)
     for _ in range(3):  # twice with its ask, and once more for its hash
         (unit,) = taken(assembly)
         assembly.lost(unit, "SIGKILL")
@@ -209,7 +209,7 @@ def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
 def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
     asked = plan("rms_norm", samples=(), words=("a:A", "b:B"), dtypes=("float64",))
     limit = LIMITS[verdict]
-    assembly = Assembly(asked, asked.everything, 0.001)
+    assembly = RunQueue(asked, asked.everything, 0.001)
     units = taken(assembly)
     late, early = units[limit + 3 : 2 * limit + 3], units[1 : limit + 1]
     for bad in [late, early]:
@@ -230,7 +230,7 @@ def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
 
 def test_a_slot_stays_with_its_operator_and_takes_another_than_the_others():
     asked = plan("relu", "tanh", "scale", samples=())
-    assembly = Assembly(asked, asked.everything, 0.001)  # nothing is long
+    assembly = RunQueue(asked, asked.everything, 0.001)  # nothing is long
     ops = [*dict.fromkeys(case.spec.name for case in asked.cases)]
     took = [[assembly.next(slot).owner[0] for _ in range(3)] for slot in "abc"]
     assert took == [[op] * 3 for op in ops]
@@ -243,14 +243,14 @@ def test_a_slot_stays_with_its_operator_and_takes_another_than_the_others():
 
 def test_without_slots_units_come_in_their_order():
     asked = plan("relu", "tanh")
-    places = [u.place for u in taken(Assembly(asked, asked.everything, 0.001))]
+    places = [u.place for u in taken(RunQueue(asked, asked.everything, 0.001))]
     assert places == [*range(len(asked.cases))]
 
 
 def test_nothing_waits_behind_what_is_long_nor_long_ones_behind_anything():
     cases = SUITE.model_cases(["gpt2"])
     asked = replace(plan("relu"), models=cases, model_dtypes=("mp50",))
-    assembly = Assembly(asked, asked.everything, 2)
+    assembly = RunQueue(asked, asked.everything, 2)
     assert assembly.next("a", ahead=True) is None  # it is at nothing
     long = assembly.next("a")
     assert long.seconds > BRIEF

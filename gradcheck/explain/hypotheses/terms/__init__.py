@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from gradcheck.explain.diagnosis_rule import Scene, Suspicion, predicting
+from gradcheck.explain.diagnosis_rule import Observations, Suspicion, predicting
 from gradcheck.explain.hypotheses.terms.factors import factors
 from gradcheck.explain.hypotheses.terms.functions import functions
 from gradcheck.explain.hypotheses.terms.masks import masks
@@ -24,7 +24,7 @@ FAMILIES = ((scales, factors), (reductions,), (masks,), (functions,), (slopes,),
 place, a value."""
 
 
-def terms(scene: Scene) -> Iterator[Suspicion]:
+def terms(scene: Observations) -> Iterator[Suspicion]:
     """Every change of the text that reproduces the wrong gradient at the first probe."""
     probe = scene.first
     if scene.output not in probe.got or probe.truth.spec is None:
@@ -49,7 +49,7 @@ def terms(scene: Scene) -> Iterator[Suspicion]:
         yield _suspicion(text, edit, name)
 
 
-def _deciding(scene: Scene) -> list[str]:
+def _deciding(scene: Observations) -> list[str]:
     """Attributes that choose one of several ways, and may tell where the gradient is wrong."""
     here = scene.first.attrs
     return [
@@ -61,7 +61,7 @@ def _deciding(scene: Scene) -> list[str]:
     ]
 
 
-def _kinked(scene: Scene) -> bool:
+def _kinked(scene: Observations) -> bool:
     """Whether only elements on a declared kink are wrong, at all probes."""
     return all(
         scene.output in p.kinked
