@@ -56,8 +56,8 @@ class Arrived:
 class RunQueue:
     """Units to begin, and what came of those that have been begun.
 
-    It is a `task_queue.TaskQueue` for the executor, which calls it from one thread at a time, and an
-    `executor.Working` for the run, which may be another one.
+    It is a `task_queue.TaskQueue` for the executor, which calls it from one thread at a time, and
+    an `executor.Working` for the run, which may be another one.
     """
 
     def __init__(self, plan: Plan, cases: Sequence[AnyCase], slots: int) -> None:
