@@ -64,7 +64,11 @@ SUITE = Suite(
         "torch": "gradcheck_cases.peers.torch:COUNTERPARTS",
         "jax": "gradcheck_cases.peers.jax:OPERATORS",
     },
-    mutants="gradcheck_cases.mutants:MUTANTS",
+    mutants={
+        op: f"{__name__}.mutants.{family}:MUTANTS"
+        for family, words in OPERATORS.items()
+        for op in words.split()
+    },
     models=Families(__name__, "MODELS", MODELS),
     faults="gradcheck_cases.faults:FAULTS",
     contract_mutants="gradcheck_cases.mutants.contract:MUTANTS",

@@ -43,10 +43,13 @@ class ModelBlame:
 
     @cached_property
     def _mutants(self) -> Mutants:
+        return self._ask_mutants()
+
+    def _mutants_of(self, op: str) -> Sequence[Mutant]:
         try:
-            return self._ask_mutants()
+            return self._mutants.get(op, ())
         except GradcheckError:  # a table at fault must not hide who is to blame
-            return {}
+            return ()
 
     def blamed(self, judged: ModelJudgement, dtype: str) -> tuple[Finding, ...]:
         """The findings; the loss's (or the first that is wrong) says which stages to blame."""
@@ -71,7 +74,7 @@ class ModelBlame:
         stage = self._truth.program.stage(blame.stages[0])
         known, vjp = self._truth.at(dtype).stage(stage), bound.stage(stage)
         assert vjp is not None
-        mutants = self._mutants.get(stage.op.name, ())
+        mutants = self._mutants_of(stage.op.name)
         rest = by_rules(known, vjp, dtype)
         for ct, typed in zip(known.cts, known.typed(dtype), strict=True):
             try:
@@ -127,7 +130,7 @@ class ModelBlame:
             for tied in program.tied & set(wrong)
         ]
         if not any(said) and of == 1:
-            found = reproduce(program, values, cts, got, blame.stages, self._mutants, dtype)
+            found = reproduce(program, values, cts, got, blame.stages, self._mutants_of, dtype)
             said = [f"`{one.stage}`: {one.says}" for one in found]
         return replace(blame, names=(*blame.names, *filter(None, said)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ def reproduce(
     cts: Mapping[str, Any],
     got: Mapping[str, Any],
     suspects: Collection[str],
-    mutants: Mapping[str, Sequence[Mutant]],
+    mutants: Callable[[str], Sequence[Mutant]],
     dtype: str = "float64",
 ) -> tuple[Reproduced, ...]:
     """Which defects of which suspects reproduce every gradient in `got`, the simplest ones.
@@ -50,7 +50,7 @@ def reproduce(
             continue
         whole = cotangents(stage, values, cts)
         true = stage.vjp(F64, whole, values)
-        ways = hypotheses(stage, whole, values, mutants.get(stage.op.name, ()))
+        ways = hypotheses(stage, whole, values, mutants(stage.op.name))
         short = narrow(stage, whole, values, dtype)
         for hypothesis in itertools.chain(simple(stage, true), short, ways):
             if best and hypothesis.rank > min(best):

@@ -31,7 +31,7 @@ from gradcheck.spec.suite import Case
 if TYPE_CHECKING:
     from gradcheck.judge.model_truth import ModelTruth
     from gradcheck.spec.model import ModelCase
-    from gradcheck.spec.mutant import Mutant
+    from gradcheck.spec.mutant_registry import KnownMutants
     from gradcheck.spec.rule import RuleCase
 
 Ask = Callable[[Implementation, str], Sequence[Finding]]
@@ -58,10 +58,10 @@ def why_of(plan: Plan) -> LazyDiagnoser:
     return LazyDiagnoser(plan.suite.operators, lambda: _mutants(plan))
 
 
-def _mutants(plan: Plan) -> dict[str, list[Mutant]]:
-    from gradcheck.spec.mutant_registry import mutants_of
+def _mutants(plan: Plan) -> KnownMutants:
+    from gradcheck.spec.mutant_registry import KnownMutants
 
-    return mutants_of(plan.suite)
+    return KnownMutants(plan.suite)
 
 
 def judge_next(

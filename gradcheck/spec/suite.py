@@ -113,8 +113,9 @@ class Suite:
 
     `peers` names tables of the same operators and models in other people's code: the word that
     `--impl` takes ("torch") to "module:NAME". `mutants` is the "module:NAME" of a sequence of
-    `Mutant`s, `rule_mutants` that of a sequence of `RuleMutant`s, `faults` that of a sequence of
-    `Fault`s of the models, `contract_mutants` that of a sequence of `ContractMutant`s.
+    `Mutant`s, for all operators or for each by its name; `rule_mutants` that of a sequence of
+    `RuleMutant`s, `faults` that of a sequence of `Fault`s of the models, `contract_mutants` that of
+    a sequence of `ContractMutant`s.
 
     Raises:
         SpecError: two of them share a name.
@@ -126,7 +127,7 @@ class Suite:
         version: str,
         operators: Sequence[OpSpec] | Families[OpSpec],
         peers: Mapping[str, str] = MappingProxyType({}),
-        mutants: str = "",
+        mutants: str | Mapping[str, str] = "",
         models: Sequence[ModelSpec] | Families[ModelSpec] = (),
         rules: Sequence[RuleSpec] | Families[RuleSpec] = (),
         rule_mutants: str = "",
@@ -139,7 +140,7 @@ class Suite:
         self.peers: dict[str, tuple[str, ...]] = {
             word: (reference,) for word, reference in peers.items()
         }
-        self.mutants: tuple[str, ...] = (mutants,) if mutants else ()
+        self.mutants: tuple[str | Mapping[str, str], ...] = (mutants,) if mutants else ()
         self.faults: tuple[str, ...] = (faults,) if faults else ()
         self.contract_mutants: tuple[str, ...] = (contract_mutants,) if contract_mutants else ()
         self.rule_mutants: tuple[str, ...] = (rule_mutants,) if rule_mutants else ()

@@ -1,5 +1,8 @@
 """The built-in suite's mutants: what they are, and that a fixed part of them is killed as said."""
 
+import os
+import subprocess
+import sys
 from itertools import combinations
 from types import CodeType, FunctionType
 
@@ -165,3 +168,16 @@ def test_a_mutant_is_killed_by_the_sample_that_it_names(name):
         if all(killed.values()):
             return
     pytest.fail(f"{name}: {mutant.killer} does not catch it in {killed}")
+
+
+def test_mutants_of_one_operator_load_its_family_alone():
+    code = (
+        "import sys, gradcheck_cases; from gradcheck.spec.mutant_registry import KnownMutants; "
+        "assert KnownMutants(gradcheck_cases.SUITE)['rms_norm']; "
+        "print(*[n for n in sys.modules if n.startswith('gradcheck_cases.mutants.')])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.split() == ["gradcheck_cases.mutants.norm"]

@@ -12,7 +12,9 @@ BY_OP = {op: [m for m in MUTANTS if m.op == op] for op in {m.op for m in MUTANTS
 
 def told(point, got, suspects, dtype="float64"):
     got = {name: got.get(name) for name in point.program.params}
-    return reproduce(point.program, point.values, point.cts, got, suspects, BY_OP, dtype)
+    return reproduce(
+        point.program, point.values, point.cts, got, suspects, lambda op: BY_OP.get(op, ()), dtype
+    )
 
 
 def all_stages(point):

@@ -5,7 +5,7 @@ import pytest
 from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
 from gradcheck.spec import Dialect, Sample
-from gradcheck.spec.mutant_registry import check, mutants_of
+from gradcheck.spec.mutant_registry import KnownMutants, check, mutants_of
 
 
 def triple(xp, ct, x):
@@ -123,6 +123,29 @@ def test_joined_suites_bring_their_own_tables(make, suite_of):
         "square": ["square/wrong"],
         "b": ["b/wrong"],
     }
+
+
+def test_a_table_of_an_operator_is_loaded_when_that_is_asked_for(make, suite_of):
+    suite_of([], (), A=[make.mutant(triple, op="a")])
+    homes = {"a": "user:A", "b": "nowhere:B"}
+    suite = Suite("mine", "1", [make.op("a"), make.op("b"), make.op("c")], mutants=homes)
+    known = KnownMutants(suite)
+    assert [m.full_name for m in known["a"]] == ["a/wrong"]
+    assert (known["c"], len(known), [*known]) == ([], 3, ["a", "b", "c"])
+    with pytest.raises(LoadError, match="nowhere"):
+        known["b"]
+    with pytest.raises(LoadError, match="nowhere"):
+        mutants_of(suite)
+    with pytest.raises(KeyError):
+        known["d"]
+
+
+def test_a_mutant_stands_where_the_suite_looks_for_it(make, suite_of):
+    suite_of([], (), A=[make.mutant(triple, op="b")])
+    homes = {"a": "user:A", "b": "user:B"}
+    suite = Suite("mine", "1", [make.op("a"), make.op("b")], mutants=homes)
+    with pytest.raises(SpecError, match=r"b/wrong: it stands in user:A, .* of b in user:B"):
+        mutants_of(suite)
 
 
 def test_a_table_cannot_name_an_operator_of_nobody(make, suite_of):
