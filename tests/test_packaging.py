@@ -121,7 +121,7 @@ def test_the_wheel_works_where_there_is_nothing_else(wheel, tmp_path):
     program = (
         "import sys, gradcheck, gradcheck_cases\n"
         "assert all(m.__file__.startswith(sys.argv[1]) for m in (gradcheck, gradcheck_cases))\n"
-        "from gradcheck.cli import main\n"
+        "from gradcheck.cli.main import main\n"
         "sys.exit(main(['run', '--op', 'relu', '-o', 'out.html', '-o', 'out.xml']))"
     )
     done = subprocess.run(

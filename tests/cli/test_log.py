@@ -62,8 +62,8 @@ HANGS = RIGHT | {NAMES[0]: {"vjp": hangs}, NAMES[-1]: {"vjp": marks}}
 FORKED = r"""
 import json, os, resource, signal, sys, time
 from pathlib import Path
-import gradcheck.run, gradcheck.report.html, gradcheck.results.stored.log, slow
-from gradcheck.cli import main
+import gradcheck.run.execute, gradcheck.report.html, gradcheck.results.stored.log, slow
+from gradcheck.cli.main import main
 
 def child(number, words, limit, deadly):
     with open(f"{number}.out", "w") as out:

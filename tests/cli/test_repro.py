@@ -225,7 +225,7 @@ def test_an_export_that_fails_late_loses_no_result(repro, folder, monkeypatch):
 
 
 def test_help_imports_no_numpy(environment):
-    script = "import sys; from gradcheck.cli import main\ntry: main(['repro', '--help'])\n"
+    script = "import sys; from gradcheck.cli.main import main\ntry: main(['repro', '--help'])\n"
     script += "except SystemExit: print('numpy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True

@@ -268,7 +268,7 @@ def test_what_is_ignored_stays_ignored(started):
     assert "RESULT fail" in out
 
 
-@pytest.mark.parametrize("module", ["gradcheck.cli", "gradcheck.cli.run", "numpy"])
+@pytest.mark.parametrize("module", ["gradcheck.cli.main", "gradcheck.cli.run", "numpy"])
 def test_ctrl_c_within_an_import_is_no_traceback(environment, module):
     """As if it came while `module` is imported."""
     program = (

@@ -22,7 +22,7 @@ from gradcheck.run.plan import Plan
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "examples" / "protocol"
-GOLDEN = HERE.parent / "protocol" / "golden" / "requests.frames"
+GOLDEN = HERE.parent / "implementations" / "protocol" / "golden" / "requests.frames"
 NEEDS = {"python": "python3", "c": "cc", "go": "go", "rust": "rustc", "javascript": "node"}
 SOURCES = {path.parent.name: path for path in FOLDER.glob("*/grads.*")}
 DTYPES = ("float64", "float32")

@@ -181,7 +181,9 @@ def test_a_scheduler_that_is_lost_leaves_what_was_finished(folder, own):
 
 def unhappy(*words, before=""):
     """What the command says that runs in a process of its own, `before` it other things are so."""
-    code = f"{before}\nimport sys\nfrom gradcheck.cli import main\nsys.exit(main(sys.argv[1:]))"
+    code = (
+        f"{before}\nimport sys\nfrom gradcheck.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "--op", "relu", *words],
         env=environment(), capture_output=True, text=True, timeout=LONG,
