@@ -55,8 +55,8 @@ def test_file_and_format_are_told_apart(text, path, name):
 def test_unknown_formats_are_refused_before_anything_is_rendered(passing):
     with pytest.raises(UsageError, match="unknown format 'pdf'"):
         render(passing, "pdf")
-    with pytest.raises(UsageError, match="unknown format 'words'"):
-        render(passing, "words")  # a module of the package, but no format
+    with pytest.raises(UsageError, match="unknown format 'outline'"):
+        render(passing, "outline")  # a module of the package, but no format
     assert check_format("html") == "html"
 
 
