@@ -6,6 +6,7 @@ import pickle
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,12 @@ def judge(task):
 """
 
 
+def awaited(coroutine):
+    """What it returns: run in a thread of its own, for other tests may have a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 class Toy:
     """Orders for a module of the test's, each for a run of its own."""
 
@@ -67,26 +74,25 @@ class Toy:
         return [pickle.loads(a) if isinstance(a, bytes) else a for a in answers]
 
     def end(self, order):
-        asyncio.run(dask_worker.end(order["run"]))
+        awaited(dask_worker.end(order["run"]))
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "toy", raising=False)
-    monkeypatch.setattr(
-        dask_worker, "ENOUGH", 1000
-    )  # however slow this machine is, no batch is long
+    # However slow this machine is, no batch is long.
+    monkeypatch.setattr(dask_worker, "ENOUGH", 1000)
     made = Toy(tmp_path)
     yield made
     for run in made.runs:
-        asyncio.run(dask_worker.end(run))
+        awaited(dask_worker.end(run))
     monkeypatch.delitem(sys.modules, "toy", raising=False)
 
 
 def test_a_process_is_as_the_client_is_and_stays_for_the_next_task(toy):
     order = toy.order()
-    asyncio.run(dask_worker.prepare(order))
+    awaited(dask_worker.prepare(order))
     (first, second), (third,) = toy.judged(order, "a", "b"), toy.judged(order, "c")
     word, task, pid, folder, argv, threads = first
     assert (word, task, threads) == ("word", "a", "7")
@@ -144,7 +150,7 @@ def test_a_defect_is_no_answer(toy):
 def test_a_worker_that_cannot_judge_says_why(toy, order, why):
     wanted = toy.order(**order)
     with pytest.raises(dask_worker.Unfit, match=f"on .*: .*{why}"):
-        asyncio.run(dask_worker.prepare(wanted))
+        awaited(dask_worker.prepare(wanted))
     with pytest.raises(dask_worker.Unfit, match=why):
         toy.judged(wanted, "a")
 
@@ -158,7 +164,7 @@ def test_a_process_that_dies_once_while_it_loads_is_begun_again(toy):
 def test_one_that_dies_again_is_lost_and_nobody_is_to_blame(toy):
     order, why = toy.order("dies"), "status 3 before it answered while it loaded the run, in 2 tr"
     with pytest.raises(dask_worker.Lost, match=f"on .*: exited with {why}"):
-        asyncio.run(dask_worker.prepare(order))
+        awaited(dask_worker.prepare(order))
     with pytest.raises(dask_worker.Lost, match=why) as raised:
         toy.judged(order, "a")
     assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
@@ -177,7 +183,7 @@ def test_where_no_process_can_be_had_it_is_lost(toy, monkeypatch):
 
 def test_what_is_done_of_a_batch_is_kept_where_no_other_process_begins(toy, monkeypatch):
     order = toy.order()
-    asyncio.run(dask_worker.prepare(order))
+    awaited(dask_worker.prepare(order))
     monkeypatch.setattr(dask_worker, "Child", full)
     before, how = toy.judged(order, "a", "die", "b")
     assert (before[1], how) == ("a", "SIGSEGV")
