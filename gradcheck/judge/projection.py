@@ -281,7 +281,9 @@ class Projection:
         finding = replace(self.finding(first), verdict=Verdict.FAIL, failed=1)
         whole = self._as_a_whole(strikes)
         found = Located((), False)
-        if search:
+        # Where others confirm it, any element given proves that the whole is wrong.
+        any_proves = bool(whole) and self.clear < np.inf and any(s.product for s in strikes)
+        if search and not any_proves:
             seen = [Seen(s.heading, s.slope) for s in strikes]
             most = 1 if whole else MOST
             precise = PRECISE if np.isinf(self.clear) else CONFIRMED
