@@ -444,3 +444,19 @@ def test_a_verdict_that_the_code_gives_itself_is_an_error(verdict, raises):
     functions = {"forward": lambda x: x**2, "vjp": lambda ct, x: 2 * x * ct, raises: says}
     found = check(functions["forward"], functions["vjp"], np.array([0.3, 1.7]))
     assert [(f.name, f.verdict) for f in found.findings] == [(raises, Verdict.ERROR)]
+
+
+def test_the_verdict_may_be_asked_for_alone():
+    x, asked = np.array([0.3, -1.2, 2.1]), []
+
+    def wrong(ct, x):
+        asked.append(x)
+        return 2 * ct * np.cos(x)
+
+    told = check(np.sin, wrong, x)
+    times = len(asked)
+    alone = check(np.sin, wrong, x, explain=False)
+    assert told.findings[0].diagnosis is not None
+    assert (alone.verdict, alone.findings[0].diagnosis) == (told.verdict, None)
+    assert alone.findings[0].failed == told.findings[0].failed
+    assert len(asked) - times < times

@@ -92,7 +92,7 @@ def said(
     try:
         with limited(limit), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = check(forward, vjp, *primals, **known)
+            found = check(forward, vjp, *primals, explain=False, **known)
         verdict = found.verdict.name
         which = next((f for f in found.findings if f.verdict is found.verdict), None)
         reason = "" if which is None or found.ok else f"{which.name}: {which.reason}"
