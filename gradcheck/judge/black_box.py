@@ -19,6 +19,7 @@ from gradcheck.judge.arbiter import Arbiter
 from gradcheck.judge.compare import KAPPA, Comparison, Interval, Rules, rules_of
 from gradcheck.judge.conditioning import Allowing
 from gradcheck.judge.cotangents import Cotangents
+from gradcheck.judge.found_kinks import SHARED, Kinks
 from gradcheck.judge.gradient import Truth
 from gradcheck.judge.value import because
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
@@ -46,8 +47,6 @@ UNSEEN: Final = 1024.0
 AGREES: Final = 1e-3
 """How closely, as part of its largest value, a float32 forward must agree with itself in float64 to
 be differenced there."""
-SHARED: Final = 1e-3
-"""How well slopes beside a kink are known, as a part of their terms."""
 ROUNDINGS: Final = 64.0
 """Units of u of its terms that a gradient may lose whose formula is right."""
 LUMPY: Final = 4.0
@@ -503,46 +502,6 @@ class PrimalCheck:
         value = self._differences.evaluator.x.reshape(-1)[elements[0]]
         more = f" and at {len(elements) - 1} more" if len(elements) > 1 else ""
         return f"{self._subject[0]}{shown} = {value:g}{more}"
-
-
-class Kinks:
-    """What was found of elements that have no one slope: intervals [q, n], and lists of the rest.
-
-    `lost` have no slope at all, `vague` a kink that may lie beside them, `split` a slope of each of
-    two scales, `stairs` stairs on both sides and a gradient of zero.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        """Nothing found, for gradients of `shape` [q, n]."""
-        self._which = np.zeros(shape, dtype=bool)
-        self._low, self._high = np.zeros(shape), np.zeros(shape)
-        self.lost: list[int] = []
-        self.vague: list[int] = []
-        self.split: list[int] = []
-        self.stairs: list[int] = []
-
-    def add(self, elements: NDArray[np.int64], low: Float, high: Float) -> None:
-        """Between `low` and `high` [q, k] the `elements` [k] may be."""
-        self._which[:, elements] = True
-        self._low[:, elements], self._high[:, elements] = low, high
-
-    def widen(self, element: int, low: Float, high: Float) -> None:
-        """Slopes from `low` to `high` [q] are those of `element`, too."""
-        self._low[:, element] = np.minimum(self._low[:, element], low - SHARED * np.abs(low))
-        self._high[:, element] = np.maximum(self._high[:, element], high + SHARED * np.abs(high))
-
-    def lose(self, elements: NDArray[np.int64]) -> None:
-        """`elements` [k] have no slope."""
-        self.lost += [int(e) for e in elements]
-
-    @property
-    def elements(self) -> list[int]:
-        """Those that lie on a kink."""
-        return [int(e) for e in np.flatnonzero(self._which.any(axis=0))]
-
-    def intervals(self) -> list[Interval]:
-        """What a comparison reads."""
-        return [Interval(self._which, self._low, self._high)] if self._which.any() else []
 
 
 def blindness(rules: Rules, dtype: np.dtype[Any]) -> float:
