@@ -105,11 +105,11 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 def _wrong(run: Run, meant: Named) -> list[Record]:
     """The results that say of a gradient that it is wrong."""
-    from gradcheck.explain.shrink import WRONG
+    from gradcheck.explain.shrink import WRONG_VERDICTS
     from gradcheck.explain.shrink_trial import CALL
 
     names = (*meant.case.primal_names, CALL)
-    return [r for r in run.results if r.output in names and r.verdict in WRONG]
+    return [r for r in run.results if r.output in names and r.verdict in WRONG_VERDICTS]
 
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:

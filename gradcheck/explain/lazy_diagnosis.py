@@ -17,7 +17,7 @@ from gradcheck.spec.operator import OpSpec
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.explain.diagnoses import Diagnoses
+    from gradcheck.explain.findings import Diagnoses
     from gradcheck.spec.mutant import Mutant
 
 ASKED: Final = "asked"
@@ -51,7 +51,7 @@ class LazyDiagnoser:
 
     @cached_property
     def _diagnoses(self) -> Diagnoses:
-        from gradcheck.explain.diagnoses import Diagnoses
+        from gradcheck.explain.findings import Diagnoses
 
         return Diagnoses(self.operators, self.mutants)
 
@@ -59,7 +59,7 @@ class LazyDiagnoser:
 def only_adds(
     findings: Sequence[Finding], explained: Callable[[], Sequence[Finding]]
 ) -> list[Finding]:
-    """The findings with what is explained of them; where that fails, as they are, and why."""
+    """The explained findings; if explaining fails, the findings as they are, with the reason."""
     try:
         return [*explained()]
     except (Exception, SystemExit) as error:  # noqa: BLE001  of the code judged, or ours
@@ -67,7 +67,7 @@ def only_adds(
 
 
 def _ending(findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Finding]:
-    """The findings, and how the code ended when it was asked why."""
+    """The findings, with the way in which the code ended when it was asked again."""
     ends = [f.reason for f in failed if f.verdict in ENDS]
     return _noted(findings, f"asked again for its diagnosis: {ends[0]}") if ends else [*findings]
 

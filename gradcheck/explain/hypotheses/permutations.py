@@ -13,9 +13,8 @@ import numpy as np
 from gradcheck.explain.probe import Array
 from gradcheck.numerics.arrays import Attrs
 
-STEPS: Final = (1, -1, 2, -2, 3, -3)
-"""Distances by which an axis is rolled."""
-PARTS: Final = (2, 3, 4)
+ROLL_DISTANCES: Final = (1, -1, 2, -2, 3, -3)
+PART_COUNTS: Final = (2, 3, 4)
 """Into how many equal parts an axis is taken to be divided, beside what attributes say."""
 
 
@@ -49,7 +48,7 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
     if rank > 1:
         yield Move(label="L", says="its last two axes reversed", of=_flip_two, back=_flip_two)
     for axis in axes:
-        for step in STEPS:
+        for step in ROLL_DISTANCES:
             yield _rolled(axis, step)
     for axis in axes:
         yield from divisions(axis, attrs)
@@ -160,7 +159,7 @@ def _rolled(axis: int, step: int) -> Move:
 
 
 def _shifts(axis: int) -> Iterator[Move]:
-    """One place along an axis: what falls out is lost, what comes in is zero or the end again."""
+    """A shift by one place along an axis: zero or the end element is shifted in."""
 
     def shifted(array: Array, k: int, *, step: int, edge: bool) -> Array:
         if array.shape[k] == 0:
@@ -218,7 +217,7 @@ def _first_part(axis: int, count: int | str) -> Move:
 def _counts(attrs: Attrs) -> list[int | str]:
     """Into how many parts an axis may be divided: numbers, and attributes that say it."""
     named = [key for key, value in attrs.items() if type(value) is int and value > 1]
-    return [*PARTS, *named]
+    return [*PART_COUNTS, *named]
 
 
 def _parts(array: Array, axis: int, count: int | str, attrs: Attrs) -> Array | None:
