@@ -41,7 +41,7 @@ MAX_KEPT_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlameContext:
-    """The evidence for and against every stage."""
+    """The evidence about every stage."""
 
     program: Program
     values: Values
@@ -206,13 +206,13 @@ def _range(matrix: Float) -> Float:
 
 
 def _cleared(context: BlameContext, stage: Stage, read: str, wrong: list[str]) -> bool:
-    """Whether a right gradient speaks for what the stage returns for one value that it reads.
+    """Whether a right gradient clears the stage for one value that it reads.
 
     It does if it is nearer to the loss than every wrong one, not a sum over several stages, and
     this slot's own share of it is not nothing: shares that vanish by structure (Σₜ dk = 0, so a
-    key's bias stays right whatever factor dk has) speak for nobody, nor does a sum (a bias's) that
+    key's bias stays right whatever factor dk has) clear nothing, nor does a sum (a bias's) that
     stays the same when rows are exchanged. An error that vanishes on its way though these do not
-    would clear the guilty; the assumption printed says so.
+    would clear the faulty stage; the assumption printed says so.
     """
     nearest = max(context.reach.place(name) for name in wrong)
     behind = context.reach.upstream(read)
@@ -265,7 +265,7 @@ TOGETHER: Final = (
 
 def rounds(
     program: Program,
-    guilty: Collection[str],
+    faulty: Collection[str],
     still_wrong: Callable[[frozenset[str]], Collection[str]],
 ) -> tuple[Blame, ...]:
     """Independent faults one after another, from the loss backwards.
@@ -276,7 +276,7 @@ def rounds(
     stage that spoils no parameter is blamed last.
     """
     found: list[Blame] = []
-    left = [stage.name for stage in program.stages if stage.name in guilty]
+    left = [stage.name for stage in program.stages if stage.name in faulty]
     place = Reach(program).place
     replaced: frozenset[str] = frozenset()
     wrong = still_wrong(replaced)

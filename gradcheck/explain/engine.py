@@ -45,14 +45,14 @@ class Explanation:
             return Diagnosis(
                 label="",
                 says=f"{obs.gradient}: no known pattern",
-                evidence=(*unknown(obs), where(obs)),
+                evidence=(*describe_residual(obs), where_wrong(obs)),
             )
         rule, hypothesis = self.found
         return Diagnosis(
             label=hypothesis.label,
             says=hypothesis.says,
             rule=rule.name,
-            evidence=(*hypothesis.evidence, where(obs)),
+            evidence=(*hypothesis.evidence, where_wrong(obs)),
         )
 
 
@@ -119,7 +119,7 @@ def _holds(hypothesis: Hypothesis, obs: Observations) -> bool:
     return False
 
 
-def where(obs: Observations) -> str:
+def where_wrong(obs: Observations) -> str:
     """Where it was asked: how many probes, of which samples, seeds and attributes."""
     failing, all_of = obs.failing, len(obs.failing) + len(obs.passing)
     count = f"all {all_of}" if len(failing) == all_of else f"{len(failing)} of {all_of}"
@@ -140,7 +140,7 @@ MAX_STILL_CHANGE: Final = 1e-6
 """Share of the residual by which it may move and still count as the same."""
 
 
-def unknown(obs: Observations) -> Iterator[str]:
+def describe_residual(obs: Observations) -> Iterator[str]:
     """Describe the residual in sentences: its size and place, and what it depends on."""
     probe, name = obs.first, obs.output
     if name not in probe.got:

@@ -28,15 +28,15 @@ from gradcheck.spec.suite import Case
 
 @dataclass(frozen=True, slots=True)
 class ContractDefect:
-    """The class of a property's breach, in a sentence; `told` are others, by what was seen.
+    """The class of a violated property, with a sentence.
 
-    Each of `told` is a part of the text that the property gives, and the class and the sentence
-    that it stands for.
+    Each of `variants` is a part of the reason that the property gives, with the class and the
+    sentence that hold where the reason contains it.
     """
 
     label: str
     says: str
-    told: tuple[tuple[str, str, str], ...] = ()
+    variants: tuple[tuple[str, str, str], ...] = ()
 
 
 CONTRACT_DEFECTS: Final = {
@@ -76,7 +76,7 @@ CONTRACT_DEFECTS: Final = {
 """By the names of properties."""
 PROPERTY_SENTENCES: Final = {asked.name: asked.says for asked in PROPERTIES}
 STATE_PROPERTIES: Final = ("repeatable", "stateless")
-"""Properties whose breach may be the memory of a call, of which the code can be asked."""
+"""Properties whose violation may come from state, for which the code is asked again."""
 COMPARING_PROPERTIES: Final = (
     "linear",
     "zero",
@@ -92,19 +92,18 @@ CONSEQUENCES: Final = {
     "stateless": COMPARING_PROPERTIES,
     "dtype": ("linear", "scaling"),
 }
-"""Per property, whose breaches follow from its own: what answers each call otherwise is not linear
-either."""
+"""Violations that follow from another property's: changing answers are not linear either."""
 BROKEN: Final = (Verdict.FAIL, Verdict.ERROR, Verdict.MISSING)
 
 
 def contract_diagnosis(finding: Finding) -> Finding:
-    """A finding about a property, with its diagnosis where it is broken."""
+    """A finding about the contract, with its diagnosis if the property is violated."""
     if finding.name not in CONTRACT_DEFECTS or finding.verdict not in BROKEN:
         return finding
     row = CONTRACT_DEFECTS[finding.name]
     label, says = row.label, row.says
     seen = finding.reason.removeprefix(f"{PROPERTY_SENTENCES[finding.name]} Here ")
-    for part, other, sentence in row.told:
+    for part, other, sentence in row.variants:
         if part in seen.lower():
             label, says = other, sentence
             break
@@ -113,7 +112,7 @@ def contract_diagnosis(finding: Finding) -> Finding:
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; a breach that follows from another one has that one's diagnosis."""
+    """The findings; a violation that follows from another has its diagnosis."""
     by_name = {f.name: f for f in findings if f.part is Part.CONTRACT and f.verdict in BROKEN}
     out = {id(f): f for f in findings}
     for name, followers in CONSEQUENCES.items():
@@ -124,8 +123,8 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
             finding = by_name.pop(follower, None)
             if finding is not None and finding.diagnosis is not None:
                 evidence = (*finding.diagnosis.evidence, f"it follows from `{name}`")
-                told = replace(cause.diagnosis, evidence=evidence)
-                out[id(finding)] = replace(finding, diagnosis=told)
+                variants = replace(cause.diagnosis, evidence=evidence)
+                out[id(finding)] = replace(finding, diagnosis=variants)
     return list(out.values())
 
 

@@ -43,7 +43,7 @@ class Unknown(ValueError):  # noqa: N818  a gradient is
 
 
 Jacobians = tuple[Jacobian | None, ...]
-"""One per primal; None for an index, and where nobody asked."""
+"""One per primal; None for an index, and for a primal not asked for."""
 
 
 class DifferenceTruth:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradcheck.explain.probe import Probe
+from gradcheck.explain.probe import Array, Probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +77,21 @@ def predicting(
         fits=lambda probe: probe.reproduces(of(probe), obs.output),
         evidence=evidence,
     )
+
+
+# ── arrays of a probe, at any probe ──────────────────────────────────────────────────────────
+
+
+def read_primal(name: str) -> Callable[[Probe], Array]:
+    """Read one primal."""
+    return lambda probe: probe.primal(name)
+
+
+def read_output(k: int) -> Callable[[Probe], Array]:
+    """Read one output of forward."""
+    return lambda probe: probe.outputs[k]
+
+
+def applied(function: Callable[..., Any], *reads: Callable[[Probe], Array]) -> Callable[..., Any]:
+    """Apply a function to what is read at a probe."""
+    return lambda probe: function(*(read(probe) for read in reads))

@@ -62,7 +62,7 @@ def only_adds(
     """The explained findings; if explaining fails, the findings as they are, with the reason."""
     try:
         return [*explained()]
-    except (Exception, SystemExit) as error:  # noqa: BLE001  of the code judged, or ours
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the code's or the engine's
         return _noted(findings, f"why could not be told: asking again raised {raised(error)}")
 
 
@@ -78,10 +78,10 @@ def _noted(findings: Sequence[Finding], says: str) -> list[Finding]:
     at = next((i for i, finding in enumerate(found) if finding.verdict.wrong), None)
     if at is not None:
         before = found[at].diagnosis
-        told = (
+        noted = (
             Diagnosis(label="", says=says, rule=ASKED)
             if before is None
             else replace(before, evidence=(*before.evidence, says))
         )
-        found[at] = replace(found[at], diagnosis=told)
+        found[at] = replace(found[at], diagnosis=noted)
     return found

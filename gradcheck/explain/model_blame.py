@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import GradcheckError
-from gradcheck.explain import stage_defects
 from gradcheck.explain.blame import rounds, suspects
 from gradcheck.explain.engine import diagnose
 from gradcheck.explain.operator_probes import UNITS, SpecTruth
 from gradcheck.explain.probe import Cotangent, Gradients, Probe
 from gradcheck.explain.reproduce import Derivatives, contributions, reproduce
+from gradcheck.explain.stage_defects import name_defect
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.ask_model import ask_stage
@@ -38,7 +38,7 @@ def by_rules(known: StageTruth, vjp: StageVjp, dtype: str) -> Callable[[int], st
     """
     probes: list[Probe] = []
 
-    def told(index: int) -> str:
+    def describe(index: int) -> str:
         if dtype not in UNITS:
             return ""
         if not probes:
@@ -46,7 +46,7 @@ def by_rules(known: StageTruth, vjp: StageVjp, dtype: str) -> Callable[[int], st
         found = diagnose(known.stage.primals[index], probes)
         return f"{found.says}." if found is not None and found.label else ""
 
-    return told
+    return describe
 
 
 def _probes(known: StageTruth, vjp: StageVjp, dtype: str) -> list[Probe]:
@@ -117,12 +117,12 @@ class ModelBlame:
         """The findings; the loss's (or the first that is wrong) says which stages to blame."""
         truth = self._truth.at(dtype)
         wrong = _wrong(judged.of(Part.GRADIENT).values())
-        guilty = _wrong(judged.of(Part.STAGE).values())
+        faulty = _wrong(judged.of(Part.STAGE).values())
         known = [name for name in wrong if name in truth.values64]
-        if judged.bound is None or judged.gradients is None or not (known or guilty):
+        if judged.bound is None or judged.gradients is None or not (known or faulty):
             return judged.findings
-        if guilty:
-            found = _exact(truth, judged.bound, dtype, guilty)
+        if faulty:
+            found = _exact(truth, judged.bound, dtype, faulty)
             bound = judged.bound
             blames = tuple(
                 self._named(blame, bound, dtype) if blame.exact else blame for blame in found
@@ -144,9 +144,7 @@ class ModelBlame:
             except Broken as error:
                 return replace(blame, names=(error.finding.reason,))
             got = [None if g is None or isinstance(g, Finding) else _wide(g) for g in found]
-            names = stage_defects.name(
-                stage, ct, got, known.values("float64"), mutants, dtype, rest
-            )
+            names = name_defect(stage, ct, got, known.values("float64"), mutants, dtype, rest)
             if names:
                 return replace(blame, names=names)
         return blame
@@ -200,7 +198,7 @@ class ModelBlame:
 
 
 def _exact(
-    truth: ModelTruth, bound: BoundModel, dtype: str, guilty: Collection[str]
+    truth: ModelTruth, bound: BoundModel, dtype: str, faulty: Collection[str]
 ) -> tuple[Blame, ...]:
     def still_wrong(replaced: frozenset[str]) -> list[str]:
         try:
@@ -209,7 +207,7 @@ def _exact(
             return []
         return _wrong(judge_gradients(truth, bound, gradients, dtype))
 
-    return rounds(truth.program, guilty, still_wrong)
+    return rounds(truth.program, faulty, still_wrong)
 
 
 def _wide(gradient: NDArray[np.floating[Any]]) -> Float:

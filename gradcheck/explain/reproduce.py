@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.explain.probe import near, reproduces
-from gradcheck.explain.stage_defects import narrow, simple, stage_defects
+from gradcheck.explain.stage_defects import misplaced_gradients, narrow_vjps, wrong_vjps
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.spec.mutant import Mutant
 from gradcheck.spec.program import Program, Stage, Values
@@ -182,9 +182,9 @@ def reproduce(
             continue
         whole = cotangents(stage, values, cts)
         true = stage.vjp(F64, whole, values)
-        ways = stage_defects(stage, whole, values, mutants(stage.op.name))
-        short = narrow(stage, whole, values, dtype)
-        for hypothesis in itertools.chain(simple(stage, true), short, ways):
+        ways = wrong_vjps(stage, whole, values, mutants(stage.op.name))
+        short = narrow_vjps(stage, whole, values, dtype)
+        for hypothesis in itertools.chain(misplaced_gradients(stage, true), short, ways):
             if best and hypothesis.rank > min(best):
                 break
             if _alike(hypothesis.gradients, true) and seen.follows(

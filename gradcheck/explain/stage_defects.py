@@ -43,7 +43,7 @@ class StageDefect:
     gradients: Gradients
 
 
-def stage_defects(
+def wrong_vjps(
     stage: Stage, cts: Gradients, values: Values, mutants: Sequence[Mutant]
 ) -> Iterator[StageDefect]:
     """Everything that a stage might be, the simplest first.
@@ -54,7 +54,7 @@ def stage_defects(
     fitting = [mutant for mutant in mutants if _fits(mutant, stage)]
     primals = [values[name] for name in stage.reads]
     for mutant in fitting:
-        yield from _tried(1, _told(mutant), mutant.fresh(), stage, cts, primals)
+        yield from _tried(1, _mutant_words(mutant), mutant.fresh(), stage, cts, primals)
     right = stage.vjp(F64, cts, values)
     for says, part in _partial(cts):
         yield from _each(stage, right, _tried(2, says, stage.op.vjp, stage, part, primals))
@@ -64,11 +64,11 @@ def stage_defects(
         yield from _each(stage, right, _tried(2, says, stage.op.vjp, stage, cts, read))
     for says, read in _misread(stage, values, MAX_NEAREST_VALUES):
         for mutant in fitting:
-            both = f"{_told(mutant)} And it {says}"
+            both = f"{_mutant_words(mutant)} And it {says}"
             yield from _tried(COMPOUND_RANK, both, mutant.fresh(), stage, cts, read)
 
 
-def narrow(stage: Stage, cts: Gradients, values: Values, dtype: str) -> Iterator[StageDefect]:
+def narrow_vjps(stage: Stage, cts: Gradients, values: Values, dtype: str) -> Iterator[StageDefect]:
     """The stage computes in a type that is narrower than the dtype that it is judged in."""
     for kind in narrower(dtype) if dtype in BITS else ():
         for place in PLACES:
@@ -78,7 +78,7 @@ def narrow(stage: Stage, cts: Gradients, values: Values, dtype: str) -> Iterator
             yield StageDefect(rank=1, says=says, gradients=made)
 
 
-def _told(mutant: Mutant) -> str:
+def _mutant_words(mutant: Mutant) -> str:
     return f"{mutant.full_name}: {mutant.says.rstrip('. ')}."
 
 
@@ -195,7 +195,7 @@ def _misread(
 # ── right gradients in a wrong place or order ─────────────────────────────────────────────────────
 
 
-def simple(stage: Stage, right: Gradients) -> Iterator[StageDefect]:
+def misplaced_gradients(stage: Stage, right: Gradients) -> Iterator[StageDefect]:
     """Each gradient lost or negated, in another's place, transposed, written in the other order."""
     for i, first in enumerate(right):
         if first is None:
@@ -324,7 +324,7 @@ MAX_LISTED: Final = 3
 """Names that are given where several hypotheses cannot be told apart."""
 
 
-def name(
+def name_defect(
     stage: Stage,
     cts: Returned,
     got: Returned,
@@ -346,9 +346,11 @@ def name(
     said = [_lacking(stage, i, got[i], right[i]) for i in missing]
     left = {i for i in slots - set(missing) if not near(got[i], right[i], dtype)}
     if left:
-        left -= _say(stage, list(narrow(stage, tuple(cts), values, dtype)), got, right, left,
+        left -= _say(stage, list(narrow_vjps(stage, tuple(cts), values, dtype)), got, right, left,
                      dtype, said)  # fmt: skip
-    ways = itertools.chain(simple(stage, right), stage_defects(stage, tuple(cts), values, mutants))
+    ways = itertools.chain(
+        misplaced_gradients(stage, right), wrong_vjps(stage, tuple(cts), values, mutants)
+    )
     for _, alike in itertools.groupby(ways, key=lambda h: h.rank == COMPOUND_RANK):
         if left:
             left -= _say(stage, list(alike), got, right, left, dtype, said)
@@ -378,7 +380,7 @@ def _say(
                 for i in left - explained
                 if reproduces(hypothesis.gradients[i], got[i], right[i], dtype)
             )
-            if slots and _harmless(hypothesis, right, got, slots, dtype):
+            if slots and _keeps_right(hypothesis, right, got, slots, dtype):
                 key = (-len(slots), hypothesis.rank, slots)
                 fits.setdefault(key, []).append(hypothesis.says)
         if not fits:
@@ -391,7 +393,7 @@ def _say(
     return explained
 
 
-def _harmless(
+def _keeps_right(
     hypothesis: StageDefect, right: Returned, got: Returned, slots: frozenset[int], dtype: str
 ) -> bool:
     """Whether the defect leaves right gradients right, so that one cause explains everything."""

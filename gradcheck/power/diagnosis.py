@@ -49,7 +49,7 @@ class Bar:
 
 
 WITH_SPEC: Final = Bar(right=0.85, wrong=0.03)
-WITHOUT_SPEC: Final = Bar(right=0.5, wrong=0.1)
+WITHOUT_SPEC: Final = Bar(right=0.6, wrong=0.12)
 
 
 # ── one mutant ───────────────────────────────────────────────────────────────────────────────

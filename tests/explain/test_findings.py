@@ -45,7 +45,7 @@ def findings(name, verdict=Verdict.FAIL, seen="something", part=Part.CONTRACT):
 def test_every_property_has_a_class():
     assert set(CONTRACT_DEFECTS) == {asked.name for asked in PROPERTIES}
     rows = [(row.label, row.says) for row in CONTRACT_DEFECTS.values()]
-    rows += [(label, says) for row in CONTRACT_DEFECTS.values() for _, label, says in row.told]
+    rows += [(label, says) for row in CONTRACT_DEFECTS.values() for _, label, says in row.variants]
     assert all(label in LABELS and says for label, says in rows)
     assert set(CONSEQUENCES) | {name for names in CONSEQUENCES.values() for name in names} <= set(
         CONTRACT_DEFECTS

@@ -5,7 +5,7 @@ import pytest
 from gradcheck_cases import attention, elementwise, linear, norm
 from gradcheck_cases.mutants import MUTANTS
 
-from gradcheck.explain.stage_defects import name, pattern, stage_defects
+from gradcheck.explain.stage_defects import name_defect, pattern, wrong_vjps
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.spec.program import Stage
@@ -31,7 +31,7 @@ class Place:
         self.mutants = mutants(op.name)
 
     def named(self, got, dtype="float64"):
-        return name(self.stage, self.cts, got, self.values, self.mutants, dtype)
+        return name_defect(self.stage, self.cts, got, self.values, self.mutants, dtype)
 
     def reading(self, **swap):
         values = {**self.values, **{own: self.values[other] for own, other in swap.items()}}
@@ -162,7 +162,7 @@ def test_exchanged_gradients():
 
 def test_dialects_of_mutants_are_kept_apart():
     plain = Place(norm.rms_norm, [(5, 6)], eps=1e-6)
-    told = [h.says for h in stage_defects(plain.stage, plain.cts, plain.values, plain.mutants)]
+    told = [h.says for h in wrong_vjps(plain.stage, plain.cts, plain.values, plain.mutants)]
     assert any("second-term-short" in says for says in told)
     assert not any("offset-ignored" in says for says in told)
 

@@ -38,7 +38,7 @@ def attributes(obs: Observations) -> Iterator[Hypothesis]:
         if type(attrs[a]) is type(attrs[b]):
             yield predicting(
                 obs, "P", f"{own} takes {a} and {b} for each other",
-                _at(obs.output, lambda p, a=a, b=b: {a: p.attrs[b], b: p.attrs[a]}),
+                _at(obs.output, partial(_exchanged, a, b)),
             )  # fmt: skip
     if len(attrs) > 1:
         yield predicting(
@@ -98,7 +98,7 @@ def _single(obs: Observations, key: str) -> Iterator[Reading]:
         yield "P", f"takes the last of {key} for all of them", _related(key, _last)
     for b in obs.first.attrs:
         if b != key and type(obs.first.attrs[b]) is type(value):
-            yield "P", f"reads {b} where it needs {key}", lambda p, b=b: {key: p.attrs[b]}
+            yield "P", f"reads {b} where it needs {key}", partial(_of_other, key, b)
     if isinstance(value, (str, bool)) or value is None:
         for other in (*truth.choices.get(key, ()), truth.defaults.get(key)):
             label = "R" if isinstance(value, str) and {value, other} <= MEANS else "P"
@@ -140,7 +140,7 @@ def _functions(key: str, value: Any) -> Iterator[Reading]:
         yield "P", f"twice {key}", _related(key, lambda v: 2 * v)
         yield "P", f"half of {key}", _related(key, lambda v: v // 2)
     if isinstance(value, (int, float)):
-        label = "S" if isinstance(value, float) else "P"  # the sign of a place is no sign
+        label = "S" if isinstance(value, float) else "P"  # the sign of an index is not class S
         yield label, f"−{key}", _related(key, lambda v: -v)
         yield label, f"|{key}|", _related(key, abs)
     if isinstance(value, float):
@@ -153,6 +153,14 @@ def _functions(key: str, value: Any) -> Iterator[Reading]:
 
 def _constant(key: str, value: Any) -> Change:
     return lambda probe: {key: value}
+
+
+def _of_other(key: str, other: str, probe: Probe) -> Attrs:
+    return {key: probe.attrs[other]}
+
+
+def _exchanged(a: str, b: str, probe: Probe) -> Attrs:
+    return {a: probe.attrs[b], b: probe.attrs[a]}
 
 
 def _instead(key: str, value: Any, other: Any, probe: Probe) -> Attrs:

@@ -22,7 +22,13 @@ from gradcheck.explain.hypotheses.quantities import (
     counts,
     relative,
 )
-from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    predicting,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import Array, Float, Probe
 
 NAME_TOLERANCE: Final = 1e-6
@@ -204,7 +210,7 @@ def _both(a: Value, p: float, b: Value, q: float, probe: Probe) -> float | None:
         c = x**p * y**q
     except ZeroDivisionError:
         return None
-    return c if isinstance(c, float) else None  # of a negative number there is no root
+    return c if isinstance(c, float) else None  # complex: the root of a negative number
 
 
 def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
@@ -213,11 +219,11 @@ def _quotients(own: list[Quantity], name: str) -> Iterator[Factor]:
     words = "is m/n of the right value, m being {}, n being {}"
     for a, b in pairs:
         if a.array == b.array or not (a.array and b.array):
-            told = words.format(a.words, b.words)
-            yield Factor("R", told, partial(_both, a.of, 1.0, b.of, -1.0))
+            shown = words.format(a.words, b.words)
+            yield Factor("R", shown, partial(_both, a.of, 1.0, b.of, -1.0))
         elif a.part == b.part and name in {a.array, b.array}:
-            told = f"{words.format(a.words, b.words)}: of repetitions"
-            yield Factor("R", told, partial(_repeated, a.of, b.of))
+            shown = f"{words.format(a.words, b.words)}: of repetitions"
+            yield Factor("R", shown, partial(_repeated, a.of, b.of))
     for a, b in pairs:
         yield Factor("F", words.format(a.words, b.words), partial(_both, a.of, 1.0, b.of, -1.0))
 
@@ -265,8 +271,8 @@ def _factors(obs: Observations) -> list[float]:
     """The factor at each failing probe; none where there is none at one of them."""
     seen = [factor_at(probe, obs.output) for probe in obs.failing]
     found = [c for c in seen if c is not None]
-    told = len(found) == len(seen) and any(found) and _telling(obs) >= MIN_TELLING_ELEMENTS
-    return found if told else []
+    shown = len(found) == len(seen) and any(found) and _telling(obs) >= MIN_TELLING_ELEMENTS
+    return found if shown else []
 
 
 def _constant(found: list[float], loose: float) -> float | None:
@@ -330,12 +336,12 @@ def _hypothesis(obs: Observations, factor: Factor) -> Hypothesis:
 
 def _shown(obs: Observations, factor: Factor) -> tuple[str, ...]:
     """The factor at two points where it differs."""
-    told: dict[float, str] = {}
+    shown: dict[float, str] = {}
     for probe in obs.failing:
         c = factor.of(probe)
         if c is not None and math.isfinite(c):
-            told.setdefault(round(c, 12), f"{c:.6g} at {probe.where}")
-    return ("the factor is " + ", ".join([*told.values()][:2]),) if len(told) > 1 else ()
+            shown.setdefault(round(c, 12), f"{c:.6g} at {probe.where}")
+    return ("the factor is " + ", ".join([*shown.values()][:2]),) if len(shown) > 1 else ()
 
 
 Function = Callable[[Any], Any]
@@ -374,10 +380,10 @@ def argument(obs: Observations) -> Iterator[Hypothesis]:
         for form, function in FUNCTIONS:
             for by_row in (False, True):
                 value = partial(_factor, of, function, by_row, name)
-                told = form.format(words) + (", one for each row" if by_row else "")
-                says = f"{own} lacks the factor {told}"
+                shown = form.format(words) + (", one for each row" if by_row else "")
+                says = f"{own} lacks the factor {shown}"
                 yield predicting(obs, "F", says, partial(_divided, value, name))
-                says = f"{own} has the factor {told} too much"
+                says = f"{own} has the factor {shown} too much"
                 yield predicting(obs, "F", says, partial(_multiplied, value, name))
 
 
@@ -387,17 +393,9 @@ FactorAt = Callable[[Probe], Float | None]
 def _factor_arrays(probe: Probe) -> Iterator[tuple[str, Callable[[Probe], Array]]]:
     for name, primal in zip(probe.names, probe.primals, strict=True):
         if primal.dtype.kind == "f":
-            yield name, partial(_primal_of, name)
+            yield name, read_primal(name)
     for i in range(len(probe.ct)):
-        yield ("the output" if len(probe.ct) == 1 else f"output {i + 1}"), partial(_output_of, i)
-
-
-def _primal_of(name: str, probe: Probe) -> Array:
-    return probe.primal(name)
-
-
-def _output_of(i: int, probe: Probe) -> Array:
-    return probe.outputs[i]
+        yield ("the output" if len(probe.ct) == 1 else f"output {i + 1}"), read_output(i)
 
 
 def _factor(

@@ -98,7 +98,7 @@ def known_mutant(known: Sequence[Mutant]) -> Rule:
 def _nearest(known: Sequence[Mutant], obs: Observations) -> Iterator[Hypothesis]:
     for mutant in known:
         if mutant.vjp is None or mutant.equivalent:
-            continue  # one with a memory is no function of its arguments
+            continue  # stateful mutants are not functions of their arguments
         says = f"{obs.gradient} is that of a known defect, {mutant.full_name}: {mutant.says}"
         yield predicting(obs, mutant.label, says.rstrip("."), _returned(mutant.vjp, obs.output))
 

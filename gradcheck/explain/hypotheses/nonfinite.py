@@ -39,9 +39,9 @@ def measures(values: Iterable[Measure], name: str) -> Iterator[Measure]:
         yield Measure(measure.words, partial(_beside, measure.of, name))
     for words, axes in SPANS:
         for measure in values:
-            for told, over in SPAN_MEASURES:
+            for split_by, over in SPAN_MEASURES:
                 yield Measure(
-                    told.format(measure.words, words),
+                    split_by.format(measure.words, words),
                     partial(_over, measure.of, name, axes, over),
                 )
 
@@ -145,7 +145,7 @@ def _reduced(value: Array, axes: int, over: Callable[[Float], Float]) -> Float:
 EXP_OVERFLOW: Final = {"float32": 88.7228, "float64": 709.7827}
 """Arguments beyond which exp overflows: ln of a type's largest number."""
 MIN_OVERFLOW: Final = 4.0
-"""Magnitude beyond which a threshold speaks of overflow and not of a special point."""
+"""Magnitude beyond which a threshold suggests overflow rather than a special point."""
 MIN_PER_SIDE: Final = 3
 
 
@@ -220,8 +220,8 @@ def _conditions(
     """In words, and the elements each holds for: of attributes, of primals, of anything else."""
     yield from _of_attributes(every, bad)
     for values in (primals, others):
-        told = [(m, _split(m, every, bad)) for m in measures(values(obs.first), obs.output)]
-        apart = [(measure, split) for measure, split in told if split is not None]
+        split_by = [(m, _split(m, every, bad)) for m in measures(values(obs.first), obs.output)]
+        apart = [(measure, split) for measure, split in split_by if split is not None]
         for conditions in (_at_zero, _overflowing, _signed, _special):
             for measure, split in apart:
                 for where in conditions(measure, split):

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    applied,
+    predicting,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import RAISES, Array, Float, Probe, near
 
 GUARDS: Final = tuple(10.0**-k for k in range(2, 13))
@@ -86,18 +93,26 @@ def _other_values(obs: Observations, name: str) -> Iterator[Reading]:
     for k, output in enumerate(probe.outputs):
         if output.shape == shape:
             which = "the output" if len(probe.outputs) == 1 else f"output {k}"
-            yield "V", which, lambda p, k=k: p.outputs[k]
+            yield "V", which, read_output(k)
     for other, primal in zip(probe.names, probe.primals, strict=True):
         if other != name and primal.shape == shape and primal.dtype.kind == "f":
-            yield "V", other, lambda p, other=other: p.primal(other)
-            yield "V", f"{name}·{other}", lambda p, other=other: p.primal(name) * p.primal(other)
+            yield "V", other, read_primal(other)
+            yield (
+                "V",
+                f"{name}·{other}",
+                applied(np.multiply, read_primal(name), read_primal(other)),
+            )
     for k, part in enumerate(probe.ct):
         if part.shape == shape:
-            yield "V", "the cotangent", lambda p, k=k: p.ct[k]
+            yield "V", "the cotangent", partial(_cotangent, k)
     for label, words, function in VALUES:
         yield label, words.format(name), partial(_applied, name, function)
     for eps in GUARDS:
-        yield "E", f"{name} + {eps:g}", lambda p, eps=eps: p.primal(name) + eps
+        yield "E", f"{name} + {eps:g}", applied(partial(np.add, eps), read_primal(name))
+
+
+def _cotangent(k: int, probe: Probe) -> Array:
+    return probe.ct[k]
 
 
 def _applied(name: str, function: Callable[[Any], Any], probe: Probe) -> Array | None:
@@ -313,11 +328,11 @@ def _parts(obs: Observations, axis: int, count: int) -> Iterator[Hypothesis]:
     for order in permutations(range(count)):
         if order == tuple(range(count)):
             continue
-        told = f"in the order {', '.join(str(k + 1) for k in order)}"
+        order_words = f"in the order {', '.join(str(k + 1) for k in order)}"
         for says, edit in (
-            (f"{own} has its {parts} {told}", _parts_moved),
-            (f"{own} is right for the {parts} of {name} {told}", _read),
-            (f"{own} takes the {parts} of {name} {told}", _returned),
+            (f"{own} has its {parts} {order_words}", _parts_moved),
+            (f"{own} is right for the {parts} of {name} {order_words}", _read),
+            (f"{own} takes the {parts} of {name} {order_words}", _returned),
         ):
             yield predicting(obs, "G", says, partial(edit, axis, count, order, name))
 

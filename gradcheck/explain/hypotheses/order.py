@@ -45,8 +45,8 @@ def displaced(obs: Observations) -> Iterator[Hypothesis]:
         yield predicting(obs, label, says, of)
     name = obs.output
     for axis in range(-obs.first.right[name].ndim, 0):
-        told = [_displaced(probe, name, axis) for probe in obs.failing]
-        if False not in told and told.count(True) >= MIN_DISPLACED_PROBES:
+        shifted = [_displaced(probe, name, axis) for probe in obs.failing]
+        if False not in shifted and shifted.count(True) >= MIN_DISPLACED_PROBES:
             yield Hypothesis(
                 label="I",
                 says=f"{obs.gradient} stands in another place along axis {axis}: it is displaced",
@@ -64,16 +64,16 @@ def _displaced(probe: Probe, name: str, axis: int) -> bool | None:
         return False
     got, right = np.moveaxis(got, axis, 0), np.moveaxis(right, axis, 0)
     bound = ROUNDING_TOLERANCE[probe.dtype] * float(np.max(np.abs(right), initial=0.0))
-    told = None
+    shifted = None
     for step in range(1, len(right) - 1):
         low, high = right[:-step], right[step:]
         if np.count_nonzero(np.abs(high - low) > bound) < MIN_MOVED_ELEMENTS:
             continue  # moved or not, it would be the same
-        told = False
+        shifted = False
         for a, b in ((got[step:], low), (got[:-step], high)):
             if bool(np.all(np.abs(a - b) <= bound)):
                 return True
-    return told
+    return shifted
 
 
 def _moved(
@@ -88,7 +88,7 @@ def _moved(
         which = "the cotangent" if len(first.ct) == 1 else f"output {part}'s cotangent"
         for move in catalogue(ct.ndim) if ct.size <= MAX_REORDERED_SIZE else ():
             if move.label == "B" or (move.square and ct.size > first.right[name].size):
-                continue  # over which axis it is summed is no matter of layout
+                continue  # the axis of a sum is not a matter of layout
             says = f"{own} reads {which} with {move.says}"
             yield move.label, says, _at_cotangent(name, part, move)
     for other, value in zip(first.names, first.primals, strict=True):

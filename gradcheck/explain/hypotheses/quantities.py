@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gradcheck.explain.probe import Probe
+from gradcheck.explain.hypothesis import applied, read_primal
+from gradcheck.explain.probe import Array, Probe
 
 Value = Callable[[Probe], float | None]
 Shape = tuple[int, ...]
@@ -137,11 +138,15 @@ def _product(name: str, probe: Probe) -> float | None:
 
 def _shapes(probe: Probe) -> Iterator[tuple[str, Callable[[Probe], Shape]]]:
     """Primals and outputs: their names in messages, and their shapes at any point."""
-    for i, name in enumerate(probe.names):
-        yield name, lambda p, i=i: p.primals[i].shape
+    for name in probe.names:
+        yield name, applied(np.shape, read_primal(name))
     for i in range(len(probe.ct)):
         name = "the output" if len(probe.ct) == 1 else f"output {i + 1}"
-        yield name, lambda p, i=i: p.ct[i].shape
+        yield name, partial(_output_shape, i)
+
+
+def _output_shape(i: int, probe: Probe) -> Shape:
+    return probe.ct[i].shape
 
 
 def _axis(k: int) -> Part:
@@ -176,6 +181,14 @@ def _used_entries(probe: Probe) -> Iterator[tuple[str, Value]]:
                         return float(np.count_nonzero(p.primals[i] != p.attrs.get(attr)))
 
                     yield f"entries of {name} other than `{attr}`", kept
-            yield f"entries of {name} from 0", lambda p, i=i: float((p.primals[i] >= 0).sum())
+            yield f"entries of {name} from 0", applied(_count_from_0, read_primal(name))
         elif np.isin(value, (0.0, 1.0)).all():
-            yield f"ones in {name}", lambda p, i=i: float((p.primals[i] == 1).sum())
+            yield f"ones in {name}", applied(_count_ones, read_primal(name))
+
+
+def _count_from_0(x: Array) -> float:
+    return float((x >= 0).sum())
+
+
+def _count_ones(x: Array) -> float:
+    return float((x == 1).sum())

@@ -18,7 +18,7 @@ from gradcheck.explain.hypotheses.order import displaced, forward_mode, orientat
 from gradcheck.explain.hypotheses.place import subset
 from gradcheck.explain.hypotheses.precision import flushed, precision
 from gradcheck.explain.hypotheses.residual import residual
-from gradcheck.explain.hypotheses.size import alone, sizes, truncated
+from gradcheck.explain.hypotheses.size import alone, sizes
 from gradcheck.explain.hypotheses.slope import local, zeros
 from gradcheck.explain.hypotheses.sparsity import pairs, support
 from gradcheck.explain.hypotheses.special_points import duplicates, kinks, mask
@@ -86,7 +86,6 @@ EXACT: Final = (
     Rule("elsewhere", "it is right at other values than those given", elsewhere),
     Rule("layout", "operands read, and the gradient written, in another layout", relaid),
     Rule("subset", "right except in a set of places", subset),
-    Rule("truncated", "a part of an axis never takes part", truncated),
 )
 """Those that predict every number, with few exceptions."""
 PREDICTING: Final = tuple(
@@ -94,7 +93,7 @@ PREDICTING: Final = tuple(
     for rule in EXACT
     if rule.name
     in {"cotangent", "attributes", "slots", "orientation", "forward mode", "layout",
-         "subset", "contributions", "pairs", "displaced", "truncated"}
+         "subset", "contributions", "pairs", "displaced"}
 )  # fmt: skip
 """Those that may be put to the points that are wrong, whatever they say of others."""
 DESCRIBING: Final = (

@@ -8,7 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.hypothesis import Hypothesis, Observations
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    applied,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import Array, Float, Probe
 
 MAX_OFF_DIRECTION: Final = 1e-8
@@ -65,15 +71,15 @@ def _directions(obs: Observations) -> Iterator[tuple[str, Direction]]:
     names = [n for n, p in pairs if p.dtype.kind == "f" and p.shape == shape]
     yield "", lambda p: np.ones(p.right[obs.output].shape)
     for name in names:
-        yield name, lambda p, name=name: p.primal(name)
+        yield name, read_primal(name)
     for k, out in enumerate(probe.outputs):
         if out.shape == shape:
             word = "the output" if len(probe.outputs) == 1 else f"output {k}"
-            yield word, lambda p, k=k: p.outputs[k]
-            yield f"exp of {word}", lambda p, k=k: np.exp(p.outputs[k])
+            yield word, read_output(k)
+            yield f"exp of {word}", applied(np.exp, read_output(k))
     for name in names:
-        yield f"softmax of {name}", lambda p, name=name: _softmax(p.primal(name))
-        yield f"what marks the largest of {name}", lambda p, name=name: _largest(p.primal(name))
+        yield f"softmax of {name}", applied(_softmax, read_primal(name))
+        yield f"what marks the largest of {name}", applied(_largest, read_primal(name))
 
 
 def _softmax(x: Float) -> Float:
@@ -113,7 +119,7 @@ class _Found:
 
 def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) -> _Found | None:
     """Rows that lie along it; None if some wrong row does not, or if right rows do."""
-    worst, rows, free, told, lacking = 0.0, 0, 0, 0, True
+    worst, rows, free, seen, lacking = 0.0, 0, 0, 0, True
     for probe in probes:
         along, right = direction(probe), probe.right[name]
         if along is None or along.shape != right.shape or right.ndim < -axis:
@@ -130,10 +136,10 @@ def _along(probes: Sequence[Probe], name: str, direction: Direction, axis: int) 
         lies = np.max(off, initial=0.0) <= MAX_OFF_DIRECTION < np.max(other, initial=0.0)
         if not lies:
             return None
-        worst, rows, told = max(worst, float(np.max(off))), rows + len(r), told + 1
+        worst, rows, seen = max(worst, float(np.max(off))), rows + len(r), seen + 1
         free += r.size - len(r)
         lacking = lacking and bool((other >= 1 - MAX_OFF_DIRECTION).all())
-    return _Found(worst, lacking, rows, free, told)
+    return _Found(worst, lacking, rows, free, seen)
 
 
 def _rows(x: Array, axis: int) -> Array:

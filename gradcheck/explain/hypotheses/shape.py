@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.explain.engine import where
+from gradcheck.explain.engine import where_wrong
 from gradcheck.explain.hypothesis import Observations
 from gradcheck.explain.probe import Probe, near
 from gradcheck.results.finding import Diagnosis
@@ -39,7 +39,7 @@ def malformed(output: str, probes: Sequence[Probe]) -> Diagnosis | None:
 
 def _faulty(probe: Probe, output: str) -> bool:
     if output not in probe.raw:
-        return False  # nobody knows what came
+        return False  # unknown what was returned
     raw = probe.raw[output]
     return raw is None or raw.dtype.name != probe.dtype or _misshapen(probe, output)
 
@@ -54,7 +54,7 @@ def _missing(obs: Observations) -> Diagnosis:
         label="G",
         says=f"{obs.gradient} is not returned: {obs.output} gets no gradient",
         rule=RULE,
-        evidence=(where(obs),),
+        evidence=(where_wrong(obs),),
     )
 
 
@@ -67,7 +67,7 @@ def _of_dtype(obs: Observations) -> Diagnosis:
         says=f"{obs.gradient} comes in {raw.dtype.name}, {obs.output} in {probe.dtype}: "
         "its precision changes on the way",
         rule=RULE,
-        evidence=(where(obs),),
+        evidence=(where_wrong(obs),),
     )
 
 
@@ -183,5 +183,5 @@ def _of_shape(obs: Observations, shaped: Sequence[_Shaped]) -> Diagnosis:
     )  # fmt: skip
     for label, says, holds in hypotheses:
         if all(map(holds, shaped)):
-            return Diagnosis(label=label, says=says, rule=RULE, evidence=(shapes, where(obs)))
-    return Diagnosis(label="", says=f"{own}: no known pattern", evidence=(shapes, where(obs)))
+            return Diagnosis(label=label, says=says, rule=RULE, evidence=(shapes, where_wrong(obs)))
+    return Diagnosis(label="", says=f"{own}: no known pattern", evidence=(shapes, where_wrong(obs)))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
 
-from gradcheck.explain.hypotheses.place import BLOCKS as SHORT_BLOCKS
 from gradcheck.explain.hypothesis import Hypothesis, Observations
-from gradcheck.explain.probe import RAISES, ROUNDING_TOLERANCE, Array, Float, Probe
+from gradcheck.explain.probe import RAISES, Array, Float, Probe
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
 
@@ -152,10 +150,12 @@ def alone(obs: Observations) -> Iterator[Hypothesis]:
     probe, name = obs.first, obs.output
     if any(name not in p.got for p in obs.failing) or _same_numbers(probe, name):
         return
-    told = [p for p in obs.failing if _tells(p, name)]
-    axes = _alone(told[0], name) if len(told) >= MIN_SHARE_OF_PROBES * len(obs.failing) else ()
-    mixed = bool(axes) and _reads_others(told[0], name, axes)
-    if mixed or (axes and _some_right(told[0], name, axes)):
+    telling = [p for p in obs.failing if _tells(p, name)]
+    axes = (
+        _alone(telling[0], name) if len(telling) >= MIN_SHARE_OF_PROBES * len(obs.failing) else ()
+    )
+    mixed = bool(axes) and _reads_others(telling[0], name, axes)
+    if mixed or (axes and _some_right(telling[0], name, axes)):
         which = " and ".join(str(axis) for axis in axes)
         which = f"axis {which}" if len(axes) == 1 else f"axes {which}"
         yield Hypothesis(
@@ -173,10 +173,10 @@ def alone(obs: Observations) -> Iterator[Hypothesis]:
 
 def _alone(probe: Probe, name: str) -> tuple[int, ...]:
     """The first axes, or the one axis, whose entries are right alone; () if none."""
-    shape, told = probe.right[name].shape, _lengths(probe, name)
+    shape, telling = probe.right[name].shape, _lengths(probe, name)
     every = [tuple(range(k)) for k in range(1, len(shape))] + [(k,) for k in range(1, len(shape))]
     for axes in every:
-        whole = all(shape[axis] in told or shape[axis] == 1 for axis in axes)
+        whole = all(shape[axis] in telling or shape[axis] == 1 for axis in axes)
         mixed = [axis for axis in axes if shape[axis] > 1]
         if whole and mixed and _right_alone(probe, name, [shape[axis] for axis in mixed]):
             return tuple(mixed)
@@ -278,77 +278,3 @@ def _taken(probe: Probe, n: int, indices: Array) -> Probe | None:
     if any(ct.shape != out.shape for ct, out in zip(cts, outputs, strict=True)):
         return None
     return probe.at(primals, cts)
-
-
-MIN_TRUNCATED_PROBES: Final = 2
-"""Failing probes of which some, and not all, must take part."""
-MIN_DIFFERING_ELEMENTS: Final = 4
-
-End = Callable[[int], int]
-
-
-def truncated(obs: Observations) -> Iterator[Hypothesis]:
-    """The gradient is right for a shorter operand, as far as that reaches."""
-    name = obs.output
-    for axis in range(-obs.first.right[name].ndim, 0):
-        lengths = [p.right[name].shape[axis] for p in obs.failing if p.right[name].ndim >= -axis]
-        for label, says, end in _ends():
-            if sum(0 < end(n) < n for n in lengths) < MIN_TRUNCATED_PROBES:
-                continue  # nothing would be left nearly everywhere
-            yield Hypothesis(
-                label=label,
-                says=f"{obs.gradient} is right for an operand without {says} along axis {axis}",
-                fits=partial(_fits, name, axis, end),
-            )
-
-
-def _ends() -> Iterator[tuple[str, str, End]]:
-    for block in SHORT_BLOCKS:
-        yield "W", f"what lies beyond the first {block}", partial(min, block)
-        yield "W", f"what is left over after whole blocks of {block}", partial(_whole, block)
-    yield "I", "the last", lambda n: n - 1
-
-
-def _whole(block: int, n: int) -> int:
-    return n // block * block
-
-
-def _fits(name: str, axis: int, end: End, probe: Probe) -> bool:
-    """Whether the first part is that of the shorter operand; of the rest nothing is said."""
-    right = probe.right[name]
-    if right.ndim < -axis or name not in probe.got:
-        return False
-    n = right.shape[axis]
-    kept = max(end(n), 0)
-    if kept >= n:
-        return not probe.fails(name)
-    if kept == 0:
-        got = probe.got[name]  # nothing took part
-        return not got.any() or not np.isfinite(got).all()
-    found = _shorter(probe, name, axis, kept)
-    if found is None:
-        return False
-    got, wrong = _head(probe.got[name], axis, kept), _head(right, axis, kept)
-    bound = ROUNDING_TOLERANCE[probe.dtype] * float(np.max(np.abs(found), initial=0.0))
-    agrees = got.shape == found.shape and bool(np.all(np.abs(got - found) <= bound))
-    tells = int((np.abs(wrong - found) > 100 * bound).sum()) >= min(
-        MIN_DIFFERING_ELEMENTS, found.size
-    )
-    return agrees and tells
-
-
-def _head(array: Array, axis: int, kept: int) -> Array:
-    index = [slice(None)] * array.ndim
-    index[axis] = slice(kept)
-    return array[tuple(index)]
-
-
-def _shorter(probe: Probe, name: str, axis: int, kept: int) -> Float | None:
-    """The true gradient of the shorter operand; a cotangent as long as it was is cut alike."""
-    x = probe.primal(name)
-    primals = {name: _head(x, axis, kept)}
-    for other, p in zip(probe.names, probe.primals, strict=True):
-        if other != name and p.shape == x.shape:
-            primals[other] = _head(p, axis, kept)
-    ct = tuple(_head(c, axis, kept) if c.shape == x.shape else c for c in probe.ct)
-    return probe.gradient(name, ct, primals)

@@ -16,7 +16,13 @@ from gradcheck.explain.hypotheses.elementwise import (
     over,
     slope,
 )
-from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
+from gradcheck.explain.hypothesis import (
+    Hypothesis,
+    Observations,
+    predicting,
+    read_output,
+    read_primal,
+)
 from gradcheck.explain.probe import Float, Probe
 
 SAME_SLOPE: Final = 1e-6
@@ -326,9 +332,9 @@ def _values(obs: Observations) -> Iterator[_Value]:
     for name in names:
         primal = obs.first.primal(name)
         if primal.dtype.kind == "f" and primal.shape in (shape, ()):
-            yield _Value(name, lambda probe, name=name: probe.primal(name))
+            yield _Value(name, read_primal(name))
     if len(obs.first.outputs) == 1 and obs.first.outputs[0].shape == shape:
-        yield _Value("y" if "y" not in names else "the output", lambda probe: probe.outputs[0])
+        yield _Value("y" if "y" not in names else "the output", read_output(0))
 
 
 # ── the diagonal in the place of the whole Jacobian ──────────────────────────────────────────

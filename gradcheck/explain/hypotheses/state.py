@@ -61,7 +61,7 @@ class _History:
         names = self._off(late, self._probe.vjp(ct=self._v))
         if not names or self._off(late, self._probe.vjp(ct=self._u), names):
             return None
-        return self._told(
+        return self._diagnosis(
             "V",
             f"{_are(names)} the answer to the call before: a buffer is returned before it is "
             "written",
@@ -80,7 +80,7 @@ class _History:
             if not all(_one_more(a, b, expected[name], self._probe.dtype)
                        for a, b in itertools.pairwise(held)):  # fmt: skip
                 return None
-        return self._told(
+        return self._diagnosis(
             "A",
             f"{_are(names)} added to what earlier calls gave: a buffer is never cleared",
             "each of three calls with the same arguments gave one right gradient more, to rounding",
@@ -96,7 +96,7 @@ class _History:
                 continue
             moved = max(_norm(first[name]), _norm(first[name] - other[name]))
             if _norm(first[name] - again[name]) <= MAX_REPEAT_DIFFERENCE * moved < np.inf:
-                return self._told(
+                return self._diagnosis(
                     "A",
                     f"{_name(name)} holds what earlier calls left: something that is summed up is "
                     "not cleared between calls",
@@ -111,7 +111,7 @@ class _History:
         names = _differing([a, b])
         if not names or _differing([a, c]) or _differing([b, d]):
             return None
-        return self._told(
+        return self._diagnosis(
             "X",
             f"{_are(names)} computed from something saved that an earlier call wrote over",
             "after the same calls it gave the same bits, after others it did not",
@@ -131,13 +131,13 @@ class _History:
             else f"{REPEATS} further calls with the same arguments gave the same bits"
         )
         if otherwise == "V":
-            return self._told("V", f"{what} depends on the values of an earlier call", seen)
+            return self._diagnosis("V", f"{what} depends on the values of an earlier call", seen)
         off = _apart(answers, names)
         why = "a race, a random number, or memory that nobody has written to"
         if 0 < off <= MAX_REORDERING_ULPS * self._probe.u:
             why = "as where a sum runs in another order each time"
             seen += f", {off:.1g} of its largest element apart"
-        return self._told("C", f"{what} changes from call to call: {why}", seen)
+        return self._diagnosis("C", f"{what} changes from call to call: {why}", seen)
 
     # ── asking and comparing ─────────────────────────────────────────────────────────────────
 
@@ -158,7 +158,7 @@ class _History:
             n for n in some if n in expected and not near(got[n], expected[n], self._probe.dtype)
         ]
 
-    def _told(self, label: str, says: str, seen: str) -> Diagnosis:
+    def _diagnosis(self, label: str, says: str, seen: str) -> Diagnosis:
         return Diagnosis(
             label=label, says=says, rule=RULE, evidence=(f"at {self._probe.where}, {seen}",)
         )

@@ -155,15 +155,15 @@ def glossary(function: Callable[..., Any], says: str) -> str:
     """A sentence for the names in `says` that `function` gives to its own values; "" for none."""
     known = _definitions(function)
     wanted = [name for quoted in _QUOTED.findall(says) for name in _NAME.findall(quoted)]
-    told: dict[str, str] = {}
-    while wanted and len(told) < MAX_SPELT_OUT:
+    spelt_out: dict[str, str] = {}
+    while wanted and len(spelt_out) < MAX_SPELT_OUT:
         name = wanted.pop(0)
-        if name in known and name not in told:
-            told[name] = known[name]
+        if name in known and name not in spelt_out:
+            spelt_out[name] = known[name]
             wanted += _NAME.findall(known[name])
-    if not told:
+    if not spelt_out:
         return ""
-    spelt = [f"`{name}` is `{text}`" for name, text in told.items()]
+    spelt = [f"`{name}` is `{text}`" for name, text in spelt_out.items()]
     return f"in the reference, {', '.join(spelt)}"
 
 
@@ -367,10 +367,14 @@ def candidates(run: Run) -> list[Candidate]:
     for k, out in enumerate(run.tape.forward):
         if out is not None:
             add(Ref(output=k), out, "the output" if len(run.tape.forward) == 1 else f"output {k}")
-    ours = {node.index for node in run.needed}
+    needed = {node.index for node in run.needed}
     for node in run.tape.nodes:
         turns = run.chains.get((node.chain, node.kind), [node])
-        if node.chain and len(turns) == 1 and (node.index in ours or node.index >= run.tape.length):
+        if (
+            node.chain
+            and len(turns) == 1
+            and (node.index in needed or node.index >= run.tape.length)
+        ):
             add(Ref(chain=node.chain, kind=node.kind), node, text_of(node))
     return sorted(found, key=lambda candidate: len(candidate.says))
 

@@ -133,8 +133,8 @@ class Run:
     def known(self) -> set[int]:
         """Indices of the values that forward has, too, arguments included."""
         tape = self.tape
-        ours = {key_of(n) for n in tape.nodes[tape.length :]}
-        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in ours}
+        own = {key_of(n) for n in tape.nodes[tape.length :]}
+        return {n.index for n in tape.nodes[: tape.length] if n.name or key_of(n) in own}
 
     @cached_property
     def elementwise(self) -> bool:

@@ -89,7 +89,7 @@ class Weighing:
             yield self._edit("S", says, SIGN, at(self.target, scaled(self.k, -1.0)), without)
         c = fitted(right, without, self.like.got)
         if c is not None and abs(c - 1) <= FACTOR_TOLERANCE:
-            return  # that is no other weight, but an imprecise one
+            return  # the right weight, computed imprecisely
         if c:
             yield from self._numbered(c, without)
             return
