@@ -75,18 +75,6 @@ def _mean(reach: Mask) -> Array:
     return np.asarray(reach / np.maximum(reach.sum(axis=0), 1))
 
 
-def _wide(of: Callable[[Mask], Array], inner: int) -> Callable[[Mask], Array]:
-    """Apply `of` to whole rows or matrices of the gradient: any contribution reaches all of it."""
-
-    def wide(reach: Mask) -> Array:
-        if reach.ndim <= inner:
-            return of(reach)
-        axes = tuple(range(-inner, 0))
-        return of(np.broadcast_to(reach.any(axis=axes, keepdims=True), reach.shape))
-
-    return wide
-
-
 OVERWRITTEN: Final = ": overwritten where it must be added up"
 ONE_OF_ALL: Final = (
     ("the last alone", _last, OVERWRITTEN),
@@ -99,12 +87,11 @@ PER_ELEMENT: Final = (
         Keep(
             shared="A",
             alone="",
-            says=f"keeps, of what {{}} contribute to each {whose}, {says}",
-            of=_wide(of, inner) if inner else of,
+            says=f"keeps, of what {{}} contribute to each element, {says}",
+            of=of,
             because=because,
         )
         for says, of, because in ONE_OF_ALL
-        for inner, whose in enumerate(("element", "row", "matrix"))
     ),
     Keep(
         shared="R",
@@ -160,18 +147,7 @@ BY_SLAB: Final = (
         for block in BLOCKS
     ),
 )
-ODD_CUTOFFS: Final = tuple(
-    Keep(
-        shared="W",
-        alone="W",
-        says=f"lacks what lies beyond the first {count} of {{}}",
-        of=_at(partial(_in_first, count)),
-        needs=partial(operator.lt, count + 1),  # one slab alone is the last
-    )
-    for count in range(1, 12)
-    if count not in BLOCKS
-)
-LOSSES: Final = (*BY_SLAB, *PER_ELEMENT, *ODD_CUTOFFS)
+LOSSES: Final = (*BY_SLAB, *PER_ELEMENT)
 
 
 MAX_SLABS: Final = 64

@@ -157,8 +157,6 @@ def _slices(probe: Probe) -> Iterator[tuple[str, str, Edit]]:
         for at, which in ((0, "first"), (-1, "last")):
             words = f"takes the {which} entry of the cotangent's axis {axis} for all of them"
             yield label, words, _each(partial(_entry, axis, at))
-        yield "U", f"averages the cotangent over its axis {axis}", _each(partial(_averaged, axis))
-    yield "U", "averages the cotangent over its rows", _each(_over_rows)
 
 
 def _row(at: int, ct: Float) -> Float:
@@ -166,21 +164,10 @@ def _row(at: int, ct: Float) -> Float:
     return np.broadcast_to(rows[at], rows.shape).reshape(ct.shape)
 
 
-def _over_rows(ct: Float) -> Float:
-    rows = ct.reshape(-1, ct.shape[-1]) if ct.ndim else ct.reshape(1, 1)
-    return np.broadcast_to(rows.mean(axis=0), rows.shape).reshape(ct.shape)
-
-
 def _entry(axis: int, at: int, ct: Float) -> Float:
     if not -ct.ndim <= axis < ct.ndim:
         return ct
     return np.broadcast_to(np.take(ct, [at], axis=axis), ct.shape)
-
-
-def _averaged(axis: int, ct: Float) -> Float:
-    if not -ct.ndim <= axis < ct.ndim:
-        return ct
-    return np.broadcast_to(ct.mean(axis=axis, keepdims=True), ct.shape)
 
 
 # ── another array in its place ───────────────────────────────────────────────────────────────

@@ -71,8 +71,6 @@ def elsewhere(obs: Observations) -> Iterator[Hypothesis]:
         floating = obs.first.primal(name).dtype.kind == "f"
         for label, says, read in _other_values(obs, name) if floating else ():
             yield _reading(obs, label, name, says, read)
-        for label, says, read in _other_places(obs, name):
-            yield _reading(obs, label, name, says, read)
         for label, says, read in () if floating else _other_indices(name):
             yield _reading(obs, label, name, says, read)
 
@@ -122,30 +120,6 @@ def _applied(name: str, function: Callable[[Any], Any], probe: Probe) -> Array |
     except RAISES:  # a scalar has no axis
         return None
     return value if np.isfinite(value).all() else None
-
-
-def _other_places(obs: Observations, name: str) -> Iterator[Reading]:
-    """The numbers of a primal from another place, or in another order."""
-    for axis in range(-obs.first.primal(name).ndim, 0):
-        at = f"of {name} along axis {axis}"
-        for label, says, move in (
-            ("I", f"the first place {at} everywhere", _first),
-            ("I", f"the place before {at}", lambda x, axis: np.roll(x, 1, axis)),
-            ("I", f"the place after {at}", lambda x, axis: np.roll(x, -1, axis)),
-            ("L", f"the places {at} in reverse", np.flip),
-        ):
-            yield label, says, partial(_moved, name, axis, move)
-
-
-def _moved(
-    name: str, axis: int, move: Callable[[Array, int], Array | None], probe: Probe
-) -> Array | None:
-    x = probe.primal(name)
-    return move(x, axis) if x.ndim >= -axis else None
-
-
-def _first(x: Array, axis: int) -> Array | None:
-    return np.broadcast_to(np.take(x, [0], axis=axis), x.shape) if x.shape[axis] else None
 
 
 def _other_indices(name: str) -> Iterator[Reading]:

@@ -53,7 +53,6 @@ def moves(rank: int, attrs: Attrs) -> Iterator[Move]:
     for axis in axes:
         yield from divisions(axis, attrs)
         yield from _packed_pairs(axis, attrs)
-    yield from _stacked()
 
 
 def losses(rank: int, attrs: Attrs) -> Iterator[Move]:
@@ -272,27 +271,6 @@ def _turned(axis: int, key: str, way: int, array: Array, attrs: Attrs) -> Array:
         return array
     parts = array.reshape(*array.shape[:k], -1, n, m, *array.shape[k + 1 :])
     return np.ascontiguousarray(parts.swapaxes(k + 1, k + 2)).reshape(array.shape)
-
-
-def _stacked() -> Iterator[Move]:
-    """Halves of the last axis that lie one after the other as whole arrays, and the reverse."""
-
-    def of(array: Array, attrs: Attrs) -> Array:
-        if array.ndim < 2 or array.shape[-1] % 2:
-            return array
-        two = array.reshape(2, *array.shape[:-1], array.shape[-1] // 2)
-        return np.ascontiguousarray(np.moveaxis(two, 0, -2)).reshape(array.shape)
-
-    def back(array: Array, attrs: Attrs) -> Array:
-        if array.ndim < 2 or array.shape[-1] % 2:
-            return array
-        two = array.reshape(*array.shape[:-1], 2, array.shape[-1] // 2)
-        return np.ascontiguousarray(np.moveaxis(two, -2, 0)).reshape(array.shape)
-
-    says = "the halves of its last axis taken for those of its memory"
-    yield Move(label="L", says=says, of=of, back=back)
-    says = "the halves of its memory taken for those of its last axis"
-    yield Move(label="L", says=says, of=back, back=of)
 
 
 def _exchanges_of_parts(axis: int, count: int) -> Iterator[Move]:

@@ -41,7 +41,6 @@ def places(probe: Probe, rank: int) -> Iterator[Places]:
     for inner in (1, 2):
         if rank > inner:
             yield _first_only(inner)
-    yield from _flat()
     if rank > 1:
         yield from _triangles()
         yield from _tiles()
@@ -87,13 +86,10 @@ def _ends(axis: int) -> Iterator[Places]:
     halves: tuple[tuple[str, Callable[[Array, int], Mask]], ...] = (
         (f"the second half {along}", lambda i, n: i >= n - n // 2),
         (f"the first half {along}", lambda i, n: i < n // 2),
-        (f"every second {along}", lambda i, n: i % 2 == 1),
-        (f"every second {along} from the first on", lambda i, n: i % 2 == 0),
     )
     for says, test in halves:
         yield Places(
-            # one of two operands that are packed along the last axis has none
-            label="G" if "half" in says and axis == -1 else "I",
+            label="G" if axis == -1 else "I",  # one of two packed operands gets no gradient
             says=says,
             of=_line(axis, test),
             needs=lambda a: _length(a, axis) > 3,
@@ -187,29 +183,6 @@ def _first_only(inner: int) -> Places:
         return np.broadcast_to(numbers > 0, array.shape)
 
     return Places(label="I", says=f"all but the first {what}", of=of)
-
-
-def _flat() -> Iterator[Places]:
-    """Places by their number in memory."""
-
-    def line(test: Callable[[Array, int], Mask]) -> Callable[[Array, Probe], Mask]:
-        return lambda array, probe: test(np.arange(array.size), array.size).reshape(array.shape)
-
-    yield Places(label="I", says="the last element", of=line(lambda i, n: i == n - 1))
-    yield Places(label="I", says="the first element", of=line(lambda i, n: i == 0))
-    for block in BLOCKS:
-        yield Places(
-            label="W",
-            says=f"what is left over after the last whole block of {block} elements",
-            of=line(partial(_after_blocks, block)),
-            needs=partial(_leaves_some, block, np.size),
-        )
-        yield Places(
-            label="W",
-            says=f"what lies beyond the first {block} elements",
-            of=line(partial(_after_first, block)),
-            needs=partial(_longer, block, np.size),
-        )
 
 
 def _unreached(array: Array, probe: Probe) -> Mask:
@@ -378,10 +351,6 @@ def _cotangent(probe: Probe, name: str) -> Float | None:
     return fitting[0] if fitting else None
 
 
-def _twice(probe: Probe, name: str) -> Float:
-    return 2 * probe.right[name]
-
-
 def _one(probe: Probe, name: str) -> Float:
     return np.ones_like(probe.right[name])
 
@@ -389,6 +358,5 @@ def _one(probe: Probe, name: str) -> Float:
 VALUES: Final = (
     ("it is 0 there", zero),
     ("the cotangent stands there", _cotangent),
-    ("it counts twice there", _twice),
     ("1 stands there", _one),
 )

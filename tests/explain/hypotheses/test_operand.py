@@ -23,8 +23,6 @@ def reading(op, at, read):
     [
         ("tanh", "x", 0, np.tanh, "V", "reads the output where it needs x"),
         ("mul", "x", 1, lambda x, y: np.ones_like(y), "F", "reads ones where it needs y"),
-        ("rms_norm", "x", 0, lambda x, *w: np.roll(x, 1, -2), "I", "the place before of x"),
-        ("layer_norm", "x", 0, lambda x, *w: x[..., :1, :] + 0 * x, "I", "first place of x"),
         ("div", "x", 1, lambda x, y: y + 1e-3, "E", "y + 0.001"),
         ("sqr", "x", 0, np.abs, "S", "|x|"),
     ],

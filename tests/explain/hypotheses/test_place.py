@@ -25,10 +25,6 @@ def at(axis, test):
     return mask
 
 
-def flat(test):
-    return lambda g: test(np.arange(g.size), g.size).reshape(g.shape)
-
-
 def off_diagonal(g):
     rows, columns = np.indices(g.shape[-2:])
     return np.broadcast_to(rows != columns, g.shape)
@@ -39,8 +35,6 @@ def off_diagonal(g):
     [
         ("rms_norm", "x", at(-1, lambda i, n: i == n - 1), "I", "the last along the last axis"),
         ("layer_norm", "x", at(-2, lambda i, n: i == 0), "I", "the first along axis -2"),
-        ("softmax", "x", at(-1, lambda i, n: i % 2 == 1), "I", "every second along the last axis"),
-        ("gelu", "x", flat(lambda i, n: i >= n // 8 * 8), "W", "block of 8 elements"),
         ("rms_norm", "x", at(-1, lambda i, n: i >= n // 4 * 4), "W", "block of 4 along"),
         ("matmul", "w", off_diagonal, "I", "off the diagonal"),
     ],
@@ -52,17 +46,11 @@ def test_the_places_are_named(op, output, mask, label, says):
     assert found.says.endswith("it is 0 there")
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda g: np.where(at(-1, lambda i, n: i == 0)(g), 2 * g, g), "counts twice"),
-        (without(at(-1, lambda i, n: i == 0), 1.0), "1 stands there"),
-    ],
-)
-def test_what_stands_there_is_named(change, says):
+def test_what_stands_there_is_named():
+    change = without(at(-1, lambda i, n: i == 0), 1.0)
     found = named("rms_norm", changed("rms_norm", x=change), "x", SUBSET)
     assert found.label == "I", found
-    assert says in found.says
+    assert "1 stands there" in found.says
 
 
 def test_the_cotangent_may_stand_there():

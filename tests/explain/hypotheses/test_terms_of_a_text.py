@@ -267,16 +267,6 @@ def halved(xp, ct, x, y, *, mode, weight=0.5):
     return ct - term * (weight if mode == "mean" else 1.0)
 
 
-def test_what_is_wrong_for_one_value_of_an_attribute_is_named_with_it():
-    def right(xp, ct, x, y, *, mode):
-        return ct - xp.sum(ct * y, axis=-1, keepdims=True)
-
-    assert found(right, halved, {"mode": "sum"}, mode="mean") == (
-        "F",
-        "dx: the term `sum(ct * y)` is 0.5 times the right value, where mode is 'mean'",
-    )
-
-
 def test_what_is_wrong_for_some_of_the_points_alone_is_not_named():
     def right(xp, ct, x, y, *, mode):
         return ct - xp.sum(ct * y, axis=-1, keepdims=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 from gradcheck.explain.hypotheses.terms.functions import functions, slopes
@@ -10,7 +9,6 @@ from gradcheck.explain.hypotheses.terms.operations import factors, masks, reduct
 from gradcheck.explain.hypotheses.terms.values import uses
 from gradcheck.explain.hypotheses.terms.weights import BENT, scales
 from gradcheck.explain.hypothesis import Hypothesis, Observations, predicting
-from gradcheck.explain.probe import Array, Probe
 from gradcheck.explain.trace.names import glossary
 from gradcheck.explain.trace.run import Edit, Match, Text
 
@@ -30,30 +28,14 @@ def terms(obs: Observations) -> Iterator[Hypothesis]:
         return
     like = Match(probe, obs.output)
     bent: list[Edit] = []
-    every: list[Edit] = []
     for group in FAMILIES:
         edits = [edit for family in group for edit in family(text, run, like)]
-        every.extend(edits)
         bent.extend(edit for edit in edits if edit.rank == BENT)
         for edit in sorted(edits, key=lambda edit: edit.rank):
             if edit.rank < BENT:
                 yield _hypothesis(text, edit)
     for edit in bent:
         yield _hypothesis(text, edit)
-    for edit, name in itertools.product(every, _deciding(obs)):
-        yield _hypothesis(text, edit, name)
-
-
-def _deciding(obs: Observations) -> list[str]:
-    """Attributes that choose one of several ways, and may tell where the gradient is wrong."""
-    here = obs.first.attrs
-    return [
-        name
-        for name, value in here.items()
-        if (value is None or isinstance(value, (str, bool)))
-        and any(p.attrs.get(name) != value for p in obs.passing)
-        and all(p.attrs.get(name) == value for p in obs.failing)
-    ]
 
 
 def _kinked(obs: Observations) -> bool:
@@ -66,20 +48,10 @@ def _kinked(obs: Observations) -> bool:
     )
 
 
-def _hypothesis(text: Text, edit: Edit, name: str = "") -> Hypothesis:
-    """An edit as a hypothesis; with `name`, only where that attribute is as at the first probe."""
+def _hypothesis(text: Text, edit: Edit) -> Hypothesis:
     obs = text.obs
     label = "K" if _kinked(obs) else edit.label
     spec = obs.first.truth.spec
     names = glossary(spec.vjp, edit.says) if spec is not None else ""
     evidence = (*edit.evidence, *([names] if names else []))
-    if not name:
-        return predicting(obs, label, edit.says, lambda p: text.predicted(p, edit), evidence)
-    value = obs.first.attrs[name]
-
-    def of(probe: Probe) -> Array | None:
-        here = probe.attrs.get(name) == value
-        return text.predicted(probe, edit) if here else probe.right[obs.output]
-
-    says = f"{edit.says}, where {name} is {value!r}"
-    return predicting(obs, label, says, of, evidence)
+    return predicting(obs, label, edit.says, lambda p: text.predicted(p, edit), evidence)
