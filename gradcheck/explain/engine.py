@@ -12,7 +12,7 @@ import numpy as np
 
 from gradcheck.explain.hypotheses.registry import RULES
 from gradcheck.explain.hypothesis import Hypothesis, Observations, Rule
-from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe
+from gradcheck.explain.probe import RAISES, Array, Float, Gradients, Probe, agree
 from gradcheck.numerics.draw import Draw
 from gradcheck.results.finding import Diagnosis
 
@@ -175,7 +175,7 @@ def _causes(probe: Probe, name: str) -> Iterator[str]:
     twice = _rest_of(probe, probe.ask(tuple(2 * ct for ct in probe.ct)), name, 2.0)
     if rest is None or twice is None:
         return
-    linear = _alike(twice, 2 * rest)
+    linear = agree(twice, 2 * rest, MAX_STILL_CHANGE)
     yield f"the residual {'doubles' if linear else 'does not double'} with the cotangent"
     moving: list[str] = []
     still: list[str] = []
@@ -184,7 +184,7 @@ def _causes(probe: Probe, name: str) -> Iterator[str]:
             found = _nudged(probe, k)
             moved = None if found is None else _rest(found, name)
             if moved is not None and moved.shape == rest.shape:
-                (still if _alike(moved, rest) else moving).append(probe.names[k])
+                (still if agree(moved, rest, MAX_STILL_CHANGE) else moving).append(probe.names[k])
     if moving:
         yield f"it changes with {_listed(moving)}" + (
             f", not with {_listed(still)}" if still else ""
@@ -210,10 +210,6 @@ def _nudged(probe: Probe, k: int) -> Probe | None:
         return np.asarray(x * (1 + NUDGE_SIZE * Draw("nudge", k).uniform(-1.0, 1.0, *x.shape)))
 
     return probe.at([near(p) if i == k else p for i, p in enumerate(probe.primals)], probe.ct)
-
-
-def _alike(a: Float, b: Float) -> bool:
-    return bool((np.abs(a - b) <= MAX_STILL_CHANGE * np.max(np.abs(b), initial=0.0)).all())
 
 
 def _listed(names: list[str]) -> str:

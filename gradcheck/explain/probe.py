@@ -55,6 +55,12 @@ def near(a: Any, b: Any, dtype: str, floor: float = 0.0) -> bool:
     return bool(close(a, b, dtype, floor).all())
 
 
+def agree(a: Float, b: Float, tolerance: float = 1e-9) -> bool:
+    """Whether two arrays agree within `tolerance` times the largest element of `b`."""
+    with np.errstate(all="ignore"):
+        return bool((np.abs(a - b) <= tolerance * np.max(np.abs(b), initial=0.0)).all())
+
+
 def reproduces(hypothesis: Any, got: Any, right: Any, dtype: str, floor: float = 0.0) -> bool:
     """Whether a prediction equals the returned gradient to rounding, and the right one does not."""
     if hypothesis is None or np.shape(hypothesis) != np.shape(got):

@@ -33,9 +33,17 @@ def _kin(op: str, operators: Mapping[str, OpSpec], obs: Observations) -> Iterato
             if count == len(obs.first.names) and _takes(other, attrs, obs.first):
                 of = other.name if len(other.dialects) == 1 else f"{other.name} ({dialect.name})"
                 says = f"{obs.gradient} is the gradient of {of}"
-                for shared in (True, False):
-                    of_other = _gradient(other, attrs, obs.output, shared=shared)
-                    yield predicting(obs, "D", says, of_other)
+                for given in (partial(_shared, attrs), partial(_own, attrs)):
+                    yield predicting(obs, "D", says, _gradient(other.vjp, obs.output, given))
+
+
+def _own(attrs: Attrs, probe: Probe) -> Attrs:
+    return attrs
+
+
+def _shared(attrs: Attrs, probe: Probe) -> Attrs:
+    """An operator's attributes, with those that the probe has too as given there."""
+    return {**attrs, **{k: v for k, v in probe.attrs.items() if k in attrs}}
 
 
 def _values_matter(obs: Observations) -> bool:
@@ -71,28 +79,13 @@ def _takes(other: OpSpec, attrs: Attrs, probe: Probe) -> bool:
     )
 
 
-def _gradient(
-    other: OpSpec, attrs: Attrs, output: str, *, shared: bool
-) -> Callable[[Probe], Float | None]:
-    """Its gradient, with shared attributes as given, or all at its own values."""
-
-    def gradient(probe: Probe) -> Float | None:
-        given = {k: v for k, v in probe.attrs.items() if shared and k in attrs}
-        ct = probe.ct[0] if len(probe.ct) == 1 else probe.ct
-        try:
-            with np.errstate(all="ignore"):
-                found = as_tuple(other.vjp(F64, ct, *probe.primals, **{**attrs, **given}))
-        except RAISES:
-            return None
-        value = found[probe.names.index(output)]
-        return None if value is None else np.asarray(value, dtype=np.float64)
-
-    return gradient
-
-
 def known_mutant(known: Sequence[Mutant]) -> Rule:
     """The rule for one operator, whose `known` defects are these."""
     return Rule("nearest", "it is a known defect of the operator", partial(_nearest, known))
+
+
+def _given(probe: Probe) -> Attrs:
+    return probe.attrs
 
 
 def _nearest(known: Sequence[Mutant], obs: Observations) -> Iterator[Hypothesis]:
@@ -100,22 +93,27 @@ def _nearest(known: Sequence[Mutant], obs: Observations) -> Iterator[Hypothesis]
         if mutant.vjp is None or mutant.equivalent:
             continue  # stateful mutants are not functions of their arguments
         says = f"{obs.gradient} is that of a known defect, {mutant.full_name}: {mutant.says}"
-        yield predicting(obs, mutant.label, says.rstrip("."), _returned(mutant.vjp, obs.output))
+        yield predicting(
+            obs, mutant.label, says.rstrip("."), _gradient(mutant.vjp, obs.output, _given)
+        )
 
 
-def _returned(vjp: Callable[..., Any], output: str) -> Callable[[Probe], Float | None]:
-    def returned(probe: Probe) -> Float | None:
+def _gradient(
+    vjp: Callable[..., Any], output: str, attrs: Callable[[Probe], Attrs]
+) -> Callable[[Probe], Float | None]:
+    """The gradient that another VJP gives, with attributes that may depend on the probe."""
+
+    def gradient(probe: Probe) -> Float | None:
         ct = tuple(np.array(part) for part in probe.ct)  # a mutant may write over it
+        bare = ct[0] if len(ct) == 1 else ct
         try:
             with np.errstate(all="ignore"):
-                found = as_tuple(
-                    vjp(F64, ct[0] if len(ct) == 1 else ct, *probe.primals, **probe.attrs)
-                )
+                found = as_tuple(vjp(F64, bare, *probe.primals, **attrs(probe)))
         except RAISES:
             return None
         if len(found) != len(probe.names):
             return None
-        gradient = found[probe.names.index(output)]
-        return None if gradient is None else np.asarray(gradient, dtype=np.float64)
+        value = found[probe.names.index(output)]
+        return None if value is None else np.asarray(value, dtype=np.float64)
 
-    return returned
+    return gradient

@@ -15,7 +15,7 @@ from gradcheck.explain.hypothesis import (
     read_output,
     read_primal,
 )
-from gradcheck.explain.probe import Array, Float, Probe
+from gradcheck.explain.probe import Array, Float, Probe, agree
 
 MAX_OFF_DIRECTION: Final = 1e-8
 """1 − R² up to which a row lies along a direction."""
@@ -94,7 +94,7 @@ def _largest(x: Float) -> Float:
 def _linear(probe: Probe, name: str) -> bool:
     """Whether the gradient doubles with the cotangent."""
     twice = probe.ask(tuple(2 * part for part in probe.ct)).get(name)
-    return twice is not None and bool(_close(twice, 2 * probe.got[name]).all())
+    return twice is not None and agree(twice, 2 * probe.got[name], 1e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,3 @@ def _unlike(x: Float, v: Float) -> Float:
     with np.errstate(all="ignore"):
         share = np.sum(x * v, -1) ** 2 / (np.sum(x * x, -1) * np.sum(v * v, -1))
         return np.asarray(np.nan_to_num(1.0 - share, nan=1.0))
-
-
-def _close(a: Float, b: Float) -> Array:
-    return np.asarray(np.abs(a - b) <= 1e-6 * np.max(np.abs(b), initial=0.0))

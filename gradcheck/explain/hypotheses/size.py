@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from gradcheck.explain.hypothesis import Hypothesis, Observations
-from gradcheck.explain.probe import RAISES, Array, Float, Probe
+from gradcheck.explain.probe import RAISES, Array, Probe, agree
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import Draw
 
@@ -194,7 +194,7 @@ def _reads_others(probe: Probe, name: str, axes: tuple[int, ...]) -> bool:
             if moved is None or name not in moved.got:
                 continue
             before, after = (np.take(p.got[name], k, axis) for p in (probe, moved))
-            if not _near(after, before):
+            if not agree(after, before):
                 return True
     return False
 
@@ -235,7 +235,7 @@ def _tells(probe: Probe, name: str) -> bool:
 def _same_numbers(probe: Probe, name: str) -> bool:
     """Whether the right numbers were returned in another order."""
     got, right = (np.sort(g[name].ravel()) for g in (probe.got, probe.right))
-    return _near(got, right)
+    return agree(got, right)
 
 
 def _right_alone(probe: Probe, name: str, lengths: Sequence[int]) -> bool:
@@ -249,14 +249,9 @@ def _right_alone(probe: Probe, name: str, lengths: Sequence[int]) -> bool:
             whole = np.take(whole, [k], whole.shape.index(n))
         if found is None or found.fails(name) or whole.size < MIN_ENTRY_SIZE:
             return False
-        if found.right[name].shape != whole.shape or not _near(found.right[name], whole):
+        if found.right[name].shape != whole.shape or not agree(found.right[name], whole):
             return False
     return True
-
-
-def _near(a: Float, b: Float) -> bool:
-    with np.errstate(all="ignore"):
-        return bool((np.abs(a - b) <= 1e-9 * np.max(np.abs(b), initial=0.0)).all())
 
 
 def _taken(probe: Probe, n: int, indices: Array) -> Probe | None:

@@ -155,10 +155,6 @@ def _rearranged(every: Sequence[Support]) -> bool:
     return _copies(every) and all(s.rearranges for s in every)
 
 
-def _close(a: Float, b: Float) -> bool:
-    return bool(np.all(np.abs(a - b) <= DERIVATIVE_TOLERANCE * np.max(np.abs(b), initial=0.0)))
-
-
 def _let_pass(every: Sequence[Support]) -> bool:
     return _copies(every) and not any(s.lost.any() for s in every)
 
