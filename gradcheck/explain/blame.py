@@ -121,10 +121,10 @@ def explains(
 
 
 def _lost(context: BlameContext, stage: Stage, name: str) -> bool:
-    """Whether a gradient that is missing may be missing because the stage returned none.
+    """Whether a gradient may be missing because the stage returned none.
 
-    Then it was to return it, or the value that it returned none for has no other way to the loss;
-    what was produced all the same has one.
+    True if the stage reads `name`; or if, without the gradient of one value that the stage reads,
+    `name` would get none, and every gradient that was produced would still get one.
     """
     if name in stage.reads:
         return True
@@ -138,10 +138,10 @@ def _lost(context: BlameContext, stage: Stage, name: str) -> bool:
 
 
 def _consistent(context: BlameContext, stage: Stage, rows: list[str]) -> bool:
-    """Whether some error of what the stage returned makes the errors seen in `rows`.
+    """Whether one error of the stage's gradients explains the errors seen in `rows`.
 
-    What it reads directly is free, the rest must lie in the range of the derivatives; the part
-    that does not must be small enough for noise. Errors are in units of the noise.
+    Errors of values that the stage reads are free. The others must lie in the range of the
+    derivatives, but for a part as small as noise. Errors are in units of the noise.
     """
     assert context.derivatives is not None
     rows = [name for name in rows if name not in stage.reads]
@@ -163,10 +163,10 @@ def _consistent(context: BlameContext, stage: Stage, rows: list[str]) -> bool:
 def _spanned(
     context: BlameContext, stage: Stage, rows: list[str], columns: NDArray[np.int64]
 ) -> tuple[Mask, Float | None]:
-    """Which elements of `rows` no error of what the stage returned can reach; a basis of the rest.
+    """The elements of `rows` that no error of the stage reaches, and a basis of the others.
 
-    The basis [m, n] is None where it would take too long. All faults of a program ask for a few
-    of these, again and again.
+    The basis [m, n] is None where it would take too long. Results are kept: several faults ask for
+    the same rows.
     """
     assert context.derivatives is not None
     noise = tuple(context.noise[n] for n in rows)
@@ -270,10 +270,10 @@ def rounds(
 ) -> tuple[Blame, ...]:
     """Independent faults one after another, from the loss backwards.
 
-    `still_wrong(replaced)` names the parameters whose gradients are wrong when the stages named
-    are the reference's. While there are any, the guilty stage nearest to the loss is blamed, and
-    replaced in its turn. What is still wrong when none is left is no stage's by itself; a guilty
-    stage that spoils no parameter is blamed last.
+    `still_wrong(replaced)` names the parameters whose gradients are wrong when the named stages are
+    replaced by the reference. While any are, the faulty stage nearest to the loss is blamed and
+    then replaced. Errors that are left belong to no single stage; a faulty stage that spoils no
+    parameter is blamed last.
     """
     found: list[Blame] = []
     left = [stage.name for stage in program.stages if stage.name in faulty]
@@ -314,14 +314,22 @@ def suspects(
     dtype: str = "float64",
     derivatives: Derivatives | None = None,
 ) -> tuple[Blame, ...]:
-    """The stages that may have made the `wrong` gradients wrong; one blame per fault at least.
+    """The stages that may have made the `wrong` gradients wrong; at least one blame per fault.
 
-    `values` and `cts` are the reference's, in float64, of every value by name. `wrong` and `right`
-    name the parameters (or other values) whose gradients were judged. `errors` holds what was
-    returned minus the truth, by name, as arrays of the value's shape; a name that is wrong and
-    not in it, or not finite, counts as a gradient that was not produced. The first blame contains
-    the guilty stage if there is one alone. `dtype` says how much rounding may have cost;
-    `derivatives` with respect to all names judged serve several calls at one point.
+    Args:
+        program: The model.
+        values: The reference's values by name, in float64.
+        cts: The reference's cotangents by name, in float64.
+        wrong: Names of parameters (or other values) whose gradients are wrong.
+        right: Names of those whose gradients are right.
+        errors: Returned gradients minus the truth, by name. A wrong name that is absent, or not
+            finite, counts as a gradient that was not produced.
+        dtype: The dtype of the implementation, which says how much rounding may have cost.
+        derivatives: Derivatives with respect to all names judged, to be shared by calls.
+
+    Returns:
+        Blames, the fault nearest to the loss first. If a single stage is at fault, the first
+        contains it.
     """
     known = known_errors(values, errors or {})
     context = BlameContext.of(program, values, cts, (wrong, right), known, dtype, derivatives)

@@ -27,11 +27,11 @@ ENDS: Final = (*LIMITS, Verdict.ERROR)
 
 @dataclass
 class LazyDiagnoser:
-    """Diagnoses of whatever fails, made once per operator, dialect, dtype and implementation.
+    """Diagnoses of failures, made once per operator, dialect, dtype and implementation.
 
-    They do not depend on the order in which cases are judged: what is asked is fixed by names.
-    `operators` are the suite's: a gradient may be another one's. `mutants()` are their known
-    defects by operator, asked for at the first failure. Nothing that explains is imported before.
+    They do not depend on the order in which cases are judged. `operators` are the suite's: a
+    gradient may be another operator's. `mutants()` returns their known defects by operator, and is
+    called at the first failure. Nothing that explains is imported before that.
     """
 
     operators: Mapping[str, OpSpec] = field(default_factory=dict)

@@ -81,10 +81,10 @@ class SpecTruth:
 
 @dataclass
 class ProbeCollector:
-    """One implementation of one operator's dialect in one dtype, asked where it tells most.
+    """Probes of one implementation of one operator's dialect in one dtype, each asked for once.
 
-    After a call that died nothing more is asked of it; it does not count among the crashes and
-    hangs after which an operator is given up.
+    After a call that crashed or hung nothing more is asked. Such calls do not count among those
+    after which an operator is given up.
     """
 
     binding: Binding
@@ -122,14 +122,14 @@ class ProbeCollector:
             return None
 
     def ask(self, case: Case, ct: Cotangent | None = None) -> Probe | None:
-        """The code at any case, under `ct` in float64 (None: one drawn for the case).
+        """Ask the code at any case, under `ct` in float64 (None: one drawn for the case).
 
-        None where it says nothing of the operator, or the true VJP is not defined there.
+        Returns None where the code lacks the operator, or the true VJP is not defined.
 
         Raises:
-            Broken: the call as a whole broke its contract.
-            Unsupported: the code declares that it lacks this.
-            SpecError, or any of `RAISES`: the operator is not defined there.
+            Broken: The call as a whole violated its contract.
+            Unsupported: The code declares that it lacks this.
+            SpecError, or any of `RAISES`: The operator is not defined there.
         """
         spec, dtype = case.spec, self.dtype
         truth = SpecTruth(spec)
@@ -239,10 +239,10 @@ def _seeded(case: Case, count: int) -> Iterator[Case]:
 
 
 def others(case: Case) -> list[Case]:
-    """Cases of the same dialect that tell most, each from several seeds.
+    """The most telling cases of the same dialect, each from several seeds.
 
-    The first sample, then those that bring other attributes, then those of other shapes: values
-    are ordinary there, and no element sits on a kink.
+    The first sample, then those with other attributes, then those with other shapes: their values
+    are ordinary, and no element sits on a kink.
     """
     attrs: set[str] = set()
     shapes: set[tuple[tuple[int, ...], ...]] = set()

@@ -88,10 +88,10 @@ ROUNDING_SAFETY: Final = 4.0
 class Truth(Protocol):
     """The right function behind a gradient, in float64, wherever it is defined.
 
-    `forward(primals, attrs)` gives a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
-    primal (None for an index), `cost(ct, primals, attrs)` what rounding may cost each, in units of
-    u (None: not known). `spec` is the operator whose own text tells it, if one does. `defaults` are
-    the attributes' default values, `choices` the values that each takes anywhere in the suite.
+    `forward(primals, attrs)` returns a tuple of outputs, `vjp(ct, primals, attrs)` one gradient per
+    primal (None for an index), `cost(ct, primals, attrs)` the rounding error allowed to each, in
+    units of u (None: unknown). `spec` is the operator's spec, if there is one. `defaults` are the
+    attributes' default values, `choices` the values that each takes anywhere in the suite.
     """
 
     @property
@@ -118,13 +118,13 @@ class Truth(Protocol):
 class Probe:
     """Code asked at one point, under one cotangent.
 
-    `primals` are float64 or int64, `ct` has one part per output of forward. `got` holds what came
-    back by the names of primals, in float64 (a name is absent where nothing or nothing fitting
-    came); `raw` is what came in its place, of whatever shape (None: nothing). `ask(ct)` asks the
-    same code again, at the same point; `at(primals, ct)` with the same attributes at another one
-    (None: it cannot be asked there). `where` names the point, `seed` what it was drawn from;
-    `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals that sit on
-    a declared kink.
+    `primals` are float64 or int64, `ct` has one part per output of forward. `got` holds the
+    returned gradients by the names of primals, in float64 (a name is absent where none of the
+    primal's shape was returned); `raw` holds the returned arrays, of any shape (None: nothing).
+    `ask(ct)` asks the code again at this point, `at(primals, ct)` at another one with these
+    attributes (None: impossible). `where` names the point, `seed` is the seed that it was drawn
+    from; `u` is the unit roundoff of the code's `dtype`. `kinked` marks elements of primals on a
+    declared kink.
     """
 
     where: str

@@ -169,9 +169,9 @@ def reproduce(
     mutants: Callable[[str], Sequence[Mutant]],
     dtype: str = "float64",
 ) -> tuple[Reproduced, ...]:
-    """Which defects of which suspects reproduce every gradient in `got`, the simplest ones.
+    """The simplest defects of suspects that reproduce every gradient in `got`.
 
-    `got` holds what was returned, by name; names with None are left out of the comparison.
+    `got` holds the returned gradients by name; those that are None are left out.
     """
     right = {name: cts[name] for name in got if name in cts}
     judged = {n: g for n, g in got.items() if n in right and np.shape(g) == np.shape(right[n])}

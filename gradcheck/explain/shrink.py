@@ -46,12 +46,11 @@ WRONG_VERDICTS: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 class Shrunk:
     """A failure made small: the case, the one cotangent under which it shows, and the numbers.
 
-    `case` has a sample of its own, named after the original's, that returns the reduced primals
-    and holds the reduced attributes; `cotangent` has one part per output of forward, in float64.
-    `finding` is the judgement of the gradient `output` there. `got`, `want` (the true gradient)
-    and `bar` (how uncertain `want` is) are float64, in the shape of the primal `output` (of the
-    first floating one, where the call as a whole fails); `got` is NaN where nothing of that shape
-    came back.
+    `case` has a sample of its own, named after the original's, with the reduced primals and
+    attributes; `cotangent` has one part per output of forward, in float64. `finding` is the
+    judgement of the gradient `output` there. `got`, `want` (the true gradient) and `bar` (the
+    uncertainty of `want`) are float64, in the shape of the primal `output` (of the first floating
+    one, where the call as a whole fails); `got` is NaN where no array of that shape was returned.
     """
 
     case: Case
@@ -73,17 +72,25 @@ def shrink(
     budget: int = MAX_POINTS,
     convention: str = "",
 ) -> Shrunk | None:
-    """The failure of one gradient in fewer elements and shorter numbers; None: it does not fail.
+    """Show the failure of one gradient in fewer elements and shorter numbers.
 
-    `output` is a primal's name, or "vjp" for the call as a whole. What stays is the verdict, the
-    manner (numbers, NaN, shape, absence) and, where one of `rules` names the failure, what that
-    suspects. A candidate outside the operator's domain is none; nor is one that two calls answer
-    differently. `convention` names the system whose choice on kinks is the only one allowed (empty:
-    any). What it takes is counted, not timed: `budget` points. A call that dies is not
-    repeated in smaller: such a case comes back as it is.
+    Args:
+        case: The case that fails.
+        binding: The implementation judged.
+        dtype: The dtype in which it is judged.
+        output: A primal's name, or "vjp" for the call as a whole.
+        rules: Rules of diagnosis. If one explains the failure, smaller inputs must fit its
+            hypothesis.
+        budget: The number of points at which the code is asked, at most.
+        convention: The system whose choice on kinks is the only one allowed (empty: any).
+
+    Returns:
+        The smallest failure found, with the original's verdict and symptom (numbers, NaN, shape,
+        absence), inside the operator's domain and repeatable; None if the gradient does not fail. A
+        call that crashes is not repeated: its case is returned as it is.
 
     Raises:
-        SpecError: the case is at fault.
+        SpecError: The case is invalid.
     """
     if output not in (CALL, *case.primal_names):
         return None
@@ -136,10 +143,10 @@ def _suspected(case: Case, trials: Trials, rules: Sequence[Rule]) -> Diagnosis |
 
 
 def _reduced(start: Candidate, trials: Trials) -> Shrunk | None:
-    """The smallest candidate that the whole judgement calls wrong, too; None: not even the first.
+    """The smallest candidate that a whole judgement confirms; None if it confirms none.
 
-    Steps that it does not follow are taken back: forward may have no derivative at a zero, say,
-    where the spec's VJP still gives a number.
+    Steps that are not confirmed are undone: forward may have no derivative at a zero where the
+    spec's VJP still gives a number.
     """
     candidate, found = start, None
     for steps in ROUNDS:

@@ -43,10 +43,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What no declaration says (targets between 0 and 1, a stride of at least 1), read off samples.
+    """The values and attributes that an operator takes, as far as its samples show.
 
-    `primals` has one range per primal, None for one that nothing is known of; `attrs` the numbers
-    that each attribute has been seen with.
+    `primals` has one range per primal, None where nothing is known; `attrs` the numbers that each
+    attribute takes in samples.
     """
 
     primals: tuple[Range | None, ...]
@@ -140,8 +140,8 @@ class Candidate:
         """A case whose sample holds these primals and attributes.
 
         Raises:
-            SpecError: an element lies beside a kink, or on one that the original keeps clear of;
-                or float32 does not hold a value.
+            SpecError: An element lies beside a kink, or on one that the original avoids; or float32
+                cannot hold a value.
         """
         case, dialect = self.original, self.original.dialect
         given = dict(zip(case.primal_names, self.primals, strict=True))

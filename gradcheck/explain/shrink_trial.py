@@ -53,10 +53,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """How a gradient fails: absent, of another shape or dtype, not finite, or of wrong numbers.
+    """How a gradient fails: absent, of another shape or dtype, not finite, or with wrong numbers.
 
-    Or the call as a whole does, and `kind` is what was said of it. `margin` is the error of the
-    element `worst`, over what is allowed it; `largest` is the true gradient's largest element.
+    Where the call as a whole fails, `kind` says how. `margin` is the error of the element `worst`
+    over its bound; `largest` is the true gradient's largest element.
     """
 
     kind: str
@@ -73,10 +73,10 @@ class Symptom:
 class Trials:
     """Trials of candidates on one implementation, counted against a budget.
 
-    Those outside `domain` are none. `symptom` is what must stay, and `fits`, if there is one, must
-    hold. `left` is the budget, in evaluations; it is empty once a call has died. `convention` is as
-    in `CaseTruth`. `least` is what the largest element of the true gradient must not fall below
-    (`zero`: but it may vanish): a gradient that cancels shows little.
+    Candidates outside `domain` are skipped. A candidate must keep `symptom`, and fit `fits` if
+    given. `left` is the budget, in evaluations; it is 0 once a call has crashed. `convention` is as
+    in `CaseTruth`. The largest element of the true gradient must not fall below `least`, but may
+    vanish if `zero`: a gradient that cancels shows little.
     """
 
     asked: ProbeCollector

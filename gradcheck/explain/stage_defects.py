@@ -46,7 +46,7 @@ class StageDefect:
 def wrong_vjps(
     stage: Stage, cts: Gradients, values: Values, mutants: Sequence[Mutant]
 ) -> Iterator[StageDefect]:
-    """Everything that a stage might be, the simplest first.
+    """Wrong VJPs that a stage may have, the simplest first.
 
     `cts` are the cotangents of its outputs, `values` all values of the program by name, both in
     float64; `mutants` are those of its operator.
@@ -333,12 +333,16 @@ def name_defect(
     dtype: str = "float64",
     rest: Callable[[int], str] = lambda _: "",
 ) -> tuple[str, ...]:
-    """What is wrong with one stage: sentences, () where nothing reproduces it.
+    """What is wrong with one stage, in sentences; () where nothing reproduces it.
 
-    `cts` are the reference's cotangents of its outputs, `got` is what it returned for them, one
-    per value read (None: nothing), `values` are the reference's, in float64, by name. `mutants`
-    are those of its operator; `dtype` is the one in which `got` was computed. `rest(index)` says
-    what is wrong with a gradient that no hypothesis reproduces ("": it does not know).
+    Args:
+        stage: The stage.
+        cts: The reference's cotangents of its outputs.
+        got: The gradients that it returned for them, one per value read (None: nothing).
+        values: The reference's values by name, in float64.
+        mutants: Mutants of the stage's operator.
+        dtype: The dtype in which `got` was computed.
+        rest: Describes the gradient at an index that no wrong VJP reproduces ("": unknown).
     """
     right = stage.vjp(F64, tuple(cts), values)
     slots = {i for i, g in enumerate(right) if g is not None}

@@ -17,11 +17,12 @@ from gradcheck.explain.probe import Array, Float, Mask, Probe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Which contributions are left: `of(slabs)` gives weights per slab and element.
+    """The contributions that are left: `of(slabs)` gives weights per slab and element.
 
-    `shared` labels the defect where several slabs reach one element of the gradient, `alone`
-    where each reaches its own (empty: it cannot be told apart there). `says` holds {} for the slabs
-    in words; `because` goes on where they are shared.
+    `shared` labels the defect where several slabs reach one element of the gradient, `alone` where
+    each slab reaches its own (empty: other defects look alike there). `says` holds {} for the slabs
+    in words; `because` follows where they are shared. `needs(n)` tells whether n slabs distinguish
+    it from simpler defects.
     """
 
     shared: str
@@ -29,7 +30,6 @@ class Keep:
     says: str
     of: Callable[[Mask], Array]
     needs: Callable[[int], bool] = lambda n: n > 1
-    """Whether so many slabs tell it from simpler ways."""
     because: str = ""
 
 
@@ -160,9 +160,8 @@ MAX_SLABS_TESTED: Final = 256
 class Cut:
     """A way to cut the cotangent of output `part` into slabs, in the order of memory.
 
-    `says` names the slabs, `slabs(ct)` numbers the slab of each element from 0 (None: it cannot be
-    cut so). Without a `part` all outputs' cotangents are cut alike, and slabs of one number belong
-    together.
+    `says` names the slabs, `slabs(ct)` numbers the slab of each element from 0 (None: impossible).
+    Without a `part` all cotangents are cut alike, and slabs of one number belong together.
     """
 
     part: int | None

@@ -22,9 +22,9 @@ PART_COUNTS: Final = (2, 3, 4)
 class Move:
     """One way to misplace elements.
 
-    `of(array, attrs)` gives an array of the same shape, the array itself where it has no such
-    axis or does not divide; `back` undoes it (None: elements are lost). `says` follows "with",
-    `label` is the class that it makes. `square`: it does something to equal axes alone.
+    `of(array, attrs)` returns an array of the same shape: the array itself where it has no such
+    axis or does not divide. `back` undoes it (None: elements are lost). `says` follows "with",
+    `label` is the class of the mistake. `square`: only equal axes are moved.
     """
 
     label: str

@@ -21,9 +21,9 @@ BLOCKS: Final = (4, 8, 16, 32, 64)
 class Places:
     """A set of places in an array of any shape.
 
-    `says` follows "except", `label` is the class of being wrong there alone. `of(array, probe)`
-    is a mask of the array's shape (all false where it has no such axis). `needs(array)` is true
-    where the set tells itself from smaller and simpler ones.
+    `says` follows "except", `label` is the class of being wrong there alone. `of(array, probe)` is
+    a mask of the array's shape (all false where it has no such axis). `needs(array)` is true where
+    the set differs from smaller and simpler ones.
     """
 
     label: str

@@ -27,10 +27,10 @@ MAX_REORDERING_ULPS: Final = 1024.0
 
 
 def state_defect(probe: Probe, otherwise: str) -> Diagnosis | None:
-    """Why `probe.ask` gives other answers to the same cotangent; None where it cannot be asked.
+    """Why `probe.ask` gives different answers to one cotangent; None where it cannot be asked.
 
-    `otherwise` is the class where no pattern is found: "C" where the same call was seen to give
-    other bits, "V" where it did so after other calls alone.
+    `otherwise` is the class without a pattern: "C" where the same call gave other bits, "V" where
+    it did so only after other calls.
     """
     history = _History(probe)
     try:

@@ -60,7 +60,7 @@ def targets(node: Node, run: Run) -> Iterator[Target]:
 class Ref:
     """A value of the text on any tape: a leaf by name, an output of forward, or an operation.
 
-    In a loop it is that of the same turn, moved by `step`. `of` is applied to it.
+    In a loop it is the value of the same iteration, moved by `step`. `of` is applied to it.
     """
 
     name: str = ""
@@ -166,10 +166,10 @@ Changes = Mapping[int, Change]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One change of the text: `changes(run)` says what it is on the tape of any probe.
+    """One change of the text: `changes(run)` is that change on the tape of any probe.
 
-    They are None where the change means nothing there. Of edits that fit equally, that of the
-    lowest `rank` is the likelier.
+    It is None where the change has no meaning. Of edits that fit equally well, the one with the
+    lowest `rank` is likelier.
     """
 
     label: str

@@ -40,9 +40,9 @@ class Node:
     """One operation: `kind` names it, `operands` are nodes and bare values, `value` its result.
 
     `call(operands)` performs it. `chain` is its place in the source, innermost first, with the
-    places it was called from; `turn` counts the operations that have the same chain, as a loop
-    has them; `function` and `kwargs` are what it calls, and with which keywords. A leaf (a primal,
-    the cotangent, an attribute) has no place but a `name`.
+    places it was called from; `turn` counts the operations with the same chain, which a loop makes;
+    `function` and `kwargs` are what it calls. A leaf (a primal, the cotangent, an attribute) has no
+    place but a `name`.
     """
 
     index: int
@@ -174,9 +174,9 @@ class Tape:
 
 
 def replay(nodes: Sequence[Node], changes: Mapping[int, Change]) -> Array:
-    """The value of the last of `nodes` with those in `changes`, by index, performed otherwise.
+    """The value of the last of `nodes`, with the operations in `changes` (by index) changed.
 
-    Raises what a changed operation raises where it is not defined.
+    Raises whatever a changed operation raises where it is not defined.
     """
     new: dict[int, Any] = {}
     for node in nodes:
