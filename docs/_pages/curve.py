@@ -302,7 +302,7 @@ def stairs() -> str:
     svg = picture.svg("Error of a central difference of a rounded tanh against its step")
     legend = _legend([("wide", "difference"), ("rounding", "half a stair / h")])
     caption = (
-        "<b>tanh, rounded to three decimals</b>, compared with the slope of tanh. Coarse steps give "
+        "<b>tanh, rounded to three decimals</b>, and the slope of tanh. Coarse steps give "
         "it to one per cent. Within a stair forward is constant and the difference is 0. Values "
         "alone do not determine which of the two is the derivative."
     )
