@@ -185,14 +185,14 @@ def _bounds() -> str:
         front("Bounds", "The permitted error of a gradient, by dtype"),
         "# Bounds",
         "The permitted error of an element is `rtol·max(|got|, |want|)`, plus a part of Σ|ct·J| "
-        "(n is the number of terms), plus the measured cost of rounding for the formula. There is "
-        "no absolute tolerance. Background: [how a gradient is judged]"
+        "(n is the number of terms), plus the measured cost of rounding for the formula. No "
+        "absolute tolerance is set by hand. Background: [how a gradient is judged]"
         "(../explanation/judgement.md).",
         table(
             ["dtype", "rtol", "u", "of Σ\\|ct·J\\|", "negligible", "underflow"], rows, right=(1, 2)
         ),
         "*negligible*: an unresolved element is tolerated if its error bar is below this part of "
-        "the tensor's largest Σ|ct·J|. *underflow*: the smallest positive number.",
+        "the tensor's largest Σ|ct·J|. *underflow*: an allowance that is added to the bound.",
         "## Low precision",
         "Compared with 50 digits at the rounded inputs, never differenced; sums may be kept in "
         "float32 ([background](../explanation/low-precision.md)).",
