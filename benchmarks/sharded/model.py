@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.sharded.layout import REPLICATED, Layout
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.projection import direction
+from gradcheck.numerics.random_directions import direction
 
 Array = NDArray[Any]
 

@@ -24,7 +24,7 @@ from gradcheck.judge.gradient import Truth
 from gradcheck.judge.value import because
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
-from gradcheck.numerics.scales import Along, Beside, Scales
+from gradcheck.numerics.multiscale import Along, Beside, Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack

@@ -28,7 +28,7 @@ from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten
-from gradcheck.numerics.scales import Scales
+from gradcheck.numerics.multiscale import Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 

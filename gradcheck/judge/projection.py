@@ -22,10 +22,10 @@ from gradcheck.judge.compare import KAPPA
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
 from gradcheck.judge.directional_result import DirectionalResult, common_factor
 from gradcheck.judge.locate import ALLOWED, MOST, PRECISE, Located, Seen, Wrong, locate, one_element
-from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
+from gradcheck.numerics.adaptive_slope import TensorView, slope_search
 from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.line import Line, Place
-from gradcheck.numerics.projection import LEAST, Given, Heading, Scalar, unit_of
+from gradcheck.numerics.random_directions import LEAST
+from gradcheck.numerics.ray import Given, Heading, Line, Place, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
@@ -174,7 +174,7 @@ class Projection:
         """One more direction: three steps and a few more, or the whole ladder."""
         ray, product, norm = self._aligned()
         with ray:
-            rungs = rungs_of(self.site, ray)
+            rungs = slope_search(self.site, ray)
             target = self._target() * (norm or abs(self.site.base))
             slope = rungs.settle(min(target, self._alarm / CLEARLY))
             allowed = ALLOWED * self.site.u * norm

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics import sparsity
-from gradcheck.numerics.evaluate import Array, Evaluator
+from gradcheck.numerics.evaluate import Array, Evaluator, keep_pages
 from gradcheck.numerics.noise import RELATIVE
-from gradcheck.numerics.pages import keep_pages
 from gradcheck.numerics.sparsity import Structure
 
 Float = NDArray[np.float64]

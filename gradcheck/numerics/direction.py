@@ -161,9 +161,9 @@ class Along:
         self, slopes: Float, scale: Float, blur: Float, noise: Float, h: Float, values: Float
     ) -> Slopes:
         """The ladder over all steps; `blur` [s, q], in units of u, is what x + t·a rounds away."""
-        value, _ = richardson.climb(slopes, scale, noise, h, self._u)
+        value, _ = richardson.best(slopes, scale, noise, h, self._u)
         rounding = ARGUMENTS * self._u * _beside(blur, slopes, value)
-        value, bar = richardson.climb(slopes, scale, noise + rounding, h, self._u)
+        value, bar = richardson.best(slopes, scale, noise + rounding, h, self._u)
         seen = bool(np.isfinite(values[-1]).all())
         reach = np.max(np.where(np.isfinite(scale), scale, 0.0), axis=0)
         return Slopes(value, bar, _beside(scale, slopes, value), reach, seen)

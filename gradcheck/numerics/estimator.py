@@ -180,7 +180,9 @@ class Differences:
         noise, terms = self._noise_of(colours)
         value, bar, scale = (
             found.reshape(len(self.cts), -1)
-            for found in richardson.triple(self.evaluator, shape, self.cts, noise, self._u, colours)
+            for found in richardson.three_step(
+                self.evaluator, shape, self.cts, noise, self._u, colours
+            )
         )
         bar = bar + self._faint
         mine = asked[cells]  # what the screen settled stays as it was judged
@@ -222,10 +224,10 @@ class Differences:
         noise, _ = self._noise_of(colours)
         best: tuple[Float, Float, Float] | None = None
         known = np.zeros(noise.shape)
-        for h in richardson.runs(self.evaluator.x, richardson.LADDER_LEVELS):
+        for h in richardson.step_ranges(self.evaluator.x, richardson.LADDER_LEVELS):
             found = richardson.central(self.evaluator, self.structure, self.cts, colours, h)
             slopes, scales, rough, even = found
-            value, bar = richardson.climb(slopes, scales, noise, h, self._u, rough)
+            value, bar = richardson.best(slopes, scales, noise, h, self._u, rough)
             bar = np.where(richardson.bent(even), np.inf, bar)
             seen = np.max(np.where(np.isfinite(scales), scales, 0.0), axis=0)
             known = np.maximum(known, seen)
@@ -273,7 +275,7 @@ class Differences:
         )
         if size == 0:
             return estimate
-        value, bar, scale = richardson.triple(
+        value, bar, scale = richardson.three_step(
             self.evaluator, self.structure, self.cts, noise, self._u, every
         )
         estimate.value = self.structure.by_element(value)

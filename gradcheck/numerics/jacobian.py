@@ -58,7 +58,7 @@ def jacobian(point: Point, index: int, blur: Float, mixing: Structure | None = N
     slopes, bent = _slopes(evaluator, mixing, moved, places, h)
     u = float(np.finfo(evaluator.x.dtype).eps) / 2
     with np.errstate(all="ignore"):
-        found, its_bar = richardson.climb(
+        found, its_bar = richardson.best(
             slopes, np.abs(slopes), np.broadcast_to(blur[moved], places.shape), h, u
         )
     value[moved, places] = found

@@ -1,11 +1,15 @@
-"""Random directions and cotangents as runs of numbers that are drawn once per process.
+"""Random directions and cotangents: a counter-based generator, and a pool drawn once per process.
 
-A generator that is set up for each check would cost as much as a small forward does. So a pool
-is drawn once, and a check takes the run that its names choose: the same names, the same numbers.
+The elements of a direction are sign × magnitude in [1/2, 3/2]: none can be masked, and two equal
+errors hardly ever cancel. `direction` generates any part of a direction again, so none is stored.
+
+Setting up a generator for each check would cost as much as a small forward. So a pool is drawn once
+per process, and the names of a check choose its run of numbers: equal names, equal numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -14,18 +18,45 @@ from numpy.typing import NDArray
 
 from gradcheck.numerics.draw import Draw, key_of
 
+Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 POOL: Final = 1 << 16
-"""Numbers of the pool; whoever needs more has them drawn."""
+"""Numbers of the pool; a longer run is drawn on demand."""
 KIND: Final[np.dtype[Any]] = np.dtype(np.float64)
+CHUNK: Final = 1 << 15
+"""Elements that are moved at once: all temporaries of a chunk fit in a second-level cache."""
+BLOCK: Final = 16
+"""Elements per step of the generator's counter: 256 bits, 16 for each."""
+WORD: Final = 4
+"""Elements per word that the generator returns."""
+LEAST: Final = 0.5
+"""The smallest magnitude of an element of a direction, in units of the tensor."""
+
+
+def direction(key: int, start: int, stop: int, dtype: np.dtype[Any]) -> Iterator[Array]:
+    """Elements start … stop of the direction `key`, in chunks (each overwrites the last).
+
+    Element i depends on `key` and i alone. Values are ±(1/2 + k/32768) with k in 0 … 32767.
+    """
+    kind = dtype.newbyteorder("=")
+    philox = np.random.Philox(key=key)
+    philox.advance(start // BLOCK)
+    skip = start % BLOCK
+    chunk, half = np.empty(CHUNK, kind), np.empty(CHUNK, kind)
+    shrink, least = kind.type(2.0**-15), kind.type(LEAST)
+    for at in range(start - skip, stop, CHUNK):
+        count = min(CHUNK, stop - at)
+        words = np.asarray(philox.random_raw(-(-count // WORD))).astype("<u8", copy=False)
+        out = chunk[:count]
+        np.multiply(words.view("<i2")[:count], shrink, out=out)
+        out += np.copysign(least, out, out=half[:count])
+        yield out[skip:]
+        skip = 0
 
 
 def run_of_direction(seed: int, subject: str, size: int) -> Float:
-    """`size` elements of a direction: sign × magnitude in [1/2, 3/2], read-only.
-
-    No element can be masked by another, and two equal errors hardly ever cancel.
-    """
+    """`size` elements of a direction, read-only."""
     if size <= POOL:
         start = _starts(seed, subject)[0]
         return _directions()[start : start + size]
@@ -59,8 +90,6 @@ def _normals() -> Float:
 
 
 def _whole(key: int, size: int) -> Float:
-    from gradcheck.numerics.projection import direction  # deferred: a run of operators has none
-
     return np.concatenate([chunk.copy() for chunk in direction(key, 0, size, KIND)])
 
 

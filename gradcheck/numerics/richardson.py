@@ -52,7 +52,7 @@ def steps(x: Array, levels: int) -> Float:
     return np.asarray(top_step(x) / RATIO ** np.arange(levels), dtype=np.float64)
 
 
-def runs(x: Array, levels: int) -> list[Float]:
+def step_ranges(x: Array, levels: int) -> list[Float]:
     """`steps`, and where most of a pilot's are longer than the primal, steps of its own size.
 
     A cube at 1e-15 has other slopes a step of 1e-8 away, and a square hides in its rounding.
@@ -172,7 +172,7 @@ def bars(
     return values[1:], np.where(np.isfinite(bar) & settling, bar, np.inf)
 
 
-def triple(
+def three_step(
     evaluator: Evaluator,
     structure: Structure,
     cts: Float,
@@ -190,7 +190,7 @@ def triple(
     count = min(PILOT_COLOURS, every.size)
     some = np.linspace(0, every.size - 1, count).astype(np.int64)
     found: tuple[Float, Float, Float] | None = None
-    for h in runs(evaluator.x, PILOT_LEVELS):
+    for h in step_ranges(evaluator.x, PILOT_LEVELS):
         slopes, scale, rough, even = central(evaluator, structure, cts, every[some], h)
         values, bar = bars(slopes, scale, noise[:, some], h, u, rough)
         bar = np.where(bent(even), np.inf, bar)
@@ -223,7 +223,7 @@ def finer(
     return value, np.where(apart, np.inf, bar), scale
 
 
-def climb(
+def best(
     slopes: Float, scale: Float, noise: Float, h: Float, u: float, rough: Float | None = None
 ) -> tuple[Float, Float]:
     """The ladder: for each element the value with the least bar. Returns values and bars.

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradcheck.judge.arbiter import BUDGET, Arbiter
 from gradcheck.numerics.highprecision.forward import BigForward
-from gradcheck.numerics.highprecision.refusal import NoArbiter
+from gradcheck.numerics.highprecision.numbers import NoArbiter
 
 from .corpus import corpus
 from .pair import Pair

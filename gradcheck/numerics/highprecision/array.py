@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from gradcheck.numerics.highprecision import functions, ufuncs
 from gradcheck.numerics.highprecision.fourier import Fourier
 from gradcheck.numerics.highprecision.linear import Linear
-from gradcheck.numerics.highprecision.numbers import Numbers, numbers
-from gradcheck.numerics.highprecision.refusal import Leak, NoArbiter, Unsupported, placed
+from gradcheck.numerics.highprecision.numbers import (
+    Leak,
+    NoArbiter,
+    Numbers,
+    Unsupported,
+    numbers,
+    placed,
+)
 
 Array = NDArray[Any]
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision import frameworks
 from gradcheck.numerics.highprecision.array import big, number_protocol, raw, raw_all
-from gradcheck.numerics.highprecision.numbers import DIGITS, numbers
+from gradcheck.numerics.highprecision.numbers import (
+    DIGITS,
+    Leak,
+    NoArbiter,
+    Spent,
+    Unsupported,
+    numbers,
+    placed,
+)
 from gradcheck.numerics.highprecision.rebound import Rebound
-from gradcheck.numerics.highprecision.refusal import Leak, NoArbiter, Spent, Unsupported, placed
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -282,7 +291,7 @@ def called(
     work = numbers()
     try:
         with np.errstate(all="ignore"):
-            parts = frameworks.returned(forward, arguments, attrs)
+            parts = returned(forward, arguments, attrs)
             return [np.zeros(0) if part is None else part for part in parts]
     except NoArbiter:
         raise
@@ -337,3 +346,66 @@ def _ready() -> None:
 
 
 __all__ = ["BigForward", "Leak", "NoArbiter", "Slopes", "Spent", "Unsupported", "placed"]
+
+
+FRAMEWORKS: Final = {
+    "jax": "gradcheck.numerics.highprecision.jax",
+    "torch": "gradcheck.numerics.highprecision.torch",
+}
+"""Which of our modules has which framework compute in big numbers."""
+
+
+def returned(
+    forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
+) -> list[Any]:
+    """What forward returns, as a list; nothing is loaded that its author did not load.
+
+    A function of JAX's that does not take NumPy's arrays of big numbers is given JAX's.
+
+    Raises:
+        NoArbiter: forward needs what big numbers do not have; the text says what.
+    """
+    loaded = _loaded()
+    with ExitStack() as stack:
+        for framework in loaded:
+            stack.enter_context(framework.takes_big_numbers())
+        out = _called(forward, arguments, attrs)
+    parts = list(out) if isinstance(out, (tuple, list)) else [out]
+    for framework in loaded:
+        parts = [framework.held(part) for part in parts]
+    return parts
+
+
+def _loaded() -> list[ModuleType]:
+    """Our modules of the frameworks that are there, in versions that are known."""
+    found = []
+    for name, ours in FRAMEWORKS.items():
+        if name in sys.modules:
+            with suppress(ImportError, AttributeError):
+                found.append(import_module(ours))
+    return found
+
+
+def _called(forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    try:
+        return _unrefused(forward, arguments, attrs)
+    except (Exception, SystemExit) as error:
+        ours = sys.modules.get(FRAMEWORKS["jax"])
+        if ours is None or isinstance(error, Spent):
+            raise
+        refused = numbers().refused
+        with suppress(Exception, SystemExit):
+            return _unrefused(forward, [ours.traced(x) for x in arguments], attrs)
+        numbers().refused = refused  # the first reason is the one to tell
+        raise
+
+
+def _unrefused(
+    forward: Callable[..., Any], arguments: Sequence[Any], attrs: Mapping[str, Any]
+) -> Any:
+    work = numbers()
+    work.refused = None
+    out = forward(*arguments, **attrs)
+    if work.refused is not None:  # and forward went on without it
+        raise work.refused
+    return out

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from gradcheck.numerics.highprecision import jax_primitives
 from gradcheck.numerics.highprecision.array import BigArray, big, elementwise, raw
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Leak, Unsupported, placed
+from gradcheck.numerics.highprecision.numbers import Leak, Unsupported, numbers, placed
 
 Array = NDArray[Any]
 

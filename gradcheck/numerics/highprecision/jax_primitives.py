@@ -14,8 +14,16 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.numerics.highprecision.array import big
-from gradcheck.numerics.highprecision.routines import eliminated, ranked, running, substituted
-from gradcheck.numerics.highprecision.windows import convolved, padded, ungrouped, windows
+from gradcheck.numerics.highprecision.routines import (
+    convolved,
+    eliminated,
+    padded,
+    ranked,
+    running,
+    substituted,
+    ungrouped,
+    windows,
+)
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]

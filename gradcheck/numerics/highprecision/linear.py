@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.numerics.highprecision.numbers import Numbers
-from gradcheck.numerics.highprecision.refusal import Unsupported
+from gradcheck.numerics.highprecision.numbers import Numbers, Unsupported
 
 Array = NDArray[Any]
 Function = Callable[..., Any]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.numerics.highprecision.array import BigArray, big, elementwise
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Unsupported
+from gradcheck.numerics.highprecision.numbers import Unsupported, numbers
 
 Array = NDArray[Any]
 

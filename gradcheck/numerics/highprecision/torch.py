@@ -24,8 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from gradcheck.numerics.highprecision import torch_operators
 from gradcheck.numerics.highprecision.array import BigArray, big, raw, wrapped
-from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.refusal import Leak, Unsupported, placed
+from gradcheck.numerics.highprecision.numbers import Leak, Unsupported, numbers, placed
 
 Array = NDArray[Any]
 aten = torch.ops.aten

@@ -18,8 +18,16 @@ import torch
 
 from gradcheck.numerics.highprecision.array import big, elementwise, raw
 from gradcheck.numerics.highprecision.numbers import numbers
-from gradcheck.numerics.highprecision.routines import eliminated, ranked, running, substituted
-from gradcheck.numerics.highprecision.windows import convolved, padded, ungrouped, windows
+from gradcheck.numerics.highprecision.routines import (
+    convolved,
+    eliminated,
+    padded,
+    ranked,
+    running,
+    substituted,
+    ungrouped,
+    windows,
+)
 
 Array = Any  # NumPy's types know no big numbers
 Rule = Callable[..., Any]
