@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ from gradcheck.numerics.highprecision import functions, ufuncs
 from gradcheck.numerics.highprecision.fourier import Fourier
 from gradcheck.numerics.highprecision.linear import Linear
 from gradcheck.numerics.highprecision.numbers import (
-    Leak,
-    NoArbiter,
     Numbers,
     Unsupported,
+    leak,
     numbers,
-    placed,
+    unsupported,
 )
 
 Array = NDArray[Any]
@@ -90,11 +89,11 @@ class BigArray(np.ndarray[Any, Any]):
 
     @property  # type: ignore[misc]  # a part that is written to would be lost
     def real(self) -> Any:
-        return wrapped(_parts(self, "real"))
+        return wrapped(numbers().real_part(raw(self)))
 
     @property  # type: ignore[misc]
     def imag(self) -> Any:
-        return wrapped(_parts(self, "imag"))
+        return wrapped(numbers().imag_part(raw(self)))
 
     def astype(self, dtype: Any, *rest: Any, **keywords: Any) -> Any:
         """A narrower floating dtype would round, and is refused; a wider one keeps all digits."""
@@ -118,7 +117,7 @@ class BigArray(np.ndarray[Any, Any]):
         return None
 
     def __reduce__(self) -> Any:
-        raise numbers().refuse(Leak(placed("forward copies numbers by pickle")))
+        raise leak("forward copies numbers by pickle")
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
@@ -134,7 +133,7 @@ class BigArray(np.ndarray[Any, Any]):
             if not (isinstance(dtype, type) and issubclass(dtype, np.ndarray)):
                 if float_dtype() == dtype:
                     return self
-                raise numbers().refuse(Leak(placed("forward views a number's bits")))
+                raise leak("forward views a number's bits")
         return np.ndarray.view(self, *args)
 
     def __repr__(self) -> str:
@@ -143,7 +142,7 @@ class BigArray(np.ndarray[Any, Any]):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        raise numbers().refuse(Leak(placed("forward writes a number as text")))
+        raise leak("forward writes a number as text")
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -165,41 +164,17 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in [
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "max",
-    "min",
-    "prod",
-    "cumsum",
-    "cumprod",
-    "argmax",
-    "argmin",
-    "argsort",
-    "clip",
-    "round",
-    "dot",
-    "trace",
-    "ptp",
-    "all",
-    "any",
-    "nonzero",
-    "take",
-    "repeat",
-    "compress",
-    "choose",
-    "searchsorted",
-    "diagonal",
-    "argpartition",
-]:
+for _name in (
+    "sum", "mean", "var", "std", "max", "min", "prod", "cumsum", "cumprod", "argmax", "argmin",
+    "argsort", "clip", "round", "dot", "trace", "ptp", "all", "any", "nonzero", "take", "repeat",
+    "compress", "choose", "searchsorted", "diagonal", "argpartition",
+):  # fmt: skip
     setattr(BigArray, _name, _method(_name))
 
 
 def _refused(name: str) -> Any:
     def refused(self: BigArray, *args: Any, **keywords: Any) -> Any:
-        raise numbers().refuse(Leak(placed(f"forward reads a number's memory: {name}")))
+        raise leak(f"forward reads a number's memory: {name}")
 
     return refused
 
@@ -258,11 +233,6 @@ def big(x: Any) -> BigArray:
     return wrapped(numbers().lifted(x))  # type: ignore[no-any-return]
 
 
-def _parts(x: BigArray, which: str) -> Array:
-    take = np.frompyfunc(lambda number: getattr(number, which), 1, 1)
-    return np.asarray(take(raw(x)), dtype=object)
-
-
 def _listed(x: BigArray) -> Any:
     return [_listed(v) for v in x] if x.ndim else x
 
@@ -297,7 +267,7 @@ def cast(x: BigArray, dtype: Any, how: str) -> Any:
         return raw(x).astype(bool)
     if dtype.kind in "iu":
         return _integers(x, dtype)
-    raise work.refuse(Leak(placed(f"forward rounds to {dtype.name} by {how}")))
+    raise leak(f"forward rounds to {dtype.name} by {how}")
 
 
 def _integers(x: BigArray, dtype: np.dtype[Any]) -> Array:
@@ -325,15 +295,14 @@ def _loop(ufunc: np.ufunc) -> Any:
     if name in ufuncs.NATIVE or all(set(types) <= set("O->") for types in ufunc.types):
         return ufunc  # those of np.frompyfunc are of objects alone
     if name in ufuncs.SPACING:
-        raise numbers().refuse(Leak(placed(f"forward asks for the spacing of floats: {name}")))
+        raise leak(f"forward asks for the spacing of floats: {name}")
     loop = _lifted(name, ufunc.nin, ufunc.nout)
     if loop is None:
-        raise numbers().refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+        raise unsupported(f"{name} is not known in big numbers")
     return loop
 
 
 def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    work = numbers()
     out = keywords.pop("out", None)
     dtype = keywords.pop("dtype", None)
     for gone in ("casting", "order", "subok", "signature"):
@@ -344,9 +313,8 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
         for one in out if isinstance(out, tuple) else (out,):
             if one is not None and np.ndarray.view(one, np.ndarray).dtype.kind not in "Ob":
                 text = f"forward writes into a {one.dtype} array by {ufunc.__name__}"
-                raise work.refuse(Leak(placed(text)))
-    named = f"_{method.strip('_')}"
-    result = _METHODS[named](ufunc, inputs, raw_all(keywords))
+                raise leak(text)
+    result = _METHODS[method](ufunc, inputs, raw_all(keywords))
     if dtype is not None:
         result = cast(big(result), dtype, f"{ufunc.__name__}(dtype=…)")
     if out is not None:
@@ -363,15 +331,22 @@ def elementwise(name: str, *inputs: Any) -> BigArray:
     """A function of numbers by its name, NumPy's or scipy.special's, whether SciPy is there or not.
 
     Raises:
-        Unsupported: it is not known.
+        Unsupported: it is not implemented.
     """
     work = numbers()
     loop = _lifted(name, len(inputs), 1)
     if loop is None:
-        raise work.refuse(Unsupported(placed(f"{name} is not known in big numbers")))
+        raise unsupported(f"{name} is not known in big numbers")
     result = loop(*map(work.lifted, inputs))
     work.spend(np.size(result))
     return wrapped(np.asarray(result, dtype=object))  # type: ignore[no-any-return]
+
+
+def by_name(name: str) -> Callable[..., Any]:
+    """The elementwise function that NumPy, SciPy, JAX, PyTorch or `math` call `name`."""
+    name = ufuncs.ALIASES.get(name, name)
+    ufunc = getattr(np, name, None)
+    return ufunc if isinstance(ufunc, np.ufunc) else partial(elementwise, name)
 
 
 def _finished(ufunc: np.ufunc, result: Any) -> Any:
@@ -389,7 +364,7 @@ def _call(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> A
     if summed is not None:
         return wrapped(summed(*map(work.lifted, inputs), **keywords))
     if ufunc.__name__.startswith(("bitwise", "invert", "left_", "right_")):
-        raise work.refuse(Unsupported(placed(f"{ufunc.__name__} is not known in big numbers")))
+        raise unsupported(f"{ufunc.__name__} is not known in big numbers")
     loop = _loop(ufunc)
     values = [work.lifted(x) for x in inputs]
     where = keywords.pop("where", True)
@@ -462,21 +437,19 @@ def _outer(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> 
 def _at(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> None:
     target, places, *values = inputs
     if np.ndarray.view(target, np.ndarray).dtype != object:
-        raise numbers().refuse(
-            Leak(placed(f"forward writes into a {target.dtype} array by {ufunc.__name__}.at"))
-        )
+        raise leak(f"forward writes into a {target.dtype} array by {ufunc.__name__}.at")
     into = np.ndarray.view(target, np.ndarray)
     into[...] = numbers().lifted(into)
     _loop(ufunc).at(into, raw_all(places), *map(numbers().lifted, values))
 
 
 _METHODS = {
-    "_call": _call,
-    "_reduce": _reduce,
-    "_accumulate": _accumulate,
-    "_reduceat": _reduceat,
-    "_outer": _outer,
-    "_at": _at,
+    "__call__": _call,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "reduceat": _reduceat,
+    "outer": _outer,
+    "at": _at,
 }
 _IDENTITIES = {
     "add": 0,
@@ -524,16 +497,16 @@ def _function(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
             and np.ndarray.view(target, np.ndarray).dtype.kind in "fc"
         ):
             text = f"forward writes into a {target.dtype} array by {func.__name__}"
-            raise work.refuse(Leak(placed(text)))
+            raise leak(text)
     arguments, keywords = raw_all(_calling(args)), raw_all(_calling(kwargs))
     try:
         result = wrapped((own or func)(*arguments, **keywords))
     except Unsupported as error:
-        raise work.refuse(Unsupported(placed(str(error)))) from None
+        raise unsupported(str(error)) from None
     except TypeError as error:
         if own is None and not _known(error):
             text = f"{_path(func)} is not known in big numbers"
-            raise work.refuse(Unsupported(placed(text))) from error
+            raise unsupported(text) from error
         raise
     work.spend(np.size(result) if isinstance(result, np.ndarray) else 1)
     result = _normal(result)
@@ -594,33 +567,11 @@ def _bare(x: Any) -> Any:
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
 
-METHODS = [
-    "exp",
-    "log",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "sinh",
-    "cosh",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "arctan2",
-    "expm1",
-    "log1p",
-    "log2",
-    "log10",
-    "exp2",
-    "cbrt",
-    "rint",
-    "fabs",
-    "hypot",
-    "arcsinh",
-    "arccosh",
-    "arctanh",
-]
+METHODS = (
+    "exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arcsin", "arccos", "arctan",
+    "arctan2", "expm1", "log1p", "log2", "log10", "exp2", "cbrt", "rint", "fabs", "hypot",
+    "arcsinh", "arccosh", "arctanh",
+)  # fmt: skip
 """Methods of elements that NumPy's loops over objects call."""
 
 
@@ -638,15 +589,3 @@ def number_protocol(work: Numbers) -> None:
         kind.__array_function__ = function_of
         for name in METHODS:
             setattr(kind, name, _table()[name])
-
-
-__all__ = [
-    "BigArray",
-    "NoArbiter",
-    "big",
-    "elementwise",
-    "number_protocol",
-    "raw",
-    "raw_all",
-    "wrapped",
-]

@@ -102,7 +102,7 @@ class BigForward:
             NoArbiter: forward cannot be evaluated in big numbers; the text says why.
         """
         with _refusing():
-            return tuple(self._rounded(v) for v in self._base(digits))
+            return tuple(numbers().rounded(v) for v in self._base(digits))
 
     def slopes(self, direction: Sequence[Array | None]) -> Slopes:
         """Derivatives of every output along `direction`, one part for each primal.
@@ -166,7 +166,7 @@ class BigForward:
     def _negligible(self, moved: list[tuple[int, Array]]) -> Float:
         """Slopes that are rounding of the big numbers themselves, [m]."""
         base = self._base(DIGITS + self._spread(moved))
-        sizes = [np.abs(self._rounded(v)).reshape(-1) for v in base]
+        sizes = [np.abs(numbers().rounded(v)).reshape(-1) for v in base]
         largest = [np.max(np.abs(self._primals[i]), initial=1.0) for i in self._moving]
         with np.errstate(all="ignore"):
             scale = np.ldexp(ROUNDING, -max(-900, min(900, self._size(moved))))
@@ -183,7 +183,7 @@ class BigForward:
             arguments = self._arguments({i: big(d) * step for i, d in moved})
             values = _lifted(called(self._forward, arguments, self._attrs))
             parts = [
-                self._rounded(raw((big(after) - big(before)) / step)).reshape(-1)
+                numbers().rounded(raw((big(after) - big(before)) / step)).reshape(-1)
                 for after, before in zip(values, base, strict=True)
             ]
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -249,17 +249,6 @@ class BigForward:
             x = big(p.astype(np.result_type(p.dtype, np.float64)))
             arguments.append(x + steps[i] if i in steps else x)
         return arguments
-
-    @staticmethod
-    def _rounded(values: Array) -> Array:
-        work = numbers()
-        if any(type(v) is work.complex for v in values.ravel().tolist()):
-            parts = [
-                work.floats(np.frompyfunc(lambda v, p=p: getattr(v, p), 1, 1)(values))
-                for p in ("real", "imag")
-            ]
-            return np.asarray(parts[0] + 1j * parts[1])
-        return work.floats(values)
 
 
 @contextmanager

@@ -18,8 +18,12 @@ from jax._src import core, dtypes
 from numpy.typing import NDArray
 
 from gradcheck.numerics.highprecision import jax_primitives
-from gradcheck.numerics.highprecision.array import BigArray, big, elementwise, raw
-from gradcheck.numerics.highprecision.numbers import Leak, Unsupported, numbers, placed
+from gradcheck.numerics.highprecision.array import BigArray, big, by_name, raw
+from gradcheck.numerics.highprecision.numbers import (
+    leak,
+    numbers,
+    unsupported,
+)
 
 Array = NDArray[Any]
 
@@ -71,7 +75,7 @@ class BigTracer(core.Tracer):  # type: ignore[misc]
         return function(*_values(args), **_values(keywords))
 
     def _lost(self, *_: Any) -> Any:
-        raise numbers().refuse(Leak(placed("forward makes a float of a number")))
+        raise leak("forward makes a float of a number")
 
     __float__ = __complex__ = item = tolist = tobytes = __dlpack__ = _lost
 
@@ -104,9 +108,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         """
         if dtypes.canonicalize_dtype(self.dtype) != self.dtype:
             short = dtypes.canonicalize_dtype(self.dtype).name
-            raise numbers().refuse(
-                Leak(placed(f"JAX rounds {self.dtype} to {short} without jax_enable_x64"))
-            )
+            raise leak(f"JAX rounds {self.dtype} to {short} without jax_enable_x64")
         kinds = set(map(type, raw(value).ravel().tolist()))
         dtype = (
             np.result_type(self.dtype, np.complex64) if numbers().complex in kinds else self.dtype
@@ -120,7 +122,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         name = primitive.name
         if not any(isinstance(tracer, BigTracer) for tracer in tracers):
             return self._constant(primitive, tracers, params)
-        if name in jax_primitives.SAME:
+        if name in jax_primitives.IDENTITIES:
             out = list(tracers)
             return out if primitive.multiple_results else out[0]
         if name in CONTROL:
@@ -128,7 +130,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         if name in CALLS:
             return self.evaluated(_jaxpr_of(params), tracers)
         if name in LOSSES:
-            raise numbers().refuse(Leak(placed(f"{LOSSES[name]} ({name})")))
+            raise leak(f"{LOSSES[name]} ({name})")
         avals, _ = primitive.abstract_eval(*map(core.typeof, tracers), **params)
         several = primitive.multiple_results
         self._refuse_narrowing(name, tracers, avals if several else [avals])
@@ -183,7 +185,7 @@ class BigTrace(core.Trace):  # type: ignore[misc]
         widest = max(map(_mantissa, floats), default=0)
         for aval in avals:
             if _floating(aval) and _mantissa(aval.dtype) < min(widest, _mantissa(self.dtype)):
-                raise numbers().refuse(Leak(placed(f"forward rounds to {aval.dtype} ({name})")))
+                raise leak(f"forward rounds to {aval.dtype} ({name})")
 
     def _results(self, primitive: Any, values: list[Array], params: Any, avals: Any) -> Any:
         """The primitive's results, of big numbers; of plain values alone they are JAX's own."""
@@ -194,49 +196,43 @@ class BigTrace(core.Trace):  # type: ignore[misc]
             return core.eval_trace.process_primitive(primitive, values, params)
         values = [value if value.dtype.kind in "biu" else big(value) for value in values]
         try:
-            return _rule(name)(*values, **_told(params))
+            return _rule(name)(*values, **_relevant(params))
         except NotImplementedError as why:
-            raise numbers().refuse(
-                Unsupported(placed(f"JAX's {name} {why} is not known in big numbers"))
-            ) from None
+            raise unsupported(f"JAX's {name} {why} is not known in big numbers") from None
 
     def _held(self, name: str, result: Any, aval: Any) -> BigTracer:
         """A result as JAX sees it."""
         value = big(result) if _floating(aval) else np.asarray(result).astype(aval.dtype)
         if value.shape != aval.shape:
-            raise numbers().refuse(
-                Unsupported(placed(f"JAX's {name} has another shape in big numbers"))
-            )
+            raise unsupported(f"JAX's {name} has another shape in big numbers")
         return BigTracer(self, aval, value)
 
 
 def _rule(name: str) -> Callable[..., Any]:
-    """What a primitive does to values.
+    """The function of a primitive.
 
     Raises:
-        Unsupported: it is not known.
+        Unsupported: it is not implemented.
     """
-    if name in jax_primitives.UFUNCS:
-        return getattr(np, jax_primitives.UFUNCS[name])  # type: ignore[no-any-return]
-    if name in jax_primitives.SPECIAL:
-        return partial(elementwise, jax_primitives.SPECIAL[name])
+    if name in jax_primitives.ELEMENTWISE:
+        return by_name(name)
     if name.startswith("scatter"):
         return partial(jax_primitives.scattered, name)
     rule = jax_primitives.RULES.get(name)
     if rule is None:
-        raise numbers().refuse(Unsupported(placed(f"JAX's {name} is not known in big numbers")))
+        raise unsupported(f"JAX's {name} is not known in big numbers")
     return rule
 
 
-def _told(params: Any) -> dict[str, Any]:
-    """The parameters that say what to compute."""
-    return {key: params[key] for key in params if key not in jax_primitives.ASIDE}
+def _relevant(params: Any) -> dict[str, Any]:
+    """The parameters that the values depend on."""
+    return {key: params[key] for key in params if key not in jax_primitives.IGNORED_PARAMETERS}
 
 
 def _plain(primitive: Any, values: Sequence[Array], params: Any, avals: Any) -> Any:
     """The exact results of a primitive of plain arrays, by NumPy: JAX would compile it first."""
     with np.errstate(all="ignore"):  # integers wrap around
-        results = _rule(primitive.name)(*values, **_told(params))
+        results = _rule(primitive.name)(*values, **_relevant(params))
     if not primitive.multiple_results:
         return np.asarray(results).astype(avals.dtype)
     return [np.asarray(r).astype(a.dtype) for r, a in zip(results, avals, strict=True)]

@@ -18,7 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from gradcheck.numerics.highprecision import scipy
-from gradcheck.numerics.highprecision.array import BigArray, FloatDtype, big, cast, wrapped
+from gradcheck.numerics.highprecision.array import (
+    BigArray,
+    FloatDtype,
+    big,
+    by_name,
+    cast,
+    wrapped,
+)
 from gradcheck.numerics.highprecision.numbers import numbers
 
 LIBRARIES: Final = frozenset(
@@ -27,16 +34,13 @@ LIBRARIES: Final = frozenset(
 )
 """Packages whose own text is left as it is."""
 
-MATH: Final = {
-    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
-    "atan2": "arctan2", "atanh": "arctanh", "cbrt": "cbrt", "ceil": "ceil", "copysign": "copysign",
-    "cos": "cos", "cosh": "cosh", "degrees": "degrees", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "fabs": "fabs", "floor": "floor", "fmod": "fmod", "hypot": "hypot",
-    "isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan", "log10": "log10",
-    "log1p": "log1p", "log2": "log2", "pow": "power", "radians": "radians", "sin": "sin",
-    "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-}  # fmt: skip
-"""Functions of `math`, and the ufuncs that do the same."""
+MATH: Final = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos",
+    "cosh", "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "floor", "fmod", "gamma",
+    "hypot", "isfinite", "isinf", "isnan", "lgamma", "log10", "log1p", "log2", "pow", "radians",
+    "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+"""Functions of `math` that NumPy or scipy.special have too."""
 
 
 class Rebound:
@@ -296,15 +300,10 @@ def _stand_ins() -> dict[Any, Any]:
     for converter in (np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray):
         found[converter] = _converter(converter, copies=False)
     found[np.array] = _converter(np.array, copies=True)
-    for name, ufunc in MATH.items():
-        original = getattr(math, name, None)  # cbrt and exp2 came with Python 3.11
-        if original is not None:
-            found[original] = _of_big(original, _bare(getattr(np, ufunc)))
+    for name in MATH:
+        original = getattr(math, name)
+        found[original] = _of_big(original, _bare(by_name(name)))
     found[math.log] = _of_big(math.log, _log)
-    found[math.erf] = _of_big(math.erf, _special("erf"))
-    found[math.erfc] = _of_big(math.erfc, _special("erfc"))
-    found[math.gamma] = _of_big(math.gamma, _special("gamma"))
-    found[math.lgamma] = _of_big(math.lgamma, _special("gammaln"))
     found[math.prod] = _of_big(
         math.prod, lambda x, start=1: np.prod(big(_stacked(list(x)))) * start
     )
@@ -317,10 +316,6 @@ def _stand_ins() -> dict[Any, Any]:
 
 def _bare(ufunc: Any) -> Callable[..., Any]:
     return lambda *args: ufunc(*(big(a) if holds_big(a) else a for a in args))
-
-
-def _special(name: str) -> Callable[..., Any]:
-    return lambda x: scipy.ufunc(name, x)
 
 
 def _log(x: Any, base: Any = None) -> Any:

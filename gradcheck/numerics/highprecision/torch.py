@@ -24,7 +24,11 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from gradcheck.numerics.highprecision import torch_operators
 from gradcheck.numerics.highprecision.array import BigArray, big, raw, wrapped
-from gradcheck.numerics.highprecision.numbers import Leak, Unsupported, numbers, placed
+from gradcheck.numerics.highprecision.numbers import (
+    leak,
+    numbers,
+    unsupported,
+)
 
 Array = NDArray[Any]
 aten = torch.ops.aten
@@ -64,7 +68,7 @@ class BigTensor(torch.Tensor):  # type: ignore[misc]
     def value(self) -> BigArray:
         """The numbers, in the memory that they share with views."""
         if self.storage_offset() + _reach(self) > self.memory.size:
-            raise numbers().refuse(Unsupported(placed("forward views a tensor as another dtype")))
+            raise unsupported("forward views a tensor as another dtype")
         width = self.memory.itemsize
         strides = [step * width for step in self.stride()]
         start = self.memory[self.storage_offset() :]
@@ -77,7 +81,7 @@ class BigTensor(torch.Tensor):  # type: ignore[misc]
         if func is torch.Tensor.__bool__ and isinstance(args[0], BigTensor):
             return bool((args[0].value != 0).item())
         if func is torch.Tensor.tolist:
-            raise numbers().refuse(Leak(placed("forward makes floats of numbers (tolist)")))
+            raise leak("forward makes floats of numbers (tolist)")
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
 
@@ -119,7 +123,7 @@ def dispatched(func: Any, args: Any, kwargs: Any) -> Any:
     if not any(isinstance(x, BigTensor) for x in tree_flatten((args, kwargs))[0]):
         return func(*args, **kwargs)
     if name == "_local_scalar_dense":
-        raise numbers().refuse(Leak(placed("forward makes a float of a number (item)")))
+        raise leak("forward makes a float of a number (item)")
     named = _named(func, args, kwargs)
     if name in torch_operators.TABLE:
         return _computed(func, name, named)
@@ -164,9 +168,7 @@ def _computed(func: Any, name: str, named: Mapping[str, Any]) -> Any:
     try:
         results = torch_operators.TABLE[name](**values)
     except NotImplementedError as why:
-        raise numbers().refuse(
-            Unsupported(placed(f"PyTorch's {name} {why} is not known in big numbers"))
-        ) from None
+        raise unsupported(f"PyTorch's {name} {why} is not known in big numbers") from None
     if isinstance(results, tuple):
         return tuple(_held(r, dtype) for r in results)
     out = _held(results, dtype)
@@ -205,7 +207,7 @@ def _viewed(func: Any, args: Any, kwargs: Any) -> Any:
 
     def laid(x: Any) -> Any:
         if x.dtype != base.dtype:
-            raise numbers().refuse(Unsupported(placed("forward views a tensor as another dtype")))
+            raise unsupported("forward views a tensor as another dtype")
         return BigTensor(base.memory, x.shape, x.stride(), x.storage_offset(), x.dtype)
 
     return [laid(x) for x in found] if isinstance(found, (list, tuple)) else laid(found)
@@ -265,16 +267,14 @@ def _written(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     packet = getattr(aten, name.removesuffix("_"), None)
     overload = func._overloadname
     if not name.endswith("_") or packet is None or overload not in packet.overloads():
-        raise numbers().refuse(Unsupported(placed(f"PyTorch's {name} is not known in big numbers")))
+        raise unsupported(f"PyTorch's {name} is not known in big numbers")
     copied = name == "copy_"
     result = rest[0] if copied else dispatched(getattr(packet, overload), args, kwargs)
     if not isinstance(target, BigTensor):
         if not isinstance(result, BigTensor):
             target.copy_(result)
             return target
-        raise numbers().refuse(
-            Leak(placed(f"forward writes into a tensor of its own, of {_short(target)} ({name})"))
-        )
+        raise leak(f"forward writes into a tensor of its own, of {_short(target)} ({name})")
     _refuse_narrowing(name, [result], target.dtype)
     target.value[...] = _value(result)
     return target
@@ -286,7 +286,7 @@ def _decomposed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     out = NotImplemented if rule is None else rule(*args, **kwargs)
     if out is not NotImplemented:
         return out
-    raise numbers().refuse(Unsupported(placed(f"PyTorch's {name} is not known in big numbers")))
+    raise unsupported(f"PyTorch's {name} is not known in big numbers")
 
 
 @cache
@@ -319,7 +319,7 @@ def _refuse_narrowing(name: str, given: Any, dtype: torch.dtype) -> None:
     own = _bits(_from_numpy(np.empty(0, numbers().dtype64)).dtype)
     if _bits(dtype) < min(widest, own):
         text = f"forward rounds to {str(dtype).removeprefix('torch.')} ({name.strip('_')})"
-        raise numbers().refuse(Leak(placed(text)))
+        raise leak(text)
 
 
 def _promoted(given: Any) -> torch.dtype:
