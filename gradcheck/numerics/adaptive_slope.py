@@ -34,11 +34,11 @@ EVEN_VARIANCE: Final = 6.0
 NOISE_LEVELS: Final = 4
 """Even parts, those of the shortest steps, that show the noise."""
 KINK_FALL: Final = 2.0
-"""What kinks do to a residual falls at least so fast per level."""
+"""The least factor per level by which the effect of kinks on a residual falls."""
 SMOOTH_FALL: Final = 128.0
-"""What is left of a smooth even part (t⁶, so t⁵ of the residual) falls faster: 1024 times."""
+"""The rest of a smooth even part (t⁶, so t⁵ of the residual) falls by 1024."""
 CANCELLATION: Final = 1e3
-"""Kinks do not cancel to less than a thousandth at two levels by chance."""
+"""The strongest accidental cancellation of kinks at two levels."""
 STEPS_FIRST: Final = 3
 LINE_UNITS: Final = 192.0
 """Half the length of the line on which noise is measured, in units of u of the tensor's size."""
@@ -50,7 +50,7 @@ TRUNCATED: Final = 0.125
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """What is known of e: its value and error bar.
+    """The error e along the ray: its value and error bar.
 
     `level` is the longest step of the best triple, `noise` the part of its bar that is the least
     noise φ can have.
@@ -76,8 +76,8 @@ class Residuals:
     """Pairs of one ray by level j of their step 4⁻ʲ.
 
     `base` is φ at the point, `u` the unit roundoff of the arithmetic in which φ is evaluated,
-    `modelled` the least noise that φ can have (one standard deviation), `line` what a line of
-    points close to x showed of it.
+    `modelled` the least noise that φ can have (one standard deviation), `line` the noise on a line
+    of points close to x.
     """
 
     base: float
@@ -87,7 +87,7 @@ class Residuals:
     pairs: dict[int, Pair] = field(default_factory=dict)
 
     def slope(self, finest: bool = False) -> Slope:
-        """What the steps say; with `finest`, the shortest ones are so short that all is noise."""
+        """The error e from the steps so far; with `finest`, the shortest ones are pure noise."""
         levels, pairs = self._taken()
         t = RATIO ** -np.array(levels, dtype=np.float64)
         change = np.array([p.above - p.below for p in pairs])
@@ -100,7 +100,7 @@ class Residuals:
         values, bars = richardson.bars(residuals, scale, spread, t, self.u, rough)
         best = int(np.argmin(bars[:, 0]))
         value, bar = float(values[best, 0]), float(bars[best, 0])
-        # What kinks make of even parts is no noise yet.
+        # The effect of kinks on even parts does not count as noise here.
         noise = float(SIGMAS * self.modelled / t[best + 2] / bar) if bar else 1.0
         if finest:
             found = richardson.best(residuals, scale, spread, t, self.u, rough)
@@ -108,7 +108,7 @@ class Residuals:
         return Slope(value, bar if np.isfinite(value) else np.inf, noise, levels[best])
 
     def noise(self) -> float:
-        """One standard deviation of φ: a model, what even parts show, what a line showed."""
+        """One standard deviation of φ: the largest of model, even parts and line."""
         rest = self._rest(self._taken()[1])
         rest = rest[np.isfinite(rest)][-NOISE_LEVELS:]
         seen = float(np.sqrt(np.mean(rest**2) / EVEN_VARIANCE)) if rest.size else 0.0
@@ -146,8 +146,8 @@ class Residuals:
     def kinked(self) -> bool:
         """Whether φ has a kink at the point itself, and not beside it.
 
-        Its even part falls 4 times per level down to where it is lost in rounding. One that is
-        lost from higher up at once had its kink between two steps.
+        Its even part falls 4 times per level until rounding hides it. One that vanishes at a
+        higher level had its kink between two steps.
         """
         even = np.abs(self._even(self._taken()[1]))
         least = RESOLVED * max(self.modelled, self.line)
@@ -162,16 +162,16 @@ class Residuals:
         return np.array([p.above - 2 * self.base + p.below for p in pairs])
 
     def _rest(self, pairs: list[Pair]) -> Float:
-        """What t² and t⁴ do not explain of the even parts, from the third level on: [s − 2]."""
+        """The even parts without their t² and t⁴ terms, from the third level on: [s − 2]."""
         even = self._even(pairs)
         with np.errstate(all="ignore"):
             quartic = even[1:] - even[:-1] / RATIO**2
             return np.asarray(quartic[1:] - quartic[:-1] / RATIO**4)
 
     def _rough(self, t: Float) -> Float:
-        """What kinks between x − t·d and x + t·d may do to each residual, [s, 1].
+        """The effect that kinks between x − t·d and x + t·d may have on each residual, [s, 1].
 
-        One that is crossed on one side only does to the odd part what it does to the even one.
+        A kink crossed on one side only changes the odd part as much as the even one.
         Measured on relu networks in float32, where no step is short enough to cross none.
         """
         _, pairs = self._taken()
@@ -180,10 +180,10 @@ class Residuals:
         own = np.concatenate([np.zeros(2), np.fmin(rest, even[2:])]) / t
         own[~np.isfinite(own)] = 0.0
         rough = own.copy()
-        for k in range(1, rough.size):  # by chance kinks may cancel: longer steps tell of them
+        for k in range(1, rough.size):  # kinks may cancel by chance; longer steps show them
             if own[k] * SMOOTH_FALL > own[k - 1]:
                 rough[k] = max(own[k], rough[k - 1] / KINK_FALL)
-        # But not so well, at two levels: there are no more kinks so close to x.
+        # Cancellation at two levels means that there are no kinks so close to x.
         both = np.maximum(own[:-1], own[1:]) + self.modelled / t[:-1]
         rough[:-1] = np.minimum(rough[:-1], np.maximum(own[:-1], CANCELLATION * both))
         return rough[:, None]
@@ -199,7 +199,7 @@ def richardson3(
     """(value, error bar, noise) of e from steps t, t/4, t/16, as `Residuals.slope` finds them.
 
     `change` are φ(t) − φ(−t), `given` ⟨g, x₊ − x₋⟩, `even` the even parts, longest step first.
-    Plain numbers: the arrays of the general form cost as much as a small forward.
+    Plain numbers, because small arrays would cost as much as a small forward.
     """
     first, second = t / RATIO, t / RATIO**2
     r0 = (change[0] - given[0]) / (2 * t)
@@ -220,7 +220,7 @@ def richardson3(
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """Where a ladder begins and how far down it may go, as exponents j of t = 4⁻ʲ."""
+    """The first and the finest step of a search, as exponents j of t = 4⁻ʲ."""
 
     first: int
     bottom: int
@@ -235,9 +235,9 @@ STEP_RANGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TensorView:
-    """A place in this process: `tensor` is what the function reads, and is moved in place.
+    """A `Place` in this process: the function reads `tensor`, which is moved in place.
 
-    `given` is the gradient that is judged; `unit` is how far t = 1 moves the tensor.
+    `given` is the gradient that is judged; `unit` is the displacement at t = 1.
     """
 
     value: Scalar
@@ -277,13 +277,13 @@ class TensorView:
 
 
 def slope_search(place: Place, ray: Line) -> SlopeSearch:
-    """The ladder on `ray`, which must be open."""
+    """The search for the slope along `ray`, which must be entered."""
     return SlopeSearch(ray, place.base, STEP_RANGES[place.dtype.name])
 
 
 @dataclass(slots=True)
 class SlopeSearch:
-    """The ladder of one ray; `base` is φ at the point."""
+    """Pairs of one ray, taken until the slope is known; `base` is φ at the point."""
 
     ray: Line
     base: float
@@ -308,7 +308,7 @@ class SlopeSearch:
                 return slope
 
     def peek(self, first: int) -> Slope:
-        """One step below level `first`, with nothing known of its error."""
+        """The slope from one step below level `first`, with an infinite bar."""
         level = self._below(first)
         self._measure(level)
         p, t = self.pairs[level], RATIO ** -float(level)
@@ -319,7 +319,7 @@ class SlopeSearch:
         return min(max(first, self.top), self.steps.bottom - STEPS_FIRST) + 1
 
     def glance(self, target: float, first: int) -> Slope | None:
-        """Two steps below level `first`, where they agree to within `target`."""
+        """The slope from two steps below level `first`, if they agree to within `target`."""
         level = self._below(first)
         pairs = []
         for k in (level, level + 1):
@@ -335,7 +335,7 @@ class SlopeSearch:
         return Slope(shorter, bar, noise / bar if bar else 1.0, first) if bar <= target else None
 
     def exhaust(self) -> Slope:
-        """Every step there is, and the noise on a line of its own."""
+        """The slope from all steps, with noise measured on a line of its own."""
         for level in range(self.top, self.steps.bottom + 1):
             self._measure(level)
         if not self._line:
@@ -343,11 +343,11 @@ class SlopeSearch:
         return self.slope()
 
     def slope(self) -> Slope:
-        """What the steps taken so far say."""
+        """The slope from the steps so far."""
         return self._residuals().slope(self.steps.bottom in self.pairs)
 
     def noise(self) -> float:
-        """One standard deviation of φ: a model, what even parts show, what a line showed."""
+        """One standard deviation of φ: the largest of model, even parts and line."""
         return self._residuals().noise()
 
     def sides(self) -> Sides | None:
@@ -355,7 +355,7 @@ class SlopeSearch:
         return self._residuals().sides()
 
     def _residuals(self) -> Residuals:
-        """What there is by now; u shows only in the values."""
+        """The residuals so far."""
         value = self.ray.value
         return Residuals(self.base, value.u, value.rounding(self.base), self._line, self.pairs)
 
@@ -364,7 +364,7 @@ class SlopeSearch:
             self.pairs[level] = self.ray.pair(RATIO**-level)
 
     def _extend(self, slope: Slope) -> bool:
-        """One more step where it may help; says whether there was one."""
+        """Take one more step if it may help; False if none may."""
         taken = sorted(self.pairs)
         longer, shorter = taken[0] - 1, taken[-1] + 1
         if slope.noise > NOISY and slope.level == taken[0] and longer >= self.top:
@@ -376,7 +376,7 @@ class SlopeSearch:
         return False
 
     def _noise_on_a_line(self) -> float:
-        """What no quintic explains of φ at twelve points close to x."""
+        """The residual of a quintic fit to φ at twelve points close to x."""
         u = float(np.finfo(self.ray.dtype).eps) / 2
         positions = noise.LINE / noise.LINE[-1] * LINE_UNITS * u
         return noise.scatter(np.array([self.ray.at(t) for t in positions]))

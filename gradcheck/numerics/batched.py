@@ -28,11 +28,11 @@ Form = tuple[tuple[int, ...], np.dtype[Any], bytes]
 
 
 MAX_PER_CHUNK_STACK: Final = 8
-"""So few copies are stacked only if all of them fit in a chunk: in two calls they gain nothing."""
+"""Up to this many copies are stacked only if they fit in one chunk; two calls gain nothing."""
 LEAST_SPREAD: Final = 1 / 16
-"""A tensor moves by the spread of its elements, and at least by this part of their size."""
+"""The least spread of a tensor's elements, as a part of their size."""
 SAFE_SQUARES: Final = (1e-280, 1e280)
-"""Mean squares in between have neither underflown nor overflown."""
+"""Mean squares in this range have neither underflowed nor overflowed."""
 FIRST_START: Final = np.array([0])
 
 
@@ -75,7 +75,7 @@ class PackedPrimals:
         return of[..., self.runs[k]]
 
     def weigh(self, faint: float) -> tuple[list[float], list[float], list[float]]:
-        """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| of what is not `faint`; 0 if all is."""
+        """Per tensor ⟨g, d⟩, ‖g∘d‖², and the least |g∘d| of elements above `faint` (0: none)."""
         terms = self.g * self.d
         size = np.abs(terms)
         products = np.add.reduceat(terms, self.starts).tolist()
@@ -91,7 +91,7 @@ class PackedPrimals:
         return products, squares, least
 
     def counts(self, k: int, faint: float) -> NDArray[np.bool_]:
-        """Which elements of tensor k have more than the part `faint` of its largest |g∘d| or |g|.
+        """The elements of tensor k above the part `faint` of its largest |g∘d| or |g|.
 
         A row that moves by its own small size has a small g∘d; its gradient need not be small.
         """
@@ -103,7 +103,7 @@ class PackedPrimals:
 
 
 def _unit(x: Float) -> float:
-    """How far t = 1 moves a tensor: how far its elements lie apart, roughly."""
+    """The displacement of a tensor at t = 1: roughly the spread of its elements."""
     mean, both = float(np.add.reduce(x)) / x.size, float(x.dot(x)) / x.size
     if not SAFE_SQUARES[0] < both < SAFE_SQUARES[1]:
         return magnitude(x)
@@ -125,7 +125,7 @@ def by_rows(x: Float, shape: tuple[int, ...]) -> Float:
 
 
 def end_to_end(arrays: Sequence[Array]) -> Array:
-    """A flat copy of all of them."""
+    """A flat copy of all arrays, end to end."""
     if len(arrays) == 1:
         return arrays[0].flatten()
     return np.concatenate(arrays, axis=None)
@@ -142,10 +142,7 @@ class BatchedForward:
     __slots__ = ("_forward", "_primals", "_seen", "_shapes", "_width", "base", "evaluations")
 
     def __init__(self, forward: Forward, primals: Sequence[Array], base: Sequence[Array]) -> None:
-        """Evaluate nothing yet.
-
-        What the copy that was to prove a stack gave is kept until it is asked alone once more.
-        """
+        """Evaluate nothing yet."""
         self._forward = forward
         self._primals = [p.astype(np.float64) if p.dtype == np.float32 else p for p in primals]
         self._shapes = [o.shape for o in base]
@@ -157,7 +154,7 @@ class BatchedForward:
     def along(
         self, bundle: PackedPrimals, places: Sequence[int], steps: Float, pairs: int
     ) -> tuple[Float, list[float]] | None:
-        """f(x + t·d) − f(x) for each t, and what the bundle's gradient says of it.
+        """f(x + t·d) − f(x) for each t, and its prediction by the bundle's gradient.
 
         Tensor k of the bundle is primal `places[k]`. The `steps` [s, 2], a row (1, t) for each,
         begin with `pairs` of t and −t. None if forward refuses any point.
@@ -210,7 +207,7 @@ class BatchedForward:
         return outputs if [o.shape for o in outputs] == self._shapes else None
 
     def _singly(self, bundle: PackedPrimals, places: Sequence[int], stack: Float) -> Float | None:
-        """The points one by one; None, too, if one of them comes out in another way than before."""
+        """The points one by one; None if forward refuses one, or gives other bits than before."""
         out = np.empty((len(stack), self.base.size))
         seen, self._seen = self._seen, None
         for row, point in enumerate(stack):
@@ -223,13 +220,13 @@ class BatchedForward:
         return out
 
     def _stacked(self, bundle: PackedPrimals, places: Sequence[int], stack: Float) -> Float | None:
-        """All points in one call; None if no layout gives one of them what it gives alone."""
+        """All points in one call; None if no layout gives one copy the bits that it has alone."""
         k = len(stack)
-        row = k // 2  # in the middle, where sums along the copies show from either end
+        row = k // 2  # in the middle, where cumulative sums over copies show from either end
         outputs = self._single(bundle, places, stack[row])
         if outputs is None:
             return None
-        alone = _forms(outputs)  # its buffer may be used again
+        alone = _forms(outputs)  # forward may reuse the buffer
         moved: list[Float | None] = [None] * len(self._primals)
         for tensor, place in enumerate(places):
             moved[place] = one = np.ascontiguousarray(bundle.part(stack, tensor))
@@ -238,7 +235,7 @@ class BatchedForward:
             self.evaluations += k
             try:
                 outputs = self._forward(*layout)
-            except REFUSALS:  # a layout that the function refuses is no layout
+            except REFUSALS:  # try the next layout
                 continue
             if _proved(outputs, alone, k, row):
                 flat = outputs[0].reshape(k, -1)

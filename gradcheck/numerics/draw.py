@@ -1,7 +1,7 @@
 """Seeded generators of primals and cotangents: a number depends on names, never on order.
 
-Values fill float64's 53 bits: code that computes in a narrower type must round them, and what it
-rounds shows. A narrower dtype is judged at these values, rounded once (ADR 42).
+Values fill float64's 53 bits: code that computes in a narrower type must round them, which shows.
+A narrower dtype is judged at these values, rounded once (ADR 42).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Float64 = NDArray[np.float64]
 LEAST = 2.0**-7
-"""The smallest probability that is drawn."""
+"""The smallest probability drawn."""
 
 
 def key_of(*names: object) -> int:
@@ -26,8 +26,8 @@ def key_of(*names: object) -> int:
 class Draw:
     """Random values for one named purpose.
 
-    `Draw(0, "builtin", "rms_norm", "typical")` always yields the same numbers, whatever else
-    exists: adding an operator or a sample moves nobody else's values.
+    `Draw(0, "builtin", "rms_norm", "typical")` always yields the same numbers: adding an operator
+    or a sample changes no other values.
     """
 
     def __init__(self, *names: object) -> None:

@@ -1,9 +1,9 @@
-"""Sums and products of 50-digit numbers in whole numbers: exact, and rounded once.
+"""The 50-digit arithmetic: the closed namespace over object arrays of mpmath numbers.
 
-A number of mpmath is ±m·2ᵉ. Where numbers are brought to one exponent, their sum, or a sum of their
-products, is one of Python's whole numbers, which costs a tenth of as many operations that round one
-by one. What does not fit (an infinity, NaN, exponents that are far apart) is refused, and the
-caller computes as ever.
+Sums and products are exact and rounded once. A number of mpmath is ±m·2ᵉ: with a common exponent, a
+sum, or a sum of products, is one of Python's integers, which costs a tenth of operations that round
+one by one. Numbers that have no common exponent (an infinity, NaN, exponents far apart) are added
+by mpmath.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 from gradcheck.numerics.arithmetic import DIGITS, Arithmetic, Array, Axis
 
 Whole = tuple[list[int], int]
-"""Whole numbers, and the exponent of two that all of them share."""
+"""Integers, and the exponent of two that all of them share."""
 
 SPAN: Final = 1 << 14
-"""Bits that exponents may lie apart: whole numbers of more would be slower than what they save."""
+"""The largest difference of exponents: beyond it, mpmath's own sum is faster."""
 
 
-class NoCommonExponent(ValueError):  # noqa: N818  numbers are
+class NoCommonExponent(ValueError):  # noqa: N818  a property of numbers
     """Numbers that have no common exponent."""
 
 
 def aligned(numbers: Sequence[Any]) -> Whole:
-    """Numbers of mpmath as whole numbers times one power of two.
+    """Numbers of mpmath as integers times one power of two.
 
     Raises:
         NoCommonExponent: a value is not a finite mpmath number, or exponents lie too far apart.
@@ -52,12 +52,12 @@ def aligned(numbers: Sequence[Any]) -> Whole:
 
 
 def exact_sum(numbers: Whole) -> tuple[int, int]:
-    """Their sum: a whole number, and its exponent."""
+    """The sum: an integer and its exponent."""
     return sum(numbers[0]), numbers[1]
 
 
 def exact_product(x: Whole, y: Whole) -> tuple[int, int]:
-    """The sum of the products of pairs: a whole number, and its exponent."""
+    """The sum of the products of pairs: an integer and its exponent."""
     return sum(map(mul, x[0], y[0])), x[1] + y[1]
 
 
@@ -82,7 +82,7 @@ def rounded_floats(numbers: Sequence[Any]) -> list[float]:
     """
     try:
         raw = [number._mpf_ for number in numbers]
-        # Python rounds a whole number to the nearest float, as mpmath does.
+        # Python rounds an integer to the nearest float, as mpmath does.
         out = [math.ldexp(-whole if sign else whole, exponent) for sign, whole, exponent, _ in raw]
     except (AttributeError, OverflowError) as error:
         raise NoCommonExponent(str(error)) from None
@@ -92,7 +92,7 @@ def rounded_floats(numbers: Sequence[Any]) -> list[float]:
 
 
 def float64_parts(values: NDArray[np.float64]) -> list[tuple[int, int, int, int]]:
-    """Finite float64 values [n] as mpmath holds numbers: sign, odd whole number, exponent, bits."""
+    """Finite float64 values [n] as mpmath stores numbers: sign, odd integer, exponent, bits."""
     fraction, exponent = np.frexp(np.abs(values))
     whole = np.ldexp(fraction, 53).astype(np.int64)
     zeros = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # binary ones at its end
@@ -110,15 +110,15 @@ def float64_parts(values: NDArray[np.float64]) -> list[tuple[int, int, int, int]
 
 
 MIN_CONVERTED_TOGETHER: Final = 16
-"""Numbers that are converted one by one sooner than together."""
+"""Arrays below this size are converted element by element, which is faster."""
 
 
 class BigArithmetic(Arithmetic):
     """Object arrays of mpmath numbers with 50 significant digits."""
 
     def __init__(self) -> None:
-        """Set up a private mpmath context, so that nobody's global precision matters."""
-        import mpmath  # deferred: it costs 80 ms, and most runs never need the oracle
+        """Set up a private mpmath context, independent of the global precision."""
+        import mpmath  # deferred: 80 ms
 
         context = mpmath.mp.clone()
         context.dps = DIGITS
@@ -184,7 +184,7 @@ class BigArithmetic(Arithmetic):
         except NoCommonExponent:
             return super().matmul(x, y)
         if x.shape[-1] != y.shape[-2]:
-            return super().matmul(x, y)  # it says what does not fit
+            return super().matmul(x, y)  # raises for mismatched shapes
         return self._wrap(self._product(left[..., :, None], right[..., None, :]))
 
     def inner(self, x: Array, y: Array) -> Any:
@@ -219,8 +219,8 @@ class BigArithmetic(Arithmetic):
         return array
 
     def _scalar(self, number: Any) -> Any:
-        # A 0-d array: a bare mpf times an array first formats the whole array for an error
-        # message that nobody sees.
+        # A 0-d array: a bare mpf times an array first formats the whole array for the message of
+        # an exception that mpmath catches itself.
         return np.asarray(self.context.mpf(number), dtype=object)
 
     def to_float64(self, x: Any) -> NDArray[np.float64]:
@@ -234,15 +234,14 @@ class BigArithmetic(Arithmetic):
 
 
 def _refusing(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Mpmath's conversion of NumPy's numbers, which takes no array.
+    """Wrap mpmath's conversion of NumPy's numbers, so that it refuses arrays at once.
 
-    Of a number times an array it asks first whether the array is a number: its own error would
-    hold the whole array as text, for nobody to see.
+    mpmath tries it for a number times an array; its own exception would format the whole array.
     """
 
     def refusing(x: Any) -> Any:
         if isinstance(x, np.ndarray):
-            raise TypeError("an array is no number")
+            raise TypeError("an array is not a number")
         return convert(x)
 
     return refusing

@@ -194,9 +194,6 @@ def test_a_forward_that_draws_is_seen_where_a_copy_is_asked_twice():
     assert found is None
 
 
-RNG = np.random.default_rng(0)
-
-
 def bundle(*primals, gradients=None):
     gradients = gradients or [np.ones_like(p) for p in primals]
     size = sum(p.size for p in primals)
