@@ -221,7 +221,7 @@ class _Pilot:
         self._level = np.maximum(ratio * self._noise, np.sqrt(squares.sum(axis=1) / count))
 
     def _law(self) -> tuple[Float, Float]:
-        """Each block's error, relative to its slope, per h²; and its longest step in that regime."""
+        """Each block's error, relative to its slope, per h²; its longest step in that regime."""
         first = self._ok.argmax(axis=0)
         longest = self._h[first]
         growth = self._worst[first, np.arange(first.size)] / longest**2

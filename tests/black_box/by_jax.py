@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
-from .pair import DOUBLE, Pair, drawn, uniform
+from .pair import Pair, drawn, of_framework, uniform
 
 KIND = "jax"
 
@@ -167,46 +167,7 @@ IN_SINGLE = (
 
 
 def pairs() -> Iterator[Pair]:
-    """All of this file: big numbers cannot enter; differences in float64 verify them."""
-    for name, (f, primals) in FUNCTIONS.items():
-        forward, vjp = wide(f)
-        free = (primals[0] == 0,) if "kink" in name else ()
-        more: dict[str, Any] = {"loses": np.inf} if name == "x/x" else {}
-        if name == "standardize 1000":  # mean(x²) − mean(x)²: in float32 JAX's own VJP is wrong
-            more["dtypes"] = DOUBLE
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            free=free,
-            **more,
-        )
-    for name in IN_SINGLE:
-        f, primals = FUNCTIONS[name]
-        forward, vjp = narrow(f)
-        yield Pair(
-            name=f"{name} without x64",
-            kind=KIND,
-            forward=forward,
-            vjp=vjp,
-            primals=primals,
-            hidden=True,
-            dtypes=DOUBLE,
-            sees=1e-2,
-            loses=1e-3,
-            behind=wide(f)[0],
-        )
-    for name, (rounding, smooth, primals) in HALF.items():
-        yield Pair(
-            name=name,
-            kind=KIND,
-            forward=wide(rounding)[0],
-            vjp=wide(smooth)[1],
-            primals=primals,
-            hidden=True,
-            behind=wide(smooth)[0],
-            sees=0.6,
-        )
+    """All pairs of this file."""
+    single = {f"{n} without x64": (*narrow(FUNCTIONS[n][0]), n) for n in IN_SINGLE}
+    # mean(x²) − mean(x)²: in float32 JAX's own VJP is wrong
+    return of_framework(KIND, FUNCTIONS, HALF, single, wide, ("standardize 1000",))

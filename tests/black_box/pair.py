@@ -100,3 +100,61 @@ def at(
         yield Pair(
             name=f"{name} {where}", kind=kind, forward=f, vjp=typed(vjp), primals=primals, **known
         )
+
+
+def of_framework(
+    kind: str,
+    functions: Mapping[str, Any],
+    rounded: Mapping[str, Any],
+    single: Mapping[str, Any],
+    both: Callable[..., Any],
+    double_only: tuple[str, ...] = (),
+) -> Iterator[Pair]:
+    """Pairs of a framework's functions; differences in float64 verify them.
+
+    Args:
+        kind: the framework.
+        functions: by name, a function and its primals.
+        rounded: by name, a function that rounds inside, the smooth one behind it, its primals.
+        single: by the pair's name, forward and VJP in float32, and the name of the function.
+        both: makes forward and VJP of a function.
+        double_only: functions whose own VJP is wrong in float32.
+    """
+    for name, (f, primals) in functions.items():
+        forward, vjp = both(f)
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            free=(primals[0] == 0,) if "kink" in name else (),
+            loses=np.inf if name == "x/x" else 1e-8,
+            dtypes=DOUBLE if name in double_only else BOTH,
+        )
+    for name, (forward, vjp, of) in single.items():
+        f, primals = functions[of]
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=forward,
+            vjp=vjp,
+            primals=primals,
+            hidden=True,
+            dtypes=DOUBLE,
+            sees=1e-2,
+            loses=1e-3,
+            behind=both(f)[0],
+        )
+    for name, (rounding, smooth, primals) in rounded.items():
+        yield Pair(
+            name=name,
+            kind=kind,
+            forward=both(rounding)[0],
+            vjp=both(smooth)[1],
+            primals=primals,
+            hidden=True,
+            behind=both(smooth)[0],
+            sees=0.6,
+        )
