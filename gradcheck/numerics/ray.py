@@ -2,7 +2,7 @@
 
 Both ends of a step are formed from one saved copy in the tensor's own dtype; the gradient is
 multiplied by their difference x₊ − x₋ as the machine rounded it. The direction is never stored
-(see `random_directions.direction`).
+(see `draw.direction`).
 
 `Ray` and `adaptive_slope.TensorView` serve a tensor in this process. The protocols `Line` and
 `Place` are what the search for a slope needs, so a sharded tensor can implement them: each machine
@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.draw import CHUNK, direction
 from gradcheck.numerics.evaluate import REFUSALS
-from gradcheck.numerics.random_directions import CHUNK, direction
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
-from gradcheck.numerics.random_directions import CHUNK
+from gradcheck.numerics.draw import CHUNK
 from gradcheck.numerics.ray import Scalar
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
