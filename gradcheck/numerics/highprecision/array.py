@@ -1,4 +1,4 @@
-"""Arrays of big numbers, as NumPy's functions see them."""
+"""Arrays of big numbers that answer NumPy's ufuncs, functions and methods."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ Array = NDArray[Any]
 
 
 class FloatDtype:
-    """What `x.dtype` shows: forward's own floating dtype in comparisons, big numbers in makers.
+    """The value of `x.dtype`: forward's floating dtype in comparisons, `object` for new arrays.
 
-    `np.zeros(n, x.dtype)` makes room for big numbers, and `np.finfo(x.dtype)` is that of forward's
-    own dtype.
+    `np.zeros(n, x.dtype)` can hold big numbers, and `np.finfo(x.dtype)` describes forward's dtype.
     """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         """Stand for `dtype`."""
-        self.dtype = np.dtype(object)  # what np.dtype(…) reads
+        self.dtype = np.dtype(object)  # read by np.dtype(…)
         self._shown = dtype
-        np.finfo(dtype.type)  # from now on found by equality
+        np.finfo(dtype.type)  # fills its cache, which is then searched by equality
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -42,7 +41,7 @@ class FloatDtype:
         return getattr(self._shown, name)
 
     def __hash__(self) -> int:
-        return hash(self._shown.type)  # the key of np.finfo's own table
+        return hash(self._shown.type)  # the key of np.finfo's cache
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FloatDtype):
@@ -87,7 +86,7 @@ class BigArray(np.ndarray[Any, Any]):
             raise TypeError("iteration over a 0-d array")
         return (self[i] for i in range(len(self)))
 
-    @property  # type: ignore[misc]  # a part that is written to would be lost
+    @property  # type: ignore[misc]  # read-only: a write to a part would be lost
     def real(self) -> Any:
         return wrapped(numbers().real_part(raw(self)))
 
@@ -96,7 +95,7 @@ class BigArray(np.ndarray[Any, Any]):
         return wrapped(numbers().imag_part(raw(self)))
 
     def astype(self, dtype: Any, *rest: Any, **keywords: Any) -> Any:
-        """A narrower floating dtype would round, and is refused; a wider one keeps all digits."""
+        """A copy; a narrower floating dtype would round, and is refused."""
         return cast(self, dtype, "astype")
 
     def item(self, *args: Any) -> Any:
@@ -189,15 +188,15 @@ for _name in ("ctypes", "__array_interface__", "__array_struct__"):
 
 
 def raw(x: BigArray) -> Array:
-    """The object array beneath, which shares its numbers."""
+    """The underlying object array, which shares the numbers."""
     return np.ndarray.view(x, np.ndarray)
 
 
 def raw_all(x: Any) -> Any:
-    """The same for every array in lists, tuples and dictionaries."""
+    """`raw` for every array in lists, tuples and dictionaries."""
     if isinstance(x, BigArray):
         return raw(x)
-    if type(x) in numbers().kinds:  # bare, it would come back here
+    if type(x) in numbers().kinds:  # a bare number would dispatch to this module again
         return np.asarray(x, dtype=object)
     if type(x) is list:
         return [raw_all(v) for v in x]
@@ -210,7 +209,7 @@ def raw_all(x: Any) -> Any:
 
 
 def wrapped(x: Any) -> Any:
-    """Object arrays and bare numbers as `BigArray`; everything else as it is."""
+    """Object arrays and bare numbers as `BigArray`; anything else unchanged."""
     if isinstance(x, BigArray):
         return x
     kinds = numbers().kinds
@@ -238,7 +237,7 @@ def _listed(x: BigArray) -> Any:
 
 
 def float_dtype() -> FloatDtype:
-    """What `x.dtype` shows now."""
+    """The dtype that arrays of the current session show."""
     return _float_dtype(numbers().dtype64)
 
 
@@ -248,7 +247,7 @@ def _float_dtype(dtype: np.dtype[Any]) -> FloatDtype:
 
 
 def cast(x: BigArray, dtype: Any, how: str) -> Any:
-    """`x` in `dtype`: itself where that is as wide as forward's own.
+    """`x` in `dtype`; unchanged if that is at least as wide as forward's own.
 
     Raises:
         Leak: `dtype` is narrower.
@@ -271,7 +270,7 @@ def cast(x: BigArray, dtype: Any, how: str) -> Any:
 
 
 def _integers(x: BigArray, dtype: np.dtype[Any]) -> Array:
-    """Truncated, exactly: a step function, whose slope is 0 between its steps."""
+    """Truncated exactly: a step function, whose slope is 0 between its steps."""
     flat = [numbers().whole(number) for number in raw(x).ravel().tolist()]
     return np.array(flat, dtype=dtype).reshape(x.shape)
 
@@ -293,7 +292,7 @@ def _table() -> dict[str, Callable[..., Any]]:
 def _loop(ufunc: np.ufunc) -> Any:
     name = ufunc.__name__
     if name in ufuncs.NATIVE or all(set(types) <= set("O->") for types in ufunc.types):
-        return ufunc  # those of np.frompyfunc are of objects alone
+        return ufunc  # of np.frompyfunc: objects only
     if name in ufuncs.SPACING:
         raise leak(f"forward asks for the spacing of floats: {name}")
     loop = _lifted(name, ufunc.nin, ufunc.nout)
@@ -328,7 +327,7 @@ def _called(ufunc: np.ufunc, method: str, inputs: Sequence[Any], keywords: dict[
 
 
 def elementwise(name: str, *inputs: Any) -> BigArray:
-    """A function of numbers by its name, NumPy's or scipy.special's, whether SciPy is there or not.
+    """A function of NumPy or scipy.special by its name; SciPy need not be installed.
 
     Raises:
         Unsupported: it is not implemented.
@@ -368,7 +367,7 @@ def _call(ufunc: np.ufunc, inputs: Sequence[Any], keywords: dict[str, Any]) -> A
     loop = _loop(ufunc)
     values = [work.lifted(x) for x in inputs]
     where = keywords.pop("where", True)
-    if where is not True:  # what is left out is what NumPy leaves undefined: zeros
+    if where is not True:  # zeros where NumPy leaves the result undefined
         shape = np.broadcast_shapes(*(v.shape for v in values), np.shape(where))
         result = work.zeros(shape)
         where = np.broadcast_to(where, shape)
@@ -527,12 +526,12 @@ def _targets(func: Callable[..., Any], args: Any) -> Any:
 
 
 def _known(error: TypeError) -> bool:
-    """Whether NumPy complains of the arguments, as it would of floats."""
+    """Whether NumPy rejects the arguments, as it would for floats."""
     return "argument" in str(error) and "object" not in str(error)
 
 
 def _calling(x: Any) -> Any:
-    """Functions among the arguments see `BigArray`, as the forward that passed them expects."""
+    """Wrap callables among the arguments, so that they receive `BigArray`s."""
     if isinstance(x, tuple) and not hasattr(x, "_fields"):
         return tuple(_calling(v) for v in x)
     if type(x) is list:
@@ -545,7 +544,7 @@ def _calling(x: Any) -> Any:
 
 
 def _normal(result: Any) -> Any:
-    """Whatever NumPy put among our numbers (zeros of a padding) made one of them."""
+    """Convert foreign elements of a result (zeros of a padding) to big numbers."""
     if isinstance(result, BigArray):
         base = raw(result)
         normal = numbers().normal(base)
@@ -562,7 +561,7 @@ def _path(func: Callable[..., Any]) -> str:
 
 
 def _bare(x: Any) -> Any:
-    """Without `BigArray`: where none went in, none comes out."""
+    """A result without `BigArray`, for calls on bare numbers."""
     x = raw_all(x)
     return x.item() if isinstance(x, np.ndarray) and x.dtype == object and not x.ndim else x
 
@@ -572,11 +571,11 @@ METHODS = (
     "arctan2", "expm1", "log1p", "log2", "log10", "exp2", "cbrt", "rint", "fabs", "hypot",
     "arcsinh", "arccosh", "arctanh",
 )  # fmt: skip
-"""Methods of elements that NumPy's loops over objects call."""
+"""Methods of elements that NumPy's object loops call."""
 
 
 def number_protocol(work: Numbers) -> None:
-    """Let bare numbers, as elements of object arrays are, be seen by ufuncs and functions."""
+    """Give bare numbers, the elements of object arrays, NumPy's protocols and methods."""
 
     def ufunc_of(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         return _bare(_called(ufunc, method, inputs, keywords))
