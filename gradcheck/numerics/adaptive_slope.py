@@ -248,30 +248,24 @@ class TensorView:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The tensor's."""
         return self.tensor.shape
 
     @property
     def size(self) -> int:
-        """Elements of the tensor."""
         return self.tensor.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The tensor's."""
         return self.tensor.dtype
 
     @property
     def u(self) -> float:
-        """The unit roundoff of the gradient that is judged."""
         return self.given.u
 
     def got(self, index: int) -> float:
-        """One element of that gradient, by its flat index."""
         return float(self.given.part(index, index + 1)[0])
 
     def ray(self, heading: Heading, start: int = 0, stop: int | None = None) -> Ray:
-        """The line through elements start … stop."""
         end = self.tensor.size if stop is None else stop
         return Ray(self.tensor, self.given, heading, self.unit, start, end, value=self.value)
 
@@ -343,19 +337,15 @@ class SlopeSearch:
         return self.slope()
 
     def slope(self) -> Slope:
-        """The slope from the steps so far."""
         return self._residuals().slope(self.steps.bottom in self.pairs)
 
     def noise(self) -> float:
-        """One standard deviation of φ: the largest of model, even parts and line."""
         return self._residuals().noise()
 
     def sides(self) -> Sides | None:
-        """One-sided residuals if φ has a kink at the point itself, else None."""
         return self._residuals().sides()
 
     def _residuals(self) -> Residuals:
-        """The residuals so far."""
         value = self.ray.value
         return Residuals(self.base, value.u, value.rounding(self.base), self._line, self.pairs)
 

@@ -216,7 +216,7 @@ class Segment:
 class Ray(Segment):
     """The line x + t·unit·d through a segment of a tensor in this process.
 
-    `value` is evaluated while the tensor is moved.
+    A `Line`; `value` is evaluated while the tensor is moved.
     """
 
     _: KW_ONLY
@@ -224,23 +224,19 @@ class Ray(Segment):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The tensor's dtype."""
         return self.tensor.dtype
 
     def pair(self, t: float) -> Pair:
-        """Both ends at `t`, and ⟨g, x₊ − x₋⟩ in float64."""
         self.move(t)
         above = self.value()
         given = self.move_back(t)
         return Pair(above, self.value(), given)
 
     def at(self, t: float) -> float:
-        """The value at one point of the line."""
         self.move(t)
         return self.value()
 
     def products(self) -> tuple[float, float]:
-        """⟨g, d⟩·unit, and ‖g∘d‖₂·unit: its typical size if signs are random."""
         total, square = self.sums()
         return total * self.unit, float(np.sqrt(square)) * self.unit
 
