@@ -309,7 +309,7 @@ class SlopeSearch:
         return Slope((p.above - p.below - p.given) / (2 * t), np.inf, 1.0, first)
 
     def _below(self, first: int) -> int:
-        """The step after `first`, within the steps."""
+        """The level after `first`, within the range of steps."""
         return min(max(first, self.top), self.steps.bottom - STEPS_FIRST) + 1
 
     def glance(self, target: float, first: int) -> Slope | None:

@@ -31,7 +31,7 @@ LEVELS: Final = 13
 FINER: Final = (2, 3, 4, 6, 8)
 """Levels to leave out at the top, where long steps may agree by accident: across a bend they show
 the mean of both slopes, to many digits. Shorter ones show the derivative."""
-STRIKE: Final = 3
+CONFIRMING_LEVELS: Final = 3
 """The least number of levels to leave out for a second estimate to confirm the first."""
 TOP: Final = 0.5
 """The longest step t: half of each primal's magnitude, or half a unit if that is more."""

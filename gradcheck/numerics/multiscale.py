@@ -284,7 +284,7 @@ class Scales:
         return np.take_along_axis(values[1:], best, 0)[0], np.take_along_axis(bar, best, 0)[0]
 
 
-class Beside:
+class KinkNeighbours:
     """Points where forward is smooth, beside a kink on which several elements lie."""
 
     def __init__(self, evaluator: Evaluator, elements: NDArray[np.int64]) -> None:
@@ -311,7 +311,7 @@ class Beside:
         return np.asarray((above - below) / gap[:, None])
 
 
-class Along:
+class DirectionThroughAll:
     """Forward along one direction through all elements of a primal, each moved by its own size."""
 
     def __init__(self, evaluator: Evaluator) -> None:
