@@ -1,7 +1,7 @@
 """JAX functions with NumPy in and out, and the VJP that jax.vjp gives.
 
-JAX holds float64 back unless `jax_enable_x64` is set. Half of these run with it; the others are
-what most people run: float32 inside, whatever comes in.
+JAX rounds to float32 unless `jax_enable_x64` is set. Half of these pairs run with it; the others
+run as most users do: in float32, for any input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KIND = "jax"
 
 
 def wide(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Forward and VJP in the dtype of what comes in."""
+    """Forward and VJP in the dtype of the input."""
 
     def forward(*primals):
         with jax.enable_x64(True):
@@ -36,7 +36,7 @@ def wide(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def narrow(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Forward and VJP in float32, returned in the dtype of what comes in."""
+    """Forward and VJP in float32, returned in the dtype of the input."""
 
     def forward(*primals):
         with jax.enable_x64(False):

@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 
 
 def tensors(primals: tuple[Any, ...]) -> list[Any]:
-    """Tensors of their own memory, which track gradients where they can."""
+    """Tensors with own memory; floating ones track gradients."""
     made = [torch.tensor(np.asarray(p)) for p in primals]
     return [t.requires_grad_() if t.is_floating_point() else t for t in made]
 
