@@ -78,7 +78,7 @@ def measured(name: str, element: int = 0, dtype: str = "float64") -> Ladder:
     slopes, scales, rough, _ = differences
     noise, _ = found._noise_of(colour)
     u = float(np.finfo(dtype).eps) / 2
-    value, bar = richardson.climb(slopes, scales, noise, h, u, rough)
+    value, bar = richardson.best(slopes, scales, noise, h, u, rough)
     shaped = tuple(part.reshape(o.shape) for part, o in _parts(ct, outputs))
     oracle = Oracle(case.spec, case.primals, case.attrs, [shaped], [None] * len(case.primals))
     exact = oracle.gradient()
