@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.report import render
-from gradcheck.report.load_summary import told
+from gradcheck.report.notices import told
 from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict

@@ -3,7 +3,7 @@
 import pytest
 from tabulate import tabulate
 
-from gradcheck.report.wrapped_table import table
+from gradcheck.report.page import table
 
 HEADS = ("operator", "family", "names of its dialects", "samples")
 BODY = [
