@@ -176,7 +176,7 @@ MAX_SILENT_OPS: Final = 3
 NOUNS: Final = {Kind.OPERATOR: "operator", Kind.MODEL: "model", Kind.RULE: "update rule"}
 
 
-def told(run: Run) -> list[str]:
+def load_summary(run: Run) -> list[str]:
     """A line for each implementation that was loaded; none for the reference.
 
     "loaded mykernels 1.2: 3 operators, float32; 3 of 3 answered": the operators of the selection

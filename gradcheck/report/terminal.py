@@ -94,9 +94,7 @@ class _Page(Page):
         """How the implementations were loaded."""
         if self.verbosity < 0 or set(run.header.implementations) <= {"reference"}:
             return []
-        from gradcheck.report import load_summary  # deferred: the reference needs no loading
-
-        return [line for text in load_summary.told(run) for line in self.wrap(text, "", "  ")]
+        return [line for text in notices.load_summary(run) for line in self.wrap(text, "", "  ")]
 
     def tables(self, run: Run) -> Iterator[list[str]]:
         """A table per implementation, named where there are several."""
@@ -187,10 +185,10 @@ class _Page(Page):
         if found is not None:
             lines += self.wrap(run_words.rejected(found), "certificate: ", "  ")
         if curves := notices.curves(run):
-            from gradcheck.report import taylor_words  # deferred: only projections have curves
+            from gradcheck.report import remainder  # deferred: only projections have curves
 
             for of_dtype in curves:
-                lines += self.wrap(taylor_words.curves(*of_dtype), "taylor: ", "  ")
+                lines += self.wrap(remainder.curves(*of_dtype), "taylor: ", "  ")
         for name, text in notices.slacks(run):
             lines += self.wrap(words.clean(f"{name}, {text}"), "wider bound: ", "  ")
         for name, texts in notices.conventions(run):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradcheck.report import failure_text
-from gradcheck.report.heat import MOST, slices, unravelled
+from gradcheck.report.heat import MAX_SLICES, slices, unravelled
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 
@@ -56,9 +56,9 @@ def test_what_is_said_is_what_is_wrong(make, seed):
     again = np.zeros(shape, dtype=bool)
     for part in found:
         again[eval(f"np.s_{part}")] = True  # noqa: S307
-    assert len(found) <= MOST
+    assert len(found) <= MAX_SLICES
     assert not found or np.array_equal(again, wrong)
-    assert found or wrong.all() or not wrong.any() or wrong.sum() > MOST or wrong.size == 1
+    assert found or wrong.all() or not wrong.any() or wrong.sum() > MAX_SLICES or wrong.size == 1
 
 
 @pytest.mark.parametrize(
