@@ -1079,22 +1079,3 @@ dropout = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    relu,
-    leaky_relu,
-    elu,
-    clamp,
-    tanh,
-    tanh_back,
-    sigmoid,
-    sigmoid_back,
-    softcap,
-    softcap_back,
-    softplus,
-    mish,
-    hardswish,
-    hardsigmoid,
-    relu_squared,
-    dropout,
-)

@@ -1231,18 +1231,3 @@ softcapped_attention = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    softmax,
-    masked_softmax,
-    masked_attention,
-    mix_by_attention,
-    attention,
-    packed_attention,
-    flash_attn,
-    flash_ff,
-    grouped_query_attention,
-    sliding_window_attention,
-    sink_attention,
-    softcapped_attention,
-)

@@ -1201,23 +1201,3 @@ map_binary = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    add,
-    sub,
-    mul,
-    div,
-    add1,
-    scale,
-    neg,
-    sqr,
-    exp,
-    sqrt,
-    log,
-    abs_,
-    sgn,
-    step,
-    pow_,
-    map_unary,
-    map_binary,
-)

@@ -380,5 +380,3 @@ packed_swiglu = OpSpec(
     source="Shazeer 2020, arXiv:2002.05202; fused gate and up projections (Llama servers)",
     samples=PACKED,
 )
-
-OPERATORS = (gelu, silu, silu_back, geglu, packed_geglu, swiglu, packed_swiglu)

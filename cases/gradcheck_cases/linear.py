@@ -685,14 +685,3 @@ lora_linear = OpSpec(
 
 def _adapter(draw: Any, t: int, i: int, o: int, r: int) -> tuple[Any, ...]:
     return draw.normal(t, i), draw.normal(o, i), draw.normal(o, r), draw.normal(r, i)
-
-
-OPERATORS = (
-    matmul,
-    multi_head_matmul,
-    mul_mat,
-    outer_product,
-    batched_matmul,
-    low_rank_linear,
-    lora_linear,
-)

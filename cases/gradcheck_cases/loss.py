@@ -1237,16 +1237,3 @@ kl_divergence = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    cross_entropy,
-    softmax_cross_entropy,
-    label_smoothing_cross_entropy,
-    masked_cross_entropy,
-    z_loss,
-    square_error,
-    huber,
-    hinge,
-    binary_cross_entropy,
-    kl_divergence,
-)

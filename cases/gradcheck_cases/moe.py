@@ -281,5 +281,3 @@ moe = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (moe,)

@@ -933,14 +933,3 @@ qk_norm = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    rms_norm,
-    layer_norm,
-    norm,
-    rms_norm_back,
-    group_norm,
-    batch_norm,
-    l2_normalize,
-    qk_norm,
-)

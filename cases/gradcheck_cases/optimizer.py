@@ -86,6 +86,64 @@ def steps(name: str, hunts: str, drawn: Any = None, **rest: Any) -> Steps:
     return Steps(name=name, hunts=hunts, params=params(scale), gradients=drawn, **rest)
 
 
+# ── SGD with momentum ────────────────────────────────────────────────────────────────────────
+
+
+def sgd_init(xp: Any, params: Tensors) -> State:
+    return slots(xp, params, "buf")
+
+
+def sgd_update(
+    xp, params, grads, state, t, *, lr=0.0625, momentum=0.9, dampening=0.0, weight_decay=0.0,
+    nesterov=False, rate_inside=False,
+):  # fmt: skip
+    rate = lr if rate_inside else 1.0
+    new, buf = {}, {}
+    for name, p in params.items():
+        g = grads[name] + weight_decay * p if weight_decay else grads[name]
+        old = state["buf"][name]
+        kept = one(xp) - dampening
+        buf[name] = rate * g if t == 1 else momentum * old + kept * (rate * g)
+        step = rate * g + momentum * buf[name] if nesterov else buf[name]
+        new[name] = p - step if rate_inside else p - lr * step
+    return new, {"buf": buf}
+
+
+sgd = RuleSpec(
+    "sgd",
+    init=sgd_init,
+    update=sgd_update,
+    samples=(
+        steps("typical", "a momentum that is not kept, or kept twice"),
+        steps("plain", "momentum where none is wanted", attrs={"momentum": 0.0}),
+        steps("dampened", "a first step that is dampened; dampening that is ignored",
+              attrs={"dampening": 0.25, "momentum": 0.5}),
+        steps("nesterov", "the look-ahead left out, or with the old buffer",
+              attrs={"nesterov": True, "momentum": 0.75}),
+        steps("decayed", "a weight decay that is ignored, or kept out of the buffer",
+              attrs={"weight_decay": 0.25}),
+        steps("zeros", "a buffer that is not decayed without a gradient", some_zero),
+        steps("tiny", "an update that vanishes beside an absolute tolerance",
+              gradients(2.0**-20), attrs={"momentum": 0.5}, scale=2.0**-20),
+        steps("huge", "numbers that overflow", gradients(2.0**40)),
+        steps("alternating", "a buffer that loses the sign", alternating),
+        steps("step-1000", "a counter that starts again: the buffer thrown away",
+              state=buffers, first=1000, attrs={"dampening": 0.125}),
+    ),
+    formula="buf = μ·buf + (1 − τ)·g (first step: buf = g), p −= lr · buf (Nesterov: g + μ·buf)",
+    source="Sutskever, Martens, Dahl & Hinton 2013; torch.optim.SGD",
+    dialects=(
+        Dialect(name="default", says="the learning rate outside the buffer: PyTorch"),
+        Dialect(
+            name="rate-inside",
+            says="the learning rate goes into the buffer: Sutskever et al., TensorFlow",
+            attrs={"rate_inside": True},
+        ),
+    ),
+    training={"lr": 2.0**-12, "momentum": 0.5},
+)  # fmt: skip
+
+
 # ── Adam and AdamW ───────────────────────────────────────────────────────────────────────────
 
 
@@ -197,64 +255,6 @@ adamw = RuleSpec(
     ),
     training={"lr": 2.0**-6},
 )
-
-
-# ── SGD with momentum ────────────────────────────────────────────────────────────────────────
-
-
-def sgd_init(xp: Any, params: Tensors) -> State:
-    return slots(xp, params, "buf")
-
-
-def sgd_update(
-    xp, params, grads, state, t, *, lr=0.0625, momentum=0.9, dampening=0.0, weight_decay=0.0,
-    nesterov=False, rate_inside=False,
-):  # fmt: skip
-    rate = lr if rate_inside else 1.0
-    new, buf = {}, {}
-    for name, p in params.items():
-        g = grads[name] + weight_decay * p if weight_decay else grads[name]
-        old = state["buf"][name]
-        kept = one(xp) - dampening
-        buf[name] = rate * g if t == 1 else momentum * old + kept * (rate * g)
-        step = rate * g + momentum * buf[name] if nesterov else buf[name]
-        new[name] = p - step if rate_inside else p - lr * step
-    return new, {"buf": buf}
-
-
-sgd = RuleSpec(
-    "sgd",
-    init=sgd_init,
-    update=sgd_update,
-    samples=(
-        steps("typical", "a momentum that is not kept, or kept twice"),
-        steps("plain", "momentum where none is wanted", attrs={"momentum": 0.0}),
-        steps("dampened", "a first step that is dampened; dampening that is ignored",
-              attrs={"dampening": 0.25, "momentum": 0.5}),
-        steps("nesterov", "the look-ahead left out, or with the old buffer",
-              attrs={"nesterov": True, "momentum": 0.75}),
-        steps("decayed", "a weight decay that is ignored, or kept out of the buffer",
-              attrs={"weight_decay": 0.25}),
-        steps("zeros", "a buffer that is not decayed without a gradient", some_zero),
-        steps("tiny", "an update that vanishes beside an absolute tolerance",
-              gradients(2.0**-20), attrs={"momentum": 0.5}, scale=2.0**-20),
-        steps("huge", "numbers that overflow", gradients(2.0**40)),
-        steps("alternating", "a buffer that loses the sign", alternating),
-        steps("step-1000", "a counter that starts again: the buffer thrown away",
-              state=buffers, first=1000, attrs={"dampening": 0.125}),
-    ),
-    formula="buf = μ·buf + (1 − τ)·g (first step: buf = g), p −= lr · buf (Nesterov: g + μ·buf)",
-    source="Sutskever, Martens, Dahl & Hinton 2013; torch.optim.SGD",
-    dialects=(
-        Dialect(name="default", says="the learning rate outside the buffer: PyTorch"),
-        Dialect(
-            name="rate-inside",
-            says="the learning rate goes into the buffer: Sutskever et al., TensorFlow",
-            attrs={"rate_inside": True},
-        ),
-    ),
-    training={"lr": 2.0**-12, "momentum": 0.5},
-)  # fmt: skip
 
 
 # ── clipping by the global norm ──────────────────────────────────────────────────────────────
@@ -440,6 +440,3 @@ lbfgs = RuleSpec(
     training={"m": 16},
     searched=True,
 )  # fmt: skip
-
-
-RULES = (sgd, adam, adamw, clip, lbfgs)

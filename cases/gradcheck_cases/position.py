@@ -387,5 +387,3 @@ diag_mask_zero = OpSpec(
     source="ggml, ggml_diag_mask_zero: the backward of ggml_diag_mask_inf",
     samples=MASK_SAMPLES,
 )
-
-OPERATORS = (rope, rope_back, alibi, diag_mask_inf, diag_mask_zero)

@@ -1424,13 +1424,3 @@ gru_cell = OpSpec(
         _no_rows(_gru),
     ),
 )
-
-OPERATORS = (
-    selective_scan,
-    wkv,
-    wkv6,
-    linear_attention,
-    gated_delta_rule,
-    lstm_cell,
-    gru_cell,
-)

@@ -1040,19 +1040,3 @@ l2_norm = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    sum_all,
-    sum_rows,
-    mean,
-    repeat,
-    max_rows,
-    prod,
-    logsumexp,
-    cumsum,
-    cumprod,
-    sort,
-    top_k,
-    variance,
-    l2_norm,
-)

@@ -1760,28 +1760,3 @@ where = OpSpec(
         ),
     ),
 )
-
-OPERATORS = (
-    dup,
-    cpy,
-    cont,
-    reshape,
-    transpose,
-    permute,
-    concat,
-    diag,
-    view_1d,
-    view_2d,
-    view_3d,
-    view_4d,
-    set_general,
-    set_1d,
-    set_2d,
-    acc,
-    pad,
-    slice_,
-    flip,
-    tril,
-    triu,
-    where,
-)

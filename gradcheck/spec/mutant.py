@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +93,48 @@ class Mutant:
         vjp = self.make() if self.make is not None else self.vjp
         assert vjp is not None
         return vjp
+
+
+Vjp = Callable[..., Any]
+More = Mapping[str, Any]
+Row = str | tuple[str, Vjp] | tuple[str, Vjp, More] | tuple[str, More]
+
+
+def mutant_table(
+    op: str,
+    rows: Mapping[tuple[str, str, str], Row],
+    *,
+    faulty: Callable[[str], Vjp] | None = None,
+) -> tuple[Mutant, ...]:
+    """The mutants of one operator, one row each: ``(name, classes, killer): (says, vjp, more)``.
+
+    Args:
+        op: The operator's name.
+        rows: A key holds the mutant's name, its classes separated by blanks (its own first), and
+            the sample that must catch it. A value holds the sentence, the VJP, and a dict of
+            further fields of `Mutant`; the dict may be left out, or stand for the VJP where it
+            holds `make`.
+        faulty: Gives the VJP of rows that have neither: `faulty(name)`.
+
+    Example:
+        >>> def negated(xp, ct, x):
+        ...     return -2 * x * ct
+        >>> rows = {("negated", "S", "typical"): ("It has the other sign.", negated)}
+        >>> (mutant,) = mutant_table("sqr", rows)
+        >>> mutant.full_name, mutant.labels, mutant.says
+        ('sqr/negated', ('S',), 'It has the other sign.')
+    """
+
+    def mutant(name: str, classes: str, killer: str, row: Row) -> Mutant:
+        says, *rest = (row,) if isinstance(row, str) else row
+        fields: dict[str, Any] = {}
+        for part in rest:
+            fields.update(part if isinstance(part, Mapping) else {"vjp": part})
+        if faulty is not None and not fields.keys() & {"vjp", "make"}:
+            fields["vjp"] = faulty(name)
+        label, *also = classes.split()
+        return Mutant(
+            op=op, name=name, says=says, label=label, also=tuple(also), killer=killer, **fields
+        )
+
+    return tuple(mutant(*key, row) for key, row in rows.items())

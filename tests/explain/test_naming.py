@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from gradcheck_cases import attention, elementwise, linear, norm
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases import SUITE, attention, elementwise, linear, norm
 
 from gradcheck.explain.hypothesis import hypotheses
 from gradcheck.explain.naming import name
 from gradcheck.explain.pattern import pattern
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
+from gradcheck.spec.mutant_registry import KnownMutants
 from gradcheck.spec.program import Stage
 
 
 def mutants(op):
-    return [m for m in MUTANTS if m.op == op]
+    return KnownMutants(SUITE)[op]
 
 
 class Place:

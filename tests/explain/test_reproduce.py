@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases import SUITE
 
 from gradcheck.explain.reproduce import contributions, reproduce
 from gradcheck.numerics.arithmetic import F64
+from gradcheck.spec.mutant_registry import KnownMutants
 
-BY_OP = {op: [m for m in MUTANTS if m.op == op] for op in {m.op for m in MUTANTS}}
+BY_OP = KnownMutants(SUITE)
 
 
 def told(point, got, suspects, dtype="float64"):

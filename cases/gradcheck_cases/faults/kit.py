@@ -10,9 +10,10 @@ import numpy as np
 
 from gradcheck.power import mutate
 from gradcheck.spec.fault import Change, Fault, Wrong, changed, of_operator
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck.spec.mutant_registry import KnownMutants
+from gradcheck_cases import SUITE
 
-_BY_NAME = {mutant.full_name: mutant for mutant in MUTANTS}
+_MUTANTS = KnownMutants(SUITE)
 
 
 def planted(model: str, kind: str, stage: str, says: str, wrong: Wrong, name: str = "") -> Fault:
@@ -34,7 +35,9 @@ def planter(model: str) -> Callable[..., Fault]:
 
 def mutated(name: str) -> Wrong:
     """The stage's operator is the suite's mutant `op/name`."""
-    return of_operator(_BY_NAME[name].fresh())
+    op, _, own_name = name.partition("/")
+    (mutant,) = (m for m in _MUTANTS[op] if m.name == own_name)
+    return of_operator(mutant.fresh())
 
 
 def lost(index: int) -> Wrong:
