@@ -43,12 +43,6 @@ def packed_swiglu(x):
     return swiglu(*jnp.split(x, 2, axis=-1))
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "gelu": gelu,
+OTHERS: dict[str, Callable[..., Any]] = {
     "silu": jax.nn.silu,
-    "silu_back": silu_back,
-    "geglu": geglu,
-    "packed_geglu": packed_geglu,
-    "swiglu": swiglu,
-    "packed_swiglu": packed_swiglu,
 }

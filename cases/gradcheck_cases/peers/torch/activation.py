@@ -53,21 +53,13 @@ def dropout(x, mask, *, p, inverted):
     return torch.masked_fill(x, mask == 0, 0.0) * scale
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "relu": F.relu,
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
     "clamp": torch.clamp,
     "tanh": torch.tanh,
-    "tanh_back": tanh_back,
     "sigmoid": torch.sigmoid,
-    "sigmoid_back": sigmoid_back,
-    "softcap": softcap,
-    "softcap_back": softcap_back,
-    "softplus": softplus,
     "mish": F.mish,
     "hardswish": F.hardswish,
-    "hardsigmoid": hardsigmoid,
-    "relu_squared": relu_squared,
-    "dropout": dropout,
 }

@@ -46,12 +46,6 @@ def packed_swiglu(x):
     return swiglu(*x.chunk(2, dim=-1))
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "gelu": gelu,
+OTHERS: dict[str, Callable[..., Any]] = {
     "silu": F.silu,
-    "silu_back": silu_back,
-    "geglu": geglu,
-    "packed_geglu": packed_geglu,
-    "swiglu": swiglu,
-    "packed_swiglu": packed_swiglu,
 }

@@ -40,12 +40,6 @@ def lora_linear(x, w, a, b, *, s, per):
     return F.linear(x, w) + strength * F.linear(F.linear(x, b), a)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "matmul": F.linear,
-    "multi_head_matmul": multi_head_matmul,
-    "mul_mat": mul_mat,
-    "outer_product": outer_product,
-    "batched_matmul": batched_matmul,
-    "low_rank_linear": low_rank_linear,
-    "lora_linear": lora_linear,
 }

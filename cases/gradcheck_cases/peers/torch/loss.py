@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -98,17 +96,3 @@ def binary_cross_entropy(x, y, *, logits, pos_weight, reduction):
 def kl_divergence(q, p, *, log_q, log_p, reduction):
     q, p = torch.broadcast_tensors(q if log_q else q.log(), p)
     return reduced(F.kl_div(q, p, reduction="none", log_target=log_p), reduction)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "cross_entropy": cross_entropy,
-    "softmax_cross_entropy": softmax_cross_entropy,
-    "label_smoothing_cross_entropy": label_smoothing_cross_entropy,
-    "masked_cross_entropy": masked_cross_entropy,
-    "z_loss": z_loss,
-    "square_error": square_error,
-    "huber": huber,
-    "hinge": hinge,
-    "binary_cross_entropy": binary_cross_entropy,
-    "kl_divergence": kl_divergence,
-}

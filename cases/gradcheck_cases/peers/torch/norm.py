@@ -52,13 +52,6 @@ def qk_norm(q, k, wq, wk, *, eps, unit_offset):
     )
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
-    "rms_norm": rms_norm,
-    "layer_norm": layer_norm,
+OTHERS: dict[str, Callable[..., Any]] = {
     "norm": layer_norm,
-    "rms_norm_back": rms_norm_back,
-    "group_norm": group_norm,
-    "batch_norm": batch_norm,
-    "l2_normalize": l2_normalize,
-    "qk_norm": qk_norm,
 }

@@ -77,12 +77,9 @@ def _above_diagonal(x, n_past):
     return ones.triu(n_past + 1)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "rope/interleaved": rope_interleaved,
     "rope/half-split": rope_half_split,
     "rope_back/interleaved": rope_back_interleaved,
     "rope_back/half-split": rope_back_half_split,
-    "alibi": alibi,
-    "diag_mask_inf": diag_mask_inf,
-    "diag_mask_zero": diag_mask_zero,
 }

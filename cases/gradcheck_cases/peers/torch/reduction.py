@@ -63,18 +63,11 @@ def variance(x, *, ddof):
     return torch.var(x, dim=-1, correction=ddof)
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "sum": sum_all,
-    "sum_rows": sum_rows,
-    "mean": mean,
-    "repeat": repeat,
     "max": max_rows,
     "prod": lambda x: torch.prod(x, dim=-1),
     "logsumexp": lambda x: torch.logsumexp(x, dim=-1),
-    "cumsum": cumsum,
     "cumprod": lambda x: torch.cumprod(x, dim=-1),
-    "sort": sort,
-    "top_k": top_k,
-    "variance": variance,
     "l2_norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
 }
