@@ -1,7 +1,7 @@
 """Convolutions, pooling and resampling.
 
 Axes: c channels, o output channels, h × w the image, k × l the kernel, p × q the output; g groups.
-Windows are arrays of positions: a forward gathers by them, its VJP adds back by the same ones.
+Windows are arrays of positions: a forward gathers by them, and its VJP adds back to them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _crop(x: Any, padding: Pair) -> Any:
 def _patches(
     xp: Any, x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, text: str = "0"
 ) -> Any:
-    """What each output of an image [c, h, w] reads, as [c, p, q, k, l]."""
+    """The elements that each output of an image [c, h, w] reads, as [c, p, q, k, l]."""
     x = _pad(xp, x, padding, text)
     index = windows(x.shape[-2:], kernel, stride, dilation)
     return xp.gather(xp.reshape(x, (*x.shape[:-2], math.prod(x.shape[-2:]))), index)
@@ -61,7 +61,7 @@ def _patches(
 def _fold(
     xp: Any, patches: Any, size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> Any:
-    """Adjoint of `_patches`: overlapping windows add up, what fell on padding is dropped."""
+    """Adjoint of `_patches`: overlapping windows add up, gradients of padding are dropped."""
     whole = padded(size, padding)
     flat = xp.scatter_add(patches, windows(whole, kernel, stride, dilation), math.prod(whole))
     return _crop(xp.reshape(flat, (*flat.shape[:-1], *whole)), padding)
@@ -478,7 +478,7 @@ conv_transpose_1d = OpSpec(
 def _spread(
     size: Pair, kernel: Pair, stride: Pair, output_padding: Pair, dilation: Pair
 ) -> tuple[Any, Pair]:
-    """Where each input's kernel lands, [p, q, k, l], and the size of what it lands on."""
+    """Target positions of each input's kernel, [p, q, k, l], and the size of their image."""
     height, width = (
         (n - 1) * s + reach(k, d) + extra
         for n, k, s, extra, d in zip(size, kernel, stride, output_padding, dilation, strict=True)
@@ -694,7 +694,7 @@ im2col = OpSpec(
 def _pool_patches(
     xp: Any, x: Any, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> Any:
-    """Windows [c, p, q, k l]; what lies outside the image is −∞."""
+    """Windows [c, p, q, k l]; −∞ outside the image."""
     patches = _patches(xp, x, kernel, stride, padding, dilation, "-inf")
     return xp.reshape(patches, (*patches.shape[:-2], math.prod(kernel)))
 
@@ -729,7 +729,7 @@ def max_pool_2d_split_vjp(
 
 
 def _margin(xp: Any, x: Any, *, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Any:
-    """How far each element is from a tie for the largest of one of its windows."""
+    """Distance of each element from a tie for the largest in one of its windows."""
     patches = _pool_patches(xp, x, kernel, stride, padding, dilation)
     largest = xp.max(patches, axis=-1, keepdims=True)
     first = xp.is_index(xp.argmax(patches, axis=-1), math.prod(kernel))

@@ -200,7 +200,9 @@ def mul_mat_forward(xp, a, b):
 def mul_mat_vjp(xp, ct, a, b):
     ag, bg = _grouped(xp, a, b)
     g = xp.reshape(ct, (*ct.shape[:-4], *bg.shape[-6:-1], ct.shape[-1]))
-    da = xp.sum(xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3))  # all that met one of a's
+    da = xp.sum(
+        xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3)
+    )  # all matrices of b that met one of a's
     db = xp.matmul(g, ag)
     return (
         xp.reduce_to(da, a),
@@ -209,7 +211,7 @@ def mul_mat_vjp(xp, ct, a, b):
 
 
 def _grouped(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Each matrix of a, and the consecutive matrices of b that meet it, on facing axes."""
+    """Matrices of a, and the consecutive matrices of b that each meets, on facing axes."""
     d, c = a.shape[-4:-2]
     rd, rc = b.shape[-4] // d, b.shape[-3] // c
     return (
@@ -632,7 +634,7 @@ lora_linear = OpSpec(
             hunts="a gradient of the last batch only",
         ),
         Sample(
-            name="fresh",  # as every adapter starts: nothing of A yet, so B has no gradient
+            name="fresh",  # the usual start of an adapter: A is zero, so B has no gradient
             primals=lambda draw: (
                 draw.normal(3, 5),
                 draw.normal(2, 5),

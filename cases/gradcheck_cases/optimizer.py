@@ -3,7 +3,7 @@
 Sources: Kingma & Ba 2015 (arXiv:1412.6980); Loshchilov & Hutter 2019 (arXiv:1711.05101); Nocedal
 & Wright, Numerical Optimization, algorithm 7.4; ggml's optimiser of 2023; PyTorch's torch.optim.
 
-A tensor is addressed by its parameter's name, a remembered one by slot and name. Hyper-parameters
+A tensor is addressed by its parameter's name, one of the state by slot and name. Hyper-parameters
 are Python floats; `one(xp) * x` makes a number of them that is rounded as in the working dtype.
 """
 
@@ -38,7 +38,7 @@ def dot(xp: Any, x: Tensors, y: Tensors) -> Any:
 
 
 def params(scale: float) -> Callable[[Draw], Tensors]:
-    """Parameters not much larger than what a step takes off them: float32 then sees the step."""
+    """Parameters not much larger than a step, so that float32 resolves the step."""
     return lambda draw: {name: draw.signed(*shape) * scale for name, shape in SHAPES.items()}
 
 
@@ -59,7 +59,7 @@ def some_zero(draw: Draw, t: int) -> Tensors:
 
 
 def alternating(draw: Draw, t: int) -> Tensors:
-    """The sign changes from step to step: what is remembered cancels."""
+    """The sign changes from step to step, so that the state cancels."""
     sign = -1.0 if t % 2 else 1.0
     return {name: sign * draw.positive(*shape) for name, shape in SHAPES.items()}
 
@@ -69,7 +69,7 @@ def wide(draw: Draw, t: int) -> Tensors:
 
 
 def moments(draw: Draw, params: Tensors) -> State:
-    """What Adam may remember after many steps."""
+    """A state that Adam may have after many steps."""
     return {
         "m": {name: draw.signed(*p.shape) for name, p in params.items()},
         "v": {name: draw.positive(*p.shape) for name, p in params.items()},
@@ -276,7 +276,7 @@ def clip_update(xp, params, grads, state, t, *, max_norm=1.0, eps=0.0):
 
 
 def around_five(draw: Draw, t: int) -> Tensors:
-    """Norms of 5 exactly, a little less and a little more, in turn; the rest is zero."""
+    """Norms of 5, a little less and a little more, in turn; all other elements are zero."""
     found = {name: 0 * draw.signed(*shape) for name, shape in SHAPES.items()}
     found["w"][0, 0], found["b"][2] = 3.0, 4.0 + (t % 3 - 1) / 128
     return found
@@ -381,7 +381,7 @@ def pairs_of(count: int) -> Callable[[Draw, Tensors], State]:
 
 
 def centre(draw: Draw, t: int) -> Tensors:
-    """The same in every step."""
+    """Equal in every step."""
     return gradients()(Draw("centre"), t)
 
 
@@ -401,7 +401,7 @@ def bowl(xp: Any, params: Tensors, centre: Tensors) -> Tensors:
 
 
 def hill(xp: Any, params: Tensors, centre: Tensors) -> Tensors:
-    """The other way round: sᵀy < 0 always."""
+    """The negative of `bowl`: sᵀy < 0 always."""
     return {name: -g for name, g in bowl(xp, params, centre).items()}
 
 

@@ -1,4 +1,4 @@
-"""What the tables of planted faults are written with: changes of one gradient, and mutants."""
+"""Parts of planted faults: changes of one gradient, and mutants of operators."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def head(index: int, which: int, change: Change = mutate.zeros) -> Wrong:
 def element(index: int, place: int, factor: float = 1.1) -> Wrong:
     """Gradient `index` is off in one element, counted through all axes (negative: from the end).
 
-    Of elements in which the gradient is 0, the next one that is not is taken.
+    An element whose gradient is 0 is passed over for the next.
     """
 
     def body(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
@@ -83,7 +83,7 @@ def element(index: int, place: int, factor: float = 1.1) -> Wrong:
 
 
 def shifted(axis: int = -2) -> Change:
-    """What belongs to a position is written to the next one."""
+    """Each position's gradient is written to the next one."""
 
     def change(xp: Any, g: Any, *primals: Any, **attrs: Any) -> Any:
         return np.roll(g, 1, axis=axis)

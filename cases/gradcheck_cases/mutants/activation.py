@@ -112,7 +112,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "turned": ("W",),
     "first-matrix-only": ("W",),
 }
-"""Other classes of those above; a backward's own mutants are those of a double backward, too."""
+"""Further classes of the mutants above; those of a backward count as double, too."""
 
 
 def in_the_loop(op: str, vjp: Vjp, *names: str) -> tuple[Mutant, ...]:
@@ -448,7 +448,7 @@ MUTANTS += in_the_loop("tanh", tanh_vjp, "turned", "cotangent-squared", "never-c
 
 
 def _backwards(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
-    """Mutants that any double backward from a saved output may suffer."""
+    """Mutants of any double backward from a saved output."""
     return mutant_table(
         op,
         {

@@ -1,6 +1,6 @@
 """Mutants of the operators in `gradcheck_cases.attention`.
 
-Those of whole attentions are one backward, written out below, with one of its steps replaced.
+Those of whole attentions are one backward, written out below, with one step replaced.
 """
 
 from __future__ import annotations
@@ -1104,7 +1104,7 @@ def _sink_pulled(xp, ct, q, k, v, p, dp, dsink):
 
 
 def _sink_gradient(change: Callable[..., Any]) -> Vjp:
-    """The right backward, but for the sink's gradient: `change(xp, rest, mean)`.
+    """The right backward except for the sink's gradient: `change(xp, rest, mean)`.
 
     `rest` are the sink's weights [h, t, 1], `mean` the sums of p dp.
     """

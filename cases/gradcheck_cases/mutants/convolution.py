@@ -576,7 +576,7 @@ MUTANTS += mutant_table(
 
 
 def col2im(change: Change = same, overwrite: bool = False, averaged: bool = False) -> Vjp:
-    """A VJP that puts the windows where `change` says, or makes something else of overlaps."""
+    """A VJP that puts the windows where `change` says, or treats overlaps in another way."""
 
     def vjp(
         xp, ct, x, *, kernel=(3, 2), stride=(1, 1), padding=(0, 0), dilation=(1, 1), columns=False
@@ -888,7 +888,7 @@ def upscale_corner_vjp(xp, ct, x, *, factor=(2, 2)):
 
 def upscale_factor_2_vjp(xp, ct, x, *, factor=(2, 2)):
     height, width = x.shape[-2:]
-    read = ct[..., : 2 * height, : 2 * width]  # all there is of it, where a factor is 1
+    read = ct[..., : 2 * height, : 2 * width]  # the whole block where a factor is 1
     missing = 2 * height - read.shape[-2], 2 * width - read.shape[-1]
     read = xp.pad(xp.pad(read, -2, 0, missing[0]), -1, 0, missing[1])
     return upscale.vjp(xp, read, x)

@@ -933,7 +933,7 @@ def _not_initialised() -> Callable[..., Any]:
 
     def leftover(xp: Any, ct: Any, x: Any) -> Any:
         found = memory.get(x.shape, xp.zeros_like(x))
-        memory[x.shape] = ct.copy()  # what the allocator hands out next
+        memory[x.shape] = ct.copy()  # the memory that the allocator returns next
         return found
 
     return leftover

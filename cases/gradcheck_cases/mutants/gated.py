@@ -34,7 +34,7 @@ TANH_FORMS = ("tanh", "gemma")
 
 
 def _argument(xp: Any, x: Any, root: str = "") -> tuple[Any, Any, Any]:
-    """What the tanh form takes tanh of, and √(2/π), or `root`, and 0.044715."""
+    """The argument of the tanh form's tanh; √(2/π) or `root`; 0.044715."""
     k = xp.const(root) if root else xp.sqrt_of(2 / xp.pi)
     cube = xp.const("0.044715")
     return k * (x + cube * x * x * x), k, cube

@@ -116,7 +116,7 @@ def _last_or_all(xp: Any, fault: str, rule: Any, ct: Any, x: Any, w: Any) -> Any
 
 
 def _left_over(xp: Any, memory: dict[tuple[int, ...], Any] | None, g: Any) -> Any:
-    """Experts that no token reached keep what the buffer held: first 1, then the last call's."""
+    """Experts that no token reached keep the buffer's content: first 1, then the last call's."""
     if memory is None:
         return g
     idle = xp.sum(xp.abs(g), axis=(-2, -1), keepdims=True) == 0

@@ -1,6 +1,6 @@
 """Mutants of the operators in `gradcheck_cases.recurrent`.
 
-Each scan's backward stands here once more as one loop, with the places where it goes wrong.
+Each scan's backward is written here once more as one loop, with its possible faults.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MUTANTS: tuple[Mutant, ...] = ()
 
 
 BLOCK = 8
-"""Steps in a block of the kernels that are modelled."""
+"""Steps in a block of the modelled kernels."""
 
 
 def _last_state_ignored(vjp: Vjp) -> Vjp:

@@ -23,12 +23,12 @@ MUTANTS: tuple[Mutant, ...] = ()
 
 
 def _averaged(xp: Any, ct: Any, *primals: Any, **attrs: Any) -> Any:
-    """One number for the whole cotangent."""
+    """The mean of the cotangent in every place."""
     return xp.broadcast_to(xp.sum(ct) / max(ct.size, 1), ct.shape)
 
 
 def _common(spec: OpSpec, killer: str, index: int = 0) -> tuple[Mutant, ...]:
-    """What can go wrong in any of them, whatever it moves."""
+    """Mutants of every operator of the family."""
     return mutant_table(
         spec.name,
         {
@@ -404,7 +404,7 @@ MUTANTS += mutant_table(
 
 
 def concat_shifted_vjp(xp, ct, x, y, *, axis=-1):
-    # The boundary lies one too far: x's part starts at its second element.
+    # The boundary is off by one: x's part starts at its second element.
     dx, _ = shape.concat_vjp(xp, np.roll(ct, -1, axis), x, y, axis=axis)
     return dx, shape.concat_vjp(xp, ct, x, y, axis=axis)[1]
 
@@ -603,7 +603,7 @@ def _as_it_is(xp: Any, ct: Any, core: tuple[int, ...], places: Array) -> Any:
 
 
 def _views(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong in a view of any rank."""
+    """Mutants of a view of any rank."""
     return (
         *_common(spec, "typical"),
         *mutant_table(
@@ -635,7 +635,7 @@ def _views(spec: OpSpec) -> tuple[Mutant, ...]:
 
 
 def _strided(spec: OpSpec, overlapping: str) -> tuple[Mutant, ...]:
-    """What goes wrong with strides, and where they overlap."""
+    """Mutants of a view with strides, which may overlap."""
     return (
         *_views(spec),
         *mutant_table(
@@ -808,7 +808,7 @@ def _packed_window(xp: Any, ct: Any, da: Any, db: Any, covered: Array) -> Any:
 
 
 def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong where b is put, or added, into a."""
+    """Mutants of an operator that puts b into a, or adds it."""
     cache = "ggml's baby-llama, whose cache was filled by cpy before there was set"
     return (
         *_common(spec, "typical"),
@@ -834,7 +834,7 @@ def _windows(spec: OpSpec) -> tuple[Mutant, ...]:
 
 
 def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
-    """What goes wrong where b overwrites."""
+    """Mutants of an operator where b overwrites."""
     return (
         *_windows(spec),
         *mutant_table(
@@ -867,7 +867,7 @@ def _sets(spec: OpSpec, killer: str) -> tuple[Mutant, ...]:
 
 
 def _strides(spec: OpSpec) -> tuple[Mutant, ...]:
-    """What goes wrong with the strides of the window."""
+    """Mutants of a window's strides."""
     return mutant_table(
         spec.name,
         {
@@ -1276,7 +1276,7 @@ def _triangles(
     thinner: int,
     line: str,
 ) -> tuple[Mutant, ...]:
-    """What goes wrong in either; `inside` is the right triangle, `thinner` shrinks it by one."""
+    """Mutants of a triangle; `inside` is the right triangle, `thinner` shrinks it by one."""
     return (
         *_common(spec, "typical"),
         *mutant_table(

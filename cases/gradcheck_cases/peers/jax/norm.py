@@ -1,4 +1,4 @@
-"""Normalisations of JAX's mean, var and rsqrt: it has no operators of its own but standardize."""
+"""Normalisations from JAX's mean, var and rsqrt; its only own one is standardize."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def layer_norm(x, w=None, b=None, *, eps):
 
 
 def _standardised(x, axis, eps):
-    """With the variance handed over: jax.nn.standardize's own is mean(x²) - mean(x)²."""
+    """With the variance given: jax.nn.standardize's own is mean(x²) - mean(x)²."""
     variance = jnp.var(x, axis=axis, keepdims=True)
     mean = jnp.mean(x, axis=axis, keepdims=True)
     return jax.nn.standardize(x, axis=axis, mean=mean, variance=variance, epsilon=eps)

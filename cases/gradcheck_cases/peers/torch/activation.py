@@ -11,17 +11,17 @@ import torch.nn.functional as F
 
 
 def softcap(x, *, cap):
-    """No operator of PyTorch's own, but its tanh."""
+    """PyTorch has no such operator: its tanh."""
     return cap * torch.tanh(x / cap)
 
 
 def tanh_back(g, y):
-    """What autograd itself calls for tanh."""
+    """The function that autograd calls for tanh."""
     return torch.ops.aten.tanh_backward(g, y)
 
 
 def sigmoid_back(g, y):
-    """What autograd itself calls for sigmoid."""
+    """The function that autograd calls for sigmoid."""
     return torch.ops.aten.sigmoid_backward(g, y)
 
 
@@ -43,7 +43,7 @@ def hardsigmoid(x):
 
 
 def relu_squared(x):
-    """No operator of PyTorch's own, but its relu."""
+    """PyTorch has no such operator: its relu."""
     return torch.square(F.relu(x))
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's convolutions, pooling and resampling; theirs take one batch axis, no more, no fewer."""
+"""PyTorch's convolutions, pooling and resampling, which take exactly one batch axis."""
 
 from __future__ import annotations
 

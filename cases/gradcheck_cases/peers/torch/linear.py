@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 
 def multi_head_matmul(x, w):
-    """No operator of PyTorch's own, but its einsum."""
+    """PyTorch has no such operator: its einsum."""
     return torch.einsum("...thm,hnm->...tn", x, w)
 
 

@@ -59,7 +59,7 @@ def masked_cross_entropy(logits, targets, *, ignore_index, reduction):
 
 
 def z_loss(logits, targets, *, weight, reduction):
-    """No operator of PyTorch's own, but its logsumexp."""
+    """PyTorch has no such operator: its logsumexp."""
     squares = torch.logsumexp(logits, dim=-1) ** 2
     return reduced(per_position(logits, targets) + weight * squares, reduction)
 
@@ -76,7 +76,7 @@ def huber(x, y, *, delta, scaled, reduction):
 
 
 def hinge(x, labels, *, margin, squared, reduction):
-    """No operator of PyTorch's own that takes binary labels and a margin for both."""
+    """PyTorch has no hinge with binary labels and a margin for both."""
     losses = torch.relu(margin - labels * x)
     return reduced(losses**2 if squared else losses, reduction)
 

@@ -21,7 +21,7 @@ def layer_norm(x, w=None, b=None, *, eps):
 
 
 def rms_norm_back(g, x, *, eps):
-    """No operator of PyTorch's own: the formula, so that autograd takes its derivative."""
+    """PyTorch has no such operator: the formula, so that autograd takes its derivative."""
     r = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
     n = x * r
     return r * (g - n * (g * n).mean(dim=-1, keepdim=True))

@@ -59,7 +59,7 @@ def wkv6(r, k, v, w, u, s=None, *, log_decay):
 
 
 def linear_attention(q, k, v, s=None, z=None, *, feature, normalised, scaled, decay, eps):
-    """Masked quadratic attention, which is what the recurrence computes."""
+    """Masked quadratic attention, which equals the recurrence."""
     if feature == "elu":
         q, k = F.elu(q) + 1, F.elu(k) + 1
     if scaled:

@@ -58,7 +58,7 @@ def top_k(x, *, k, largest):
 
 def variance(x, *, ddof):
     """torch.var with its correction."""
-    if 0 in x.shape[:-1]:  # of nothing at all it would warn, once per process
+    if 0 in x.shape[:-1]:  # of no elements it would warn, once per process
         return torch.sum(x, dim=-1)
     return torch.var(x, dim=-1, correction=ddof)
 

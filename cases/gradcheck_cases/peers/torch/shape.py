@@ -115,7 +115,7 @@ def pad(x, *, rows, columns, mode, value):
     width = (*columns, *rows)
     if mode == "constant":
         return F.pad(x, width, value=value)
-    return F.pad(x[None], width, mode=mode)[0]  # which wants a channel
+    return F.pad(x[None], width, mode=mode)[0]  # needs a channel axis
 
 
 def slice_(x, *, rows, columns):
