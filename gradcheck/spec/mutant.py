@@ -1,4 +1,4 @@
-"""A mutant: a VJP that is wrong in one known way, kept beside the cases that must reject it."""
+"""Mutants: VJPs that are wrong in one known way, and tables of them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from gradcheck.spec.spec_checks import NAME
 class Mutant:
     """One wrong VJP of one operator.
 
-    `vjp` takes what the spec's takes. Where the defect needs a memory between calls, `make()`
-    returns a fresh one instead. `says` is the defect in one sentence, `label` its class (see
-    `LABELS`), `also` others that name the same defect as well, seen from outside; `killer` the
-    sample that must catch it. `modelled_on` names the real bug;
-    `dialects` limits it to those where the defect exists (empty: all), `dtype` to the one where
-    it shows (empty: all).
+    `vjp` has the parameters of the spec's VJP. For a defect with a memory between calls, `make()`
+    returns a fresh VJP instead. `says` is the defect in one sentence, `label` its class (see
+    `LABELS`), `also` further classes that describe it, `killer` the sample that must reject it,
+    `modelled_on` the real bug. `dialects` are those where the defect exists (empty: all), `dtype`
+    the one where it shows (empty: all).
 
-    A mutant that is the right VJP after all carries the proof in `equivalent`, one sentence, and
-    in `inputs(draw)` a generator of (primals, attributes) outside the suite's samples, on which
-    both must agree to 50 digits.
+    An equivalent mutant is right after all: `equivalent` is the proof in one sentence, and
+    `inputs(draw)` generates (primals, attributes) outside the suite's samples, on which mutant and
+    spec must agree to 50 digits.
 
     Raises:
         SpecError: the parts contradict each other.
