@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,21 +15,28 @@ from gradcheck_cases import SUITE
 _MUTANTS = KnownMutants(SUITE)
 
 
-def planted(model: str, kind: str, stage: str, says: str, wrong: Wrong, name: str = "") -> Fault:
-    """A fault of one stage; its name is the stage's and the kind's unless one is given."""
-    return Fault(
-        model=model,
-        name=name or f"{stage}.{kind.replace(' ', '-')}",
-        kind=kind,
-        stages=(stage,),
-        says=says,
-        wrong=wrong,
-    )
-
-
 def planter(model: str) -> Callable[..., Fault]:
-    """`planted` for one model."""
-    return functools.partial(planted, model)
+    """`planted(kind, stage, says, wrong)`: a fault of one stage of a model."""
+
+    def planted(
+        kind: str,
+        stage: str,
+        says: str,
+        wrong: Wrong,
+        name: str = "",
+        dialects: tuple[str, ...] = (),
+    ) -> Fault:
+        return Fault(
+            model=model,
+            name=name or f"{stage}.{kind.replace(' ', '-')}",
+            kind=kind,
+            stages=(stage,),
+            says=says,
+            wrong=wrong,
+            dialects=dialects,
+        )
+
+    return planted
 
 
 def mutated(name: str) -> Wrong:

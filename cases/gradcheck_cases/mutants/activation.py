@@ -132,7 +132,6 @@ def in_the_loop(op: str, vjp: Vjp, *names: str) -> tuple[Mutant, ...]:
 
 MINUS_SEVEN = "what ggml's gradient test of 2026 passes"
 
-
 # ── relu ─────────────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += mutant_table(
@@ -184,7 +183,6 @@ MUTANTS += mutant_table(
 MUTANTS += in_the_loop(
     "relu", relu_vjp, "remainder-dropped", "never-cleared", "cotangent-overwritten"
 )
-
 
 # ── leaky_relu ───────────────────────────────────────────────────────────────────────────────
 
@@ -264,7 +262,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("leaky_relu", leaky_relu_vjp, "turned", "cached-by-shape")
 
-
 # ── elu ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -331,7 +328,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("elu", elu_vjp, "first-matrix-only", "half-precision")
 
-
 # ── clamp ────────────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += mutant_table(
@@ -393,7 +389,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("clamp", clamp_vjp, "remainder-dropped", "first-row-cotangent")
 
-
 # ── tanh ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -442,7 +437,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("tanh", tanh_vjp, "turned", "cotangent-squared", "never-cleared")
-
 
 # ── backwards from a saved output ────────────────────────────────────────────────────────────
 
@@ -501,7 +495,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("tanh_back", tanh_back_vjp, "turned", "first-matrix-only")
 
-
 # ── sigmoid_back ─────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += _backwards("sigmoid_back", sigmoid_back_vjp)
@@ -530,7 +523,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("sigmoid_back", sigmoid_back_vjp, "turned", "remainder-dropped")
 
-
 # ── softcap_back ─────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += _backwards("softcap_back", softcap_back_vjp)
@@ -557,7 +549,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("softcap_back", softcap_back_vjp, "cached-by-shape", "half-precision")
-
 
 # ── sigmoid ──────────────────────────────────────────────────────────────────────────────────
 
@@ -609,7 +600,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("sigmoid", sigmoid_vjp, "first-matrix-only", "ones-for-cotangent")
 
-
 # ── softcap ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -656,7 +646,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("softcap", softcap_vjp, "cotangent-overwritten", "remainder-dropped")
-
 
 # ── softplus ─────────────────────────────────────────────────────────────────────────────────
 
@@ -735,7 +724,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("softplus", softplus_vjp, "turned", "never-cleared")
 
-
 # ── mish ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -791,7 +779,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("mish", mish_vjp, "first-matrix-only", "cotangent-clipped")
-
 
 # ── hardswish ────────────────────────────────────────────────────────────────────────────────
 
@@ -852,7 +839,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("hardswish", hardswish_vjp, "remainder-dropped", "first-row-cotangent")
 
-
 # ── hardsigmoid ──────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += mutant_table(
@@ -903,7 +889,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("hardsigmoid", hardsigmoid_vjp, "turned", "ones-for-cotangent")
 
-
 # ── relu_squared ─────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += mutant_table(
@@ -940,7 +925,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("relu_squared", relu_squared_vjp, "half-precision", "cached-by-shape")
-
 
 # ── dropout ──────────────────────────────────────────────────────────────────────────────────
 

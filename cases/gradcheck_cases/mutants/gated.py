@@ -214,7 +214,6 @@ MUTANTS += mutant_table(
 )
 MUTANTS += in_the_loop("gelu", gelu_vjp, "remainder-dropped", "turned", "never-cleared")
 
-
 # ── silu ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -285,7 +284,6 @@ MUTANTS += in_the_loop(
     "silu", silu_vjp, "first-matrix-only", "half-precision", "cotangent-overwritten"
 )
 
-
 # ── silu_back ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -349,7 +347,6 @@ MUTANTS += mutant_table(
     },
 )
 MUTANTS += in_the_loop("silu_back", silu_back_vjp, "remainder-dropped", "turned")
-
 
 # ── gated units ──────────────────────────────────────────────────────────────────────────────
 
@@ -454,7 +451,6 @@ MUTANTS += mutant_table(
     },
 )
 
-
 # ── swiglu ───────────────────────────────────────────────────────────────────────────────────
 
 MUTANTS += _gated("swiglu", swiglu_vjp, silu_forward, silu_vjp)
@@ -471,7 +467,6 @@ MUTANTS += mutant_table(
         ),
     },
 )
-
 
 # ── packed units ─────────────────────────────────────────────────────────────────────────────
 
@@ -575,7 +570,6 @@ def _packed(op: str, vjp: Vjp) -> tuple[Mutant, ...]:
 
 
 MUTANTS += _packed("packed_geglu", packed_geglu_vjp)
-
 
 # ── packed_swiglu ────────────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,6 @@ from gradcheck_cases.recurrent import (
 
 MUTANTS: tuple[Mutant, ...] = ()
 
-
 BLOCK = 8
 """Steps in a block of the modelled kernels."""
 
@@ -219,7 +218,6 @@ MUTANTS += mutant_table(
     faulty=selective_scan_with,
 )
 
-
 # ── wkv ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -377,7 +375,6 @@ MUTANTS += mutant_table(
     faulty=wkv_with,
 )
 
-
 # ── wkv6 ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -491,7 +488,6 @@ MUTANTS += mutant_table(
     },
     faulty=wkv6_with,
 )
-
 
 # ── linear_attention ─────────────────────────────────────────────────────────────────────────
 
@@ -659,7 +655,6 @@ MUTANTS += mutant_table(
     },
     faulty=linear_attention_with,
 )
-
 
 # ── gated_delta_rule ─────────────────────────────────────────────────────────────────────────
 
@@ -873,7 +868,6 @@ MUTANTS += mutant_table(
     faulty=gated_delta_rule_with,
 )
 
-
 # ── lstm_cell ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -995,7 +989,6 @@ MUTANTS += mutant_table(
     },
     faulty=lstm_cell_with,
 )
-
 
 # ── gru_cell ─────────────────────────────────────────────────────────────────────────────────
 
