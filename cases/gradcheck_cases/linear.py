@@ -200,9 +200,8 @@ def mul_mat_forward(xp, a, b):
 def mul_mat_vjp(xp, ct, a, b):
     ag, bg = _grouped(xp, a, b)
     g = xp.reshape(ct, (*ct.shape[:-4], *bg.shape[-6:-1], ct.shape[-1]))
-    da = xp.sum(
-        xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3)
-    )  # all matrices of b that met one of a's
+    # Summed over the matrices of b that met one of a's.
+    da = xp.sum(xp.matmul(xp.swapaxes(g, -1, -2), bg), axis=(-5, -3))
     db = xp.matmul(g, ag)
     return (
         xp.reduce_to(da, a),
