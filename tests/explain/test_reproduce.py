@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from gradcheck_cases import elementwise, recurrent, reduction
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases import SUITE, elementwise, recurrent, reduction
 
 from gradcheck.explain.reproduce import (
     MAX_DERIVATIVE_NUMBERS,
@@ -14,6 +13,7 @@ from gradcheck.explain.reproduce import (
 )
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
+from gradcheck.spec.mutant_registry import KnownMutants
 from gradcheck.spec.program import Program, Stage
 
 
@@ -104,7 +104,7 @@ def test_what_is_too_large_is_not_affordable(points):
     assert not Derivatives(point.program, values, list(point.program.params)).affordable
 
 
-BY_OP = {op: [m for m in MUTANTS if m.op == op] for op in {m.op for m in MUTANTS}}
+BY_OP = KnownMutants(SUITE)
 
 
 def told(point, got, suspects, dtype="float64"):

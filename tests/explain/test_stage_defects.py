@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from gradcheck_cases import attention, elementwise, linear, norm
-from gradcheck_cases.mutants import MUTANTS
+from gradcheck_cases import SUITE, attention, elementwise, linear, norm
 
 from gradcheck.explain.stage_defects import name_defect, pattern, wrong_vjps
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
+from gradcheck.spec.mutant_registry import KnownMutants
 from gradcheck.spec.program import Stage
 
 
 def mutants(op):
-    return [m for m in MUTANTS if m.op == op]
+    return KnownMutants(SUITE)[op]
 
 
 class Place:
