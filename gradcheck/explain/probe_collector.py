@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, Probe
 from gradcheck.implementations.bound import Binding, Bound
-from gradcheck.implementations.processes.budget import uncounted
+from gradcheck.implementations.processes.crash_or_hang import uncounted
 from gradcheck.implementations.returned import Broken, Missing, as_array
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.probe import bound_by, guarded_call

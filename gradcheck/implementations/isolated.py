@@ -18,13 +18,18 @@ from typing import Any, Final
 
 from gradcheck.errors import LoadError
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Into, Recipe
-from gradcheck.implementations.handle import FORGED, MALFORMED, Given, Handle, Raised, exception_of
+from gradcheck.implementations.isolated_calls import (
+    FORGED,
+    MALFORMED,
+    Given,
+    Handle,
+    Raised,
+    exception_of,
+)
 from gradcheck.implementations.processes import TIMEOUT, frames
-from gradcheck.implementations.processes.budget import Budget
-from gradcheck.implementations.processes.cause import because
 from gradcheck.implementations.processes.child import SINGLE, Child
-from gradcheck.implementations.processes.ending import Ended, Ending, placed
-from gradcheck.implementations.processes.witness import Witness, changed
+from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, Ending, because, placed
+from gradcheck.implementations.processes.fresh_process import Witness, changed
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
 from gradcheck.results.excerpt import shortened
@@ -39,7 +44,7 @@ LOADING: Final = 300.0
 """Seconds that importing an implementation may take."""
 BEGIN: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gradcheck.implementations.host import main; main(sys.argv)"
+    "from gradcheck.implementations.isolated_host import main; main(sys.argv)"
 )
 GIVEN: Final = 64
 """Calls whose answers a later one may still write into."""

@@ -11,10 +11,9 @@ import numpy as np
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
-from gradcheck.implementations.keywords import dimensions, entry_of, peers
 from gradcheck.implementations.returned import broken
-from gradcheck.implementations.tensors import array_of, imported_torch, tensor_of
-from gradcheck.implementations.torch_op import counterpart
+from gradcheck.implementations.torch_op import array_of, counterpart, imported_torch, tensor_of
+from gradcheck.implementations.user_functions import dimensions, entry_of, peers
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.model import ModelCase

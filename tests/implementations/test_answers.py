@@ -5,8 +5,8 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.errors import Unsupported, UsageError
-from gradcheck.implementations.answers import Answers
 from gradcheck.implementations.load import load
+from gradcheck.implementations.protocol.answers import Answers
 from gradcheck.run.export import export, requests_of
 
 CASE = SUITE.cases(["silu"], samples=["typical"])[0]

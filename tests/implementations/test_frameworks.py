@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.implementations.frameworks import differentiated
 from gradcheck.implementations.load import load
+from gradcheck.implementations.python import differentiated
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 QUESTION = """
 import sys
-from gradcheck.implementations.frameworks import differentiated
+from gradcheck.implementations.python import differentiated
 
 class Kernel:
     def vjp(self, ct, x): ...

@@ -8,7 +8,7 @@ import pytest
 
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import Bound, Into
-from gradcheck.implementations.host import Host
+from gradcheck.implementations.isolated_host import Host
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.wire import Cargo, Packer, Unpacker

@@ -5,8 +5,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.into import into_of, refuse_unknown, vjp_from
-from gradcheck.implementations.python import bound_operator
+from gradcheck.implementations.python import bound_operator, into_of, refuse_unknown, vjp_from
 from gradcheck.numerics.draw import Draw
 
 SPEC = SUITE.operators["rms_norm"]

@@ -11,8 +11,8 @@ from gradcheck_cases import SUITE as BUILTIN
 from gradcheck_cases.mutants.contract import MUTANTS
 
 from gradcheck.errors import LoadError, UnknownNameError
-from gradcheck.implementations.handle import FOUND, exception_of
 from gradcheck.implementations.isolated import Isolated, Isolation
+from gradcheck.implementations.isolated_calls import FOUND, exception_of
 from gradcheck.implementations.load import load
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.contract import battery

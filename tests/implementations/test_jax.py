@@ -7,8 +7,7 @@ from gradcheck_cases import SUITE
 
 import gradcheck
 from gradcheck.errors import LoadError
-from gradcheck.implementations.jax import Jax
-from gradcheck.implementations.jax_op import jax_op
+from gradcheck.implementations.jax import Jax, jax_op
 from gradcheck.judge.operator import CaseTruth, judge_case
 
 jax = pytest.importorskip("jax")

@@ -10,7 +10,7 @@ from gradcheck.cli.main import main
 from gradcheck.errors import LoadError, ManifestError, UsageError
 from gradcheck.implementations.load import load
 from gradcheck.implementations.native.library import Native
-from gradcheck.implementations.process import Process
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.python import Python
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute

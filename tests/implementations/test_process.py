@@ -9,7 +9,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.process import Process
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.operator import CaseTruth, judge_case

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gradcheck.implementations.python import bound_operator
-from gradcheck.implementations.source import placed, source_of
+from gradcheck.implementations.user_functions import placed, source_of
 
 
 @pytest.fixture

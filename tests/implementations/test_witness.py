@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 import gradcheck.implementations.isolated as module
 from gradcheck.implementations.isolated import Isolated, Isolation
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.process import Process
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case

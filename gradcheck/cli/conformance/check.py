@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from gradcheck.errors import SpecError, Unsupported
-from gradcheck.implementations.process import Process
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import Ended
 from gradcheck.implementations.protocol.message import Violation
+from gradcheck.implementations.protocol.program import Process
 from gradcheck.implementations.protocol.session import Failed, tail
 from gradcheck.judge.operator import CaseTruth, Unsuitable, judge_case
 from gradcheck.results.verdict import Verdict

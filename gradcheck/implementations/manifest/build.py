@@ -15,7 +15,7 @@ from typing import Final
 
 from gradcheck.errors import LoadError, ManifestError
 from gradcheck.implementations.manifest.schema import Command, File
-from gradcheck.implementations.processes.ending import in_words
+from gradcheck.implementations.processes.crash_or_hang import in_words
 
 TAIL: Final = 4_000
 """Bytes of a failing command's output that are shown."""

@@ -6,13 +6,13 @@ known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from gradcheck.implementations.processes.script import Guard
+from gradcheck.implementations.processes.c_worker import Guard
 from gradcheck.spec.operator import Slack
 
 
@@ -132,6 +132,21 @@ class Special(StrEnum):
 
 
 Meaning = Tensors | Scratch | Value | Special
+
+
+def expressions(meant: Meaning) -> Iterator[str]:
+    """Every expression in a meaning."""
+    if isinstance(meant, Value):
+        yield meant.expression
+    elif isinstance(meant, Scratch):
+        yield meant.size
+    elif isinstance(meant, Tensors):
+        if meant.size:
+            yield meant.size
+        for view in meant.views:
+            yield from (view.at, *view.shape, *view.strides, *view.role.extents)
+            if view.becomes is not None:
+                yield from view.becomes.extents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,31 +1,48 @@
-"""The calls of one operation: laid out, made with two fillings of memory, and their rules."""
+"""The calls of one operation: whether it does a case, each call made with two fillings of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.implementations.manifest.operation import NativeLibrary, Operation, RoleKind
-from gradcheck.implementations.native.blame import blame, judged
-from gradcheck.implementations.native.call import plan_forward, plan_vjp
-from gradcheck.implementations.native.fitting import by_value, functions, refuse_unfit
+from gradcheck.errors import Unsupported
+from gradcheck.implementations.manifest.expression import Context, names_in
+from gradcheck.implementations.manifest.operation import (
+    Function,
+    NativeLibrary,
+    Operation,
+    Role,
+    RoleKind,
+    expressions,
+)
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.memory import (
     Contents,
     Left,
     Slot,
+    blame,
     fill,
+    judged,
     left,
     residual,
     script,
     slots,
 )
-from gradcheck.implementations.native.plan import Plan, Setting
-from gradcheck.implementations.processes.script import Outcome, Script
+from gradcheck.implementations.native.plan import (
+    COTANGENT,
+    Plan,
+    Setting,
+    plan_forward,
+    plan_vjp,
+    views,
+)
+from gradcheck.implementations.processes.c_worker import Outcome, Script
 from gradcheck.implementations.returned import Broken, broken, overwrites
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
@@ -33,6 +50,133 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
+
+MENTION: Final = re.compile(rf"\b{COTANGENT}\b")
+OF_SHAPE: Final = re.compile(rf"\b(dim|dims|ndim|size|rows)\(\s*{COTANGENT}\b")
+
+
+def operation_for(library: NativeLibrary, case: Case, dtype: str) -> Operation | None:
+    """The operation for `op/dialect`, else for `op`; None if the library has neither.
+
+    Raises:
+        Unsupported: it has it in other dtypes alone.
+    """
+    exact = f"{case.spec.name}/{case.dialect.name}"
+    for key in (exact, case.spec.name):
+        has = [kind for name, kind in library.operations if name == key]
+        if dtype in has:
+            return library.operations[key, dtype]
+        if has:
+            # Without the operator's name: reports say the same reason once, for all of them.
+            raise Unsupported(f"{library.name} has it in {' and '.join(has)}, not in {dtype}")
+    return None
+
+
+def refuse_unfit(operation: Operation, setting: Setting, case: Case, most: int | None) -> None:
+    """Refuse a case that the code does not claim to do; `most` elements is its largest tensor.
+
+    Raises:
+        Unsupported: another value of an attribute than the code's, a size that it does not take,
+            a primal that it does not know, an output without a cotangent.
+        ManifestError: a condition cannot be evaluated.
+    """
+    _refuse_attributes(operation, setting)
+    _refuse_primals(operation, setting, case)
+    _refuse_cotangents(operation, setting)
+    largest = max((math.prod(s) for s in _shapes(setting)), default=0)
+    if most is not None and largest > most:
+        raise Unsupported(f"a tensor has {largest} elements; the code takes {most} at most")
+    _refuse_conditions(operation, setting)
+
+
+def by_value(operation: Operation) -> bool:
+    """Whether an expression reads the cotangent's value, not only its shape: a loss's."""
+    return any(MENTION.search(OF_SHAPE.sub("", text)) for text in _expressions(operation))
+
+
+def functions(operation: Operation) -> list[Function]:
+    """The functions of an operation that there are, the VJP first."""
+    found = (operation.vjp, operation.forward, operation.create, operation.destroy)
+    return [function for function in found if function is not None]
+
+
+def _shapes(setting: Setting) -> Iterator[tuple[int, ...]]:
+    yield from (primal.shape for primal in setting.primals.values())
+    yield from setting.outputs
+
+
+def _refuse_attributes(operation: Operation, setting: Setting) -> None:
+    for name, value in setting.attrs.items():
+        if name in operation.attrs and value != operation.attrs[name]:
+            fixed = operation.attrs[name]
+            raise Unsupported(f"its code has {name}={fixed!r}; this case wants {value!r}")
+
+
+def _refuse_primals(operation: Operation, setting: Setting, case: Case) -> None:
+    known = {role.name for function in functions(operation) for role in roles(function)}
+    known |= {*operation.missing}
+    for text in _expressions(operation):
+        known |= names_in(text).tensors | names_in(text).others
+    for name in setting.primals:
+        if name not in known:
+            raise Unsupported(
+                f"no parameter is the primal {name}, which dialect {case.dialect.name} has; bind "
+                f"`in:{name}` or `grad:{name}`"
+            )
+
+
+def _refuse_cotangents(operation: Operation, setting: Setting) -> None:
+    if operation.vjp is None:
+        return
+    bound = {r.index for r in roles(operation.vjp) if r.kind is RoleKind.COTANGENT}
+    bound |= {0} if by_value(operation) else set()
+    scalar = [math.prod(shape) for shape in setting.outputs] == [1]
+    lacking = [i for i in range(len(setting.outputs)) if i not in bound]
+    if lacking and not (scalar and not bound):
+        symbol = operation.vjp.prototype.symbol
+        which = f"output {lacking[0]}" if len(setting.outputs) > 1 else "the output"
+        shape = setting.outputs[lacking[0]]
+        raise Unsupported(
+            f"{symbol} takes no cotangent of {which}, of shape {shape}; only the cotangent of a "
+            "single number can be left out"
+        )
+
+
+def _refuse_conditions(operation: Operation, setting: Setting) -> None:
+    """Those first that need no parameters: the parameters may make no sense without them."""
+    function = functions(operation)[0]
+    scalars = {p.name for p in function.prototype.parameters}
+    plain = Context(setting.tensors, setting.attrs, {}, operation.where)
+
+    def needs(text: str) -> bool:
+        mentioned = names_in(text)
+        return bool(mentioned.others & scalars - {*setting.primals, *setting.attrs})
+
+    for text in sorted(operation.requires, key=needs):
+        context = setting.context(function) if needs(text) else plain
+        if not context.truth(text, of="`requires`"):
+            raise Unsupported(f"its code requires {text}")
+
+
+def roles(function: Function) -> Iterator[Role]:
+    """Every role that a parameter of the function, or its result, has."""
+    for view in views(function):
+        yield view.role
+        if view.becomes is not None:
+            yield view.becomes
+    if function.returned is not None:
+        yield function.returned
+
+
+def _expressions(operation: Operation) -> Iterator[str]:
+    yield from operation.requires
+    yield from operation.saved.values()
+    yield operation.loss_scale
+    for function in functions(operation):
+        for meaning in function.meanings.values():
+            yield from expressions(meaning)
+
+
 T = TypeVar("T")
 Run = Callable[[Script, str], Outcome]
 """Run a script, in the role "vjp" or "forward"."""

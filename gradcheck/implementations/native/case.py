@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations.bound import Bound, Into
 from gradcheck.implementations.manifest.operation import Role, RoleKind
-from gradcheck.implementations.native.calls import Calls
-from gradcheck.implementations.native.fitting import by_value, roles
+from gradcheck.implementations.native.calls import Calls, by_value, roles
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.memory import Contents, Left, slots, tensor
 from gradcheck.implementations.native.plan import Plan, Setting
 from gradcheck.implementations.returned import broken
-from gradcheck.implementations.source import placed
+from gradcheck.implementations.user_functions import placed
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.spec.operator import CORE

@@ -11,10 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Final
 
-from gradcheck.implementations.processes.cause import because, explained
-from gradcheck.implementations.processes.ending import Ended, Ending
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Guard, Outcome, Script
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Guard,
+    Outcome,
+    Script,
+    Worker,
+)
+from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, because, explained
 from gradcheck.implementations.processes.worker import Refused
 
 Factory = Callable[[], AbstractContextManager[Worker]]

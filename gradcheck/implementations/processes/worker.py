@@ -1,10 +1,9 @@
-"""The worker process: it lays out memory as it is told, calls C functions on it, and answers.
+"""The worker process: it lays out memory, calls C functions on it, and answers.
 
-It is started by `processes.native`, imports neither NumPy nor anything else that is not needed, and
-trusts nothing that the code called leaves behind: not its descriptors, nor that it is still one
-process. Its answers are frames; before them, marks say how far it is, so that a death has an
-address. Each mark is a byte and the stamp of the request: the code called can write here, too, and
-does not know it.
+Started by `processes.c_worker`. It imports only what it needs, without NumPy, and trusts nothing
+that the called code leaves behind: neither its descriptors, nor its signal handlers, nor that it is
+still one process. Its answers are frames. Before them, marks say how far it is, so that a crash can
+be located. Each mark is a byte and the stamp of the request, which the called code cannot know.
 """
 
 from __future__ import annotations
@@ -19,10 +18,83 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.ending import LOST
+from gradcheck.implementations.processes.crash_or_hang import LOST
 from gradcheck.implementations.processes.floats import Floats
-from gradcheck.implementations.processes.memory import Guarded
-from gradcheck.implementations.processes.signals import Signals
+from gradcheck.implementations.processes.guarded_memory import Guarded
+
+FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
+"""What an access to a page raises that forbids it."""
+WATCHED: Final = (
+    *FAULTS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
+    signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF,
+)  # fmt: skip
+"""Whose handlers are what they were, after a call."""
+TIMERS: Final = {
+    signal.ITIMER_REAL: "SIGALRM", signal.ITIMER_VIRTUAL: "SIGVTALRM", signal.ITIMER_PROF: "SIGPROF"
+}  # fmt: skip
+SIZE: Final = 256
+"""Bytes: more than a system's `sigset_t` or `struct sigaction`."""
+
+_libc = ctypes.CDLL(None)
+
+
+class Signals:
+    """What signals do here: as it is when this is made, and after each `settled`.
+
+    With `handled`, faults go to handlers, and handlers stay: a runtime may need both.
+    """
+
+    def __init__(self, *, handled: bool = False) -> None:
+        """Look; a handler that is there before anything is loaded is a preloaded runtime's."""
+        self._handled = handled
+        self._mask = ctypes.create_string_buffer(SIZE)
+        self._held = ctypes.create_string_buffer(SIZE)
+        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._mask)
+        _libc.pthread_sigmask(signal.SIG_BLOCK, None, self._held)
+        for fault in () if handled else FAULTS:
+            if signal.getsignal(fault) is not None:
+                _libc.sigaddset(self._held, fault)
+        self._handlers: dict[int, bytes] = {}
+        self._timers: dict[int, bool] = {}
+        self.settled()
+
+    def settled(self) -> None:
+        """What is so now, stays so: the handlers that a library brings when it is loaded."""
+        self._handlers = {number: _handler(number) for number in WATCHED}
+        self._timers = {timer: _runs(timer) for timer in TIMERS}
+
+    def hold(self) -> None:
+        """From now on a fault ends the process, whatever handler there is or will be."""
+        _libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
+
+    def restore(self) -> list[str]:
+        """Make everything what it was; what would still have disturbed later calls, in words.
+
+        A signal that the code sent to itself meanwhile arrives here.
+        """
+        _libc.pthread_sigmask(signal.SIG_SETMASK, self._mask, None)
+        if not self._handled:
+            for number, was in self._handlers.items():
+                if _handler(number) != was:
+                    _libc.sigaction(number, was, None)
+        said = []
+        for timer, name in TIMERS.items():
+            if _runs(timer) and not self._timers[timer]:
+                signal.setitimer(timer, 0)
+                said.append(f"leaves an interval timer running, whose {name} comes later; stop it")
+        return said
+
+
+def _handler(number: int) -> bytes:
+    """What is done on a signal, as the system has it."""
+    found = ctypes.create_string_buffer(SIZE)
+    _libc.sigaction(number, None, found)
+    return found.raw
+
+
+def _runs(timer: int) -> bool:
+    return signal.getitimer(timer)[0] > 0
+
 
 READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 """Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
@@ -38,8 +110,6 @@ CTYPES: Final[Mapping[str, Any]] = {
     "int64": ctypes.c_int64, "uint64": ctypes.c_uint64, "float32": ctypes.c_float,
     "float64": ctypes.c_double, "bool": ctypes.c_bool,
 }  # fmt: skip
-
-_libc = ctypes.CDLL(None)
 
 
 class Refused(Exception):  # noqa: N818  a request is

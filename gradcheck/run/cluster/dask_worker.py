@@ -20,7 +20,7 @@ from typing import Any, Final, TypedDict
 
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import Ended
 from gradcheck.results.ci_safe import inert
 from gradcheck.system.user_modules import path_without
 

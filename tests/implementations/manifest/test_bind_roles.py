@@ -1,7 +1,7 @@
 import pytest
 
 from gradcheck.errors import ManifestError
-from gradcheck.implementations.manifest.bind_roles import Scope, expressions, meaning, role
+from gradcheck.implementations.manifest.bind import Scope, meaning, role
 from gradcheck.implementations.manifest.operation import (
     CType,
     Role,
@@ -11,6 +11,7 @@ from gradcheck.implementations.manifest.operation import (
     Tensors,
     Value,
     View,
+    expressions,
 )
 
 FLOATS = CType(base="float32", pointer=1)

@@ -1,8 +1,7 @@
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.implementations.manifest.entry import index_primals
-from gradcheck.implementations.manifest.parameters import (
+from gradcheck.implementations.manifest.guess import (
     Asked,
     Guess,
     dtype_of,
@@ -11,6 +10,7 @@ from gradcheck.implementations.manifest.parameters import (
     required,
 )
 from gradcheck.implementations.manifest.prototype import parse
+from gradcheck.implementations.manifest.read import index_primals
 
 
 def asked(op, text, backward=True, **more):

@@ -4,7 +4,7 @@ import subprocess
 import pytest
 
 from gradcheck.errors import LoadError, ManifestError
-from gradcheck.implementations.manifest.symbols import check_symbols, exported
+from gradcheck.implementations.manifest.library_file import check_symbols, exported
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="no C compiler")
 

@@ -1,7 +1,11 @@
 import pytest
 
 from gradcheck.errors import ManifestError
-from gradcheck.implementations.manifest.syntax import check, names, order
+from gradcheck.implementations.manifest.expression import (
+    check_expression,
+    evaluation_order,
+    names_in,
+)
 
 KNOWN = ("x", "weight", "eps", "rows_of_x")
 
@@ -25,31 +29,33 @@ KNOWN = ("x", "weight", "eps", "rows_of_x")
 )
 def test_mistakes_are_found_before_any_shape_is_known(text, message):
     with pytest.raises(ManifestError) as caught:
-        check(text, KNOWN, "gradcheck.toml, op 1 (f): bind.N")
+        check_expression(text, KNOWN, "gradcheck.toml, op 1 (f): bind.N")
     assert message in str(caught.value)
     assert str(caught.value).startswith("gradcheck.toml, op 1 (f): bind.N: ")
 
 
 def test_what_is_right_passes():
     for text in ("rows(x) * 2", "eps", "'text'", "[1, dim(x, -1)]", "mean(x, axis=-1)", "has(x)"):
-        check(text, KNOWN, "here")
+        check_expression(text, KNOWN, "here")
 
 
 def test_the_first_argument_of_a_tensor_function_is_a_tensor():
-    mentioned = names("dim(x, axis) * N + sqrt(y) + has(w)")
+    mentioned = names_in("dim(x, axis) * N + sqrt(y) + has(w)")
     assert mentioned.tensors == {"x", "w"}
     assert mentioned.others == {"axis", "N", "y"}
     assert mentioned.all == {"x", "w", "axis", "N", "y"}
 
 
 def test_an_order_in_which_each_stands_behind_what_it_needs():
-    found = order({"a": "b + c", "b": "c * 2", "c": "rows(x)", "d": "dim(x, a)"}, ["x"], "here")
+    found = evaluation_order(
+        {"a": "b + c", "b": "c * 2", "c": "rows(x)", "d": "dim(x, a)"}, ["x"], "here"
+    )
     assert sorted(found) == ["a", "b", "c", "d"]
     assert found.index("c") < found.index("b") < found.index("a") < found.index("d")
 
 
 def test_its_own_name_is_the_attribute():
-    assert order({"eps": "eps", "x": "rows(x)"}, ["x"], "here") is not None
+    assert evaluation_order({"eps": "eps", "x": "rows(x)"}, ["x"], "here") is not None
 
 
 @pytest.mark.parametrize(
@@ -58,5 +64,5 @@ def test_its_own_name_is_the_attribute():
 )
 def test_a_circle_is_an_error_that_shows_it(circle):
     with pytest.raises(ManifestError, match="these are defined by each other") as caught:
-        order(circle, ["x"], "here")
+        evaluation_order(circle, ["x"], "here")
     assert all(f"`{name}`" in str(caught.value) for name in circle)

@@ -8,7 +8,7 @@ import pytest
 
 from gradcheck.errors import ManifestError
 from gradcheck.implementations.manifest.operation import CType
-from gradcheck.implementations.native.element import Element
+from gradcheck.implementations.native.layout import Element
 
 
 def element(base, dtype="float64", *, floating=True):

@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.implementations.processes.budget import Budget, uncounted
+from gradcheck.implementations.processes.crash_or_hang import Budget, uncounted
 from gradcheck.results.verdict import Verdict
 
 

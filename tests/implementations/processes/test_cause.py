@@ -1,7 +1,6 @@
 import pytest
 
-from gradcheck.implementations.processes.cause import because, said_in
-from gradcheck.implementations.processes.ending import Ending
+from gradcheck.implementations.processes.crash_or_hang import Ending, because, said_in
 from gradcheck.results.verdict import Verdict
 
 BACKTRACE = "\n".join(f"#{i} 0x7f00{i:08x} in frame_{i} (libc.so.6+0x{i:x})" for i in range(300))

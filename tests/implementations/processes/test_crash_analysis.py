@@ -1,9 +1,16 @@
 import pytest
 
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Call,
+    Pointer,
+    Scalar,
+    Script,
+    Worker,
+)
 from gradcheck.implementations.processes.crash_analysis import WILD, diagnose
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.implementations.processes.crash_or_hang import Ended
 
 LONG = 300.0
 

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from gradcheck.implementations.processes.memory import MARGIN, PAGE, Guarded
+from gradcheck.implementations.processes.guarded_memory import MARGIN, PAGE, Guarded
 
 
 @pytest.fixture

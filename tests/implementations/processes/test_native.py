@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.implementations.processes.ending import Ended, Ending
-from gradcheck.implementations.processes.native import ROOT, Worker, _Place
-from gradcheck.implementations.processes.script import (
+from gradcheck.implementations.processes.c_worker import (
+    ROOT,
     Access,
     Buffer,
     Call,
@@ -21,7 +20,10 @@ from gradcheck.implementations.processes.script import (
     Pointer,
     Scalar,
     Script,
+    Worker,
+    _Place,
 )
+from gradcheck.implementations.processes.crash_or_hang import Ended, Ending
 from gradcheck.implementations.processes.worker import CALLING, LOADING, Refused
 from gradcheck.results.verdict import Verdict
 
@@ -448,7 +450,7 @@ def test_a_daemon_without_an_environment_does_not_outlive_its_worker(ask, last):
 def test_a_worker_does_not_outlive_a_parent_that_is_killed(library):
     code = (
         "import os, signal\n"
-        "from gradcheck.implementations.processes.native import Worker\n"
+        "from gradcheck.implementations.processes.c_worker import Worker\n"
         f"one = Worker(); one.inspect({library!r}, [])\n"
         "print(one._child.process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
@@ -499,7 +501,7 @@ def test_an_interrupted_script_does_not_answer_the_next(worker, ask, monkeypatch
 
 def test_few_descriptors_are_enough(library):
     code = (
-        "import resource; from gradcheck.implementations.processes.native import Worker\n"
+        "import resource; from gradcheck.implementations.processes.c_worker import Worker\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
         f"with Worker() as one: print(one.inspect({library!r}, ['right']))"
     )

@@ -7,10 +7,17 @@ import struct
 
 import pytest
 
+from gradcheck.implementations.processes.c_worker import (
+    Access,
+    Buffer,
+    Call,
+    Pointer,
+    Scalar,
+    Script,
+    Worker,
+)
 from gradcheck.implementations.processes.crash_analysis import handled
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.native import Worker
-from gradcheck.implementations.processes.script import Access, Buffer, Call, Pointer, Scalar, Script
+from gradcheck.implementations.processes.crash_or_hang import Ended
 
 LONG = 300.0
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="x86's registers")

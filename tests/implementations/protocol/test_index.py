@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.implementations.protocol.index import Exported, Index, digest, read, write
+from gradcheck.implementations.protocol.answers import Exported, Index, digest, read, write
 from gradcheck.implementations.protocol.message import Block, Form, Request
 
 X = Form(role="input", name="x", dtype="float32", shape=(2,))

@@ -6,10 +6,9 @@ import struct
 import pytest
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import Ended
 from gradcheck.implementations.protocol.message import Block, Form, Request, Violation
-from gradcheck.implementations.protocol.oneshot import Oneshot
-from gradcheck.implementations.protocol.session import Failed
+from gradcheck.implementations.protocol.session import Failed, Oneshot
 from gradcheck.results.verdict import Verdict
 
 

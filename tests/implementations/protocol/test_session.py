@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import Ended
 from gradcheck.implementations.protocol.message import Block, Form, Request, Violation
 from gradcheck.implementations.protocol.session import Failed, Session
 from gradcheck.results.verdict import Verdict

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.contract.accumulates import accumulates
 from gradcheck.judge.contract.asking import Unasked, Vacuous
+from gradcheck.judge.contract.buffers import accumulates
 
 
 def test_an_assignment_is_seen(subject, mutant):

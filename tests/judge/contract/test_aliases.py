@@ -1,7 +1,7 @@
 import pytest
 
-from gradcheck.judge.contract.aliases import aliases
 from gradcheck.judge.contract.asking import Unasked, Vacuous
+from gradcheck.judge.contract.buffers import aliases
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("two-steps", "dx["), ("weights-last", "dw[")])

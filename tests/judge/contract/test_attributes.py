@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.contract.asking import Unasked, Vacuous
-from gradcheck.judge.contract.attributes import SEEN, _candidates, attributes
+from gradcheck.judge.contract.other_points import SEEN, _candidates, attributes
 
 
 def test_an_attribute_that_is_ignored_is_seen(subject, mutant):

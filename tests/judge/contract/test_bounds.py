@@ -1,7 +1,7 @@
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from gradcheck.judge.contract.bounds import bounds
+from gradcheck.judge.contract.buffers import bounds
 from gradcheck.results.verdict import Verdict
 
 

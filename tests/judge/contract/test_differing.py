@@ -1,6 +1,6 @@
 import numpy as np
 
-from gradcheck.judge.contract.differing import difference, finite, place, told
+from gradcheck.judge.contract.asking import difference, finite, place, told
 
 
 def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():

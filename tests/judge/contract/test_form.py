@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.contract.form import form
+from gradcheck.judge.contract.other_points import form
 from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 

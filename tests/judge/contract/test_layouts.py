@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from gradcheck.judge.contract.asking import Unasked
-from gradcheck.judge.contract.layouts import layouts
+from gradcheck.judge.contract.other_points import layouts
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.judge.contract.linear import linear, spike
+from gradcheck.judge.contract.linearity import linear, spike
 
 
 @pytest.mark.parametrize("power", [1.5, 0.999, 1.001])

@@ -1,6 +1,6 @@
 import numpy as np
 
-from gradcheck.judge.contract.owned import owned
+from gradcheck.judge.contract.side_effects import owned
 
 
 def test_a_buffer_that_is_used_again_is_seen(subject, mutant):

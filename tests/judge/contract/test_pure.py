@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.judge.contract.pure import pure
+from gradcheck.judge.contract.side_effects import pure
 from gradcheck.results.verdict import Verdict
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.judge.contract.repeatable import repeatable
+from gradcheck.judge.contract.side_effects import repeatable
 from gradcheck.results.verdict import Verdict
 
 

@@ -3,7 +3,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.judge.asked_contract import contract_cases
-from gradcheck.judge.contract.resize import Resized, resized, several_rows
+from gradcheck.judge.contract.subject import Resized, resized, several_rows
 
 
 def case_of(op, dialect, sample="typical"):

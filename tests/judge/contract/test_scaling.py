@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.contract.asking import Vacuous
-from gradcheck.judge.contract.scaling import FACTORS, scaling
+from gradcheck.judge.contract.linearity import FACTORS, scaling
 
 
 @pytest.mark.parametrize(

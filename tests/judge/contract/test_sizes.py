@@ -7,7 +7,7 @@ from gradcheck.errors import ManifestError
 from gradcheck.judge.asked_contract import examine
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.contract.battery import PROPERTIES
-from gradcheck.judge.contract.sizes import SIZES, sizes
+from gradcheck.judge.contract.other_points import SIZES, sizes
 from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 

@@ -1,6 +1,6 @@
 import pytest
 
-from gradcheck.judge.contract.stateless import first_size, stateless
+from gradcheck.judge.contract.side_effects import first_size, stateless
 from gradcheck.results.verdict import Verdict
 
 

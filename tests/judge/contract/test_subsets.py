@@ -5,7 +5,7 @@ import pytest
 
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.contract.asking import Unasked, Vacuous
-from gradcheck.judge.contract.subsets import subsets
+from gradcheck.judge.contract.other_points import subsets
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from gradcheck.judge.contract.asking import Vacuous
-from gradcheck.judge.contract.written import written
+from gradcheck.judge.contract.buffers import written
 
 
 def test_a_sum_into_what_was_there_is_seen(subject, mutant):

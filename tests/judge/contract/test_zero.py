@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.judge.contract.zero import zero
+from gradcheck.judge.contract.linearity import zero
 
 
 def test_nan_of_nothing_is_seen(subject, mutant):

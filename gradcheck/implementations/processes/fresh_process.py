@@ -1,9 +1,4 @@
-"""A second process of an implementation, in which the code of no other operator has run.
-
-All operators of an implementation share a process, and the code of one can change what another
-says there. So whoever says that it lacks something, after the code of others ran, is asked again
-where none did.
-"""
+"""A second process of an implementation, in which no other operator's code has run."""
 
 from __future__ import annotations
 

@@ -1,28 +1,19 @@
-"""The parent's side of the worker process: scripts go there, outcomes or an end come back."""
+"""Scripts of C calls, and the worker process that runs them, seen from its parent."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import gradcheck
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended, Ending, placed
-from gradcheck.implementations.processes.script import (
-    Access,
-    Argument,
-    Call,
-    Kept,
-    Outcome,
-    Pointer,
-    Scalar,
-    Script,
-)
+from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, placed
 from gradcheck.implementations.processes.worker import (
     ANSWERING,
     CALLING,
@@ -31,6 +22,113 @@ from gradcheck.implementations.processes.worker import (
     READY,
     Refused,
 )
+
+SCALARS: Final = (
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float32", "float64", "bool",
+)  # fmt: skip
+"""C types of scalar arguments and results, by width; `size_t` is uint64, `int` int32."""
+
+Guard = Literal["end", "start", "off"]
+
+
+class Access(StrEnum):
+    """What the code called may do with a buffer."""
+
+    READ = "read"
+    """Its pages are read-only: a write kills the worker."""
+    WRITE = "write"
+    NONE = "none"
+    """Any access kills the worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """One block of memory, `nbytes` long, that begins with `content`.
+
+    `guard` says on which side a page lies that may not be touched; the block touches it, except
+    that its start is a multiple of `align` bytes (1: of the element's own alignment, which the
+    caller gives). The gap that alignment leaves is watched: what changes there is reported.
+    """
+
+    name: str
+    content: bytes | memoryview
+    access: Access = Access.WRITE
+    guard: Guard = "end"
+    align: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """Its length."""
+        return memoryview(self.content).nbytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pointer:
+    """The address of a buffer, `offset` bytes in."""
+
+    buffer: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """A number passed by value, as one of `SCALARS`."""
+
+    ctype: str
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What an earlier call returned (an opaque handle)."""
+
+    name: str
+
+
+Argument = Pointer | Scalar | Kept | None
+"""None is a null pointer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of `symbol` in the shared library at `library`.
+
+    `returns` is one of `SCALARS`, "pointer", or "void"; a pointer is kept under `keep`. `label`
+    is what messages call it. A null pointer under `keep` ends the script with an error.
+    """
+
+    library: str
+    symbol: str
+    arguments: tuple[Argument, ...]
+    returns: str = "void"
+    keep: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """Buffers, and the calls to make on them."""
+
+    buffers: tuple[Buffer, ...]
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a script left: every writable buffer's bytes, what each call returned.
+
+    `strayed` says, per buffer, what was written outside of it (into its alignment gap); `breaches`
+    are sentences on what else a call must not leave behind: another rounding mode, memory that it
+    was given to read; `printed` is an excerpt of what the code printed meanwhile.
+    """
+
+    buffers: dict[str, memoryview]
+    returned: tuple[int | float | None, ...]
+    strayed: dict[str, str]
+    breaches: tuple[str, ...]
+    printed: str
+
 
 STARTUP: Final = 30.0
 """Seconds that starting, loading a library and moving data may each take."""

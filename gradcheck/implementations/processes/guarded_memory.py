@@ -1,4 +1,4 @@
-"""Memory that tells: pages that may not be touched, and bytes beside a block that must not change.
+"""Memory with pages that may not be touched, and bytes beside a block that must not change.
 
 This runs in the worker process: the standard library alone, and quick to import.
 """

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from gradcheck import errors
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.ending import Ended, Ending
+from gradcheck.implementations.processes.crash_or_hang import Ended, Ending
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import Cargo, Packer, Unpacker
 from gradcheck.results.finding import Finding, Part

@@ -1,13 +1,18 @@
-"""The entry of a table for a case, and the keywords that it takes; all others it has fixed."""
+"""Functions in a user's table: entries, keywords that they take, where their code stands."""
 
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
 
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.dtypes import is_float
 from gradcheck.spec.loading import resolve
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.program import Program
@@ -114,3 +119,94 @@ def _lines(program: Program) -> list[str]:
         f"{s.name} {s.op.name} {s.reads} {s.outputs} {sorted(s.all_attrs.items())!r}"
         for s in program.stages
     ]
+
+
+WRAPPED: Final = 16
+"""Wrappers (decorators, partials, compiled functions) that are looked through at the most."""
+INSTALLED: Final = "site-packages"
+"""The folder of packages that were installed, in an environment below the working directory too."""
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """File and first line of a Python function ("src/rms.py:12"), what wraps it looked through.
+
+    Empty where it has none, or where that is an installed package's or lies outside the working
+    directory: it is not the user's to change, and its path would be another on every machine.
+    """
+    code = _code(function)
+    if code is None:
+        return ""
+    file = _seen(Path(code.co_filename))
+    return "" if file is None or INSTALLED in Path(file).parts else f"{file}:{code.co_firstlineno}"
+
+
+def placed(source: str, folder: Path) -> str:
+    """A file, and perhaps a line, that a manifest in `folder` names, from the working directory.
+
+    As it is where the manifest's folder has no such file.
+    """
+    name, colon, line = source.rpartition(":")
+    if not (colon and line.isdecimal()):
+        name, colon, line = source, "", ""
+    path = folder / name
+    file = _seen(path) if name and path.is_file() else None
+    return source if file is None else f"{file}{colon}{line}"
+
+
+def _code(function: Any) -> CodeType | None:
+    for _ in range(WRAPPED):
+        if isinstance(function, partial):
+            function = function.func
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        else:
+            wrapped = _wrapped(function)
+            if wrapped is None and isinstance(function, FunctionType):
+                return function.__code__
+            function = type(function).__call__ if wrapped is None else wrapped
+    return None
+
+
+def _wrapped(function: Any) -> Any:
+    """What a wrapper says that it wraps: an object of a user's may answer anything."""
+    try:
+        return getattr(function, "__wrapped__", None)
+    except Exception:  # noqa: BLE001  code of the user's answers
+        return None
+
+
+def _seen(path: Path) -> str | None:
+    """A file's path from the working directory; None if it is no file below it."""
+    try:
+        whole = path.resolve()
+        return whole.relative_to(Path.cwd().resolve()).as_posix() if whole.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+class Differentiated(ABC):
+    """A table entry's VJP, from `asked`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def code(self) -> Callable[..., Any]:
+        """The user's function that is judged: his backward, where he wrote one."""
+
+    @abstractmethod
+    def asked(
+        self, needs: tuple[bool, ...], ct: Any, *primals: Any, **attrs: Any
+    ) -> tuple[Any, ...]:
+        """The gradients of those primals for which `needs` has True; None for the others."""
+
+    def vjp(self, ct: Any, *primals: Any, **attrs: Any) -> Any:
+        """The gradients for the cotangent `ct`, a tuple where the function returns one.
+
+        Raises:
+            Broken: what comes back is no gradient, or something was written into.
+            Unsupported: its device is not here.
+        """
+        needs = tuple(is_float(p.dtype) for p in primals)
+        found = self.asked(needs, ct, *primals, **attrs)
+        return found if len(found) > 1 else found[0]

@@ -1,19 +1,22 @@
-"""From what `bind` says of one parameter to what it means: roles, layouts, expressions."""
+"""From what `bind` says of each parameter to a C function with roles, layouts and expressions."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.errors import ManifestError
-from gradcheck.implementations.manifest import syntax
-from gradcheck.implementations.manifest.errors import convert
+from gradcheck.implementations.manifest import expression
+from gradcheck.implementations.manifest.check_entry import Operator, check_function
 from gradcheck.implementations.manifest.operation import (
     CType,
+    Function,
     Meaning,
+    Prototype,
     Role,
     RoleKind,
     Scratch,
@@ -22,7 +25,7 @@ from gradcheck.implementations.manifest.operation import (
     Value,
     View,
 )
-from gradcheck.implementations.manifest.schema import Packed, Part, Whole
+from gradcheck.implementations.manifest.schema import Packed, Part, Whole, convert, suggestion
 
 ROLE: Final = re.compile(r"([a-z]+)(?::([\w.]*))?(?:\[(.*)\])?(\?)?", flags=re.DOTALL)
 WORKSPACE: Final = re.compile(r"(scratch|zeros)\[(.*)\]", flags=re.DOTALL)
@@ -84,7 +87,7 @@ def role(text: str, where: str, scope: Scope) -> Role:
         raise ManifestError(f"{where}: `{text}`: write of which {what}: `{kind}:x`")
     shape = tuple(_split(extents or ""))
     for extent in shape:
-        syntax.check(extent, scope.names, where)
+        expression.check_expression(extent, scope.names, where)
     return Role(kind=kind, name=name, optional=bool(optional), extents=shape)
 
 
@@ -100,34 +103,19 @@ def as_expression(said: Any) -> str | None:
     return None
 
 
-def expressions(meant: Meaning) -> Iterator[str]:
-    """Every expression in a meaning."""
-    if isinstance(meant, Value):
-        yield meant.expression
-    elif isinstance(meant, Scratch):
-        yield meant.size
-    elif isinstance(meant, Tensors):
-        if meant.size:
-            yield meant.size
-        for view in meant.views:
-            yield from (view.at, *view.shape, *view.strides, *view.role.extents)
-            if view.becomes is not None:
-                yield from view.becomes.extents
-
-
 def _pointer(text: str, ctype: CType, where: str, scope: Scope) -> Meaning:
     if text in {str(special) for special in Special}:
         return Special(text)
     workspace = WORKSPACE.fullmatch(text)
     if workspace is not None:
         size = workspace[2].strip()
-        syntax.check(size, scope.names, where)
+        expression.check_expression(size, scope.names, where)
         return Scratch(size=size, anything=workspace[1] == "scratch")
     if _looks_like_a_role(text, scope):
         return Tensors(views=(_view(Part(role=text), where, scope),))
     if text in scope.primals:
         raise ManifestError(f"{where} is a pointer: `{text}` alone says nothing; write `in:{text}`")
-    syntax.check(text, scope.names, where)
+    expression.check_expression(text, scope.names, where)
     if ctype.base in BYTES:
         raise ManifestError(
             f"{where}: `{text}` is an expression, but what the pointer leads to has no type; "
@@ -155,7 +143,7 @@ def _scalar(text: str, where: str, scope: Scope) -> Meaning:
             f"{where} is a number by value, and `{text}` is for pointers; write an expression: "
             "`rows(x)`, or `item(x)` for the value of a scalar primal"
         )
-    syntax.check(text, scope.names, where)
+    expression.check_expression(text, scope.names, where)
     return Value(expression=text)
 
 
@@ -208,7 +196,7 @@ def _size(text: str | int, where: str, scope: Scope) -> str:
 
 
 def _checked(text: str | int, where: str, scope: Scope) -> str:
-    syntax.check(str(text), scope.names, where)
+    expression.check_expression(str(text), scope.names, where)
     return str(text)
 
 
@@ -230,3 +218,125 @@ def _near(text: str) -> str:
     if near and word and near[0] != word[0]:
         return f"; did you mean `{near[0]}{text[word.end() :]}`?"
     return "; write in:x, cotangent, grad:x, out, value, saved:name[shape], scratch[size], …"
+
+
+def bound(
+    operator: Operator,
+    where: str,
+    key: str,
+    prototype: Prototype,
+    bind: Mapping[str, Any],
+    library: Path,
+) -> Function:
+    """A prototype, and what `bind` says of each of its parameters, checked against the operator."""
+    bind_key = "bind" if key != "forward" else "forward_bind"
+    names = [p.name for p in prototype.parameters]
+    for name in bind:
+        if name not in (*names, "return"):
+            near = suggestion(name, [n for n in names if n not in bind])
+            raise ManifestError(f"{where}: {bind_key} explains `{name}`, but `{prototype.symbol}` "
+                                f"has no such parameter{near}")  # fmt: skip
+    for name in names:
+        if name not in bind:
+            raise ManifestError(f"{where}: `{prototype.symbol}` has a parameter `{name}` that "
+                                f"{bind_key} does not explain; add `{name} = …`")  # fmt: skip
+    scalars = {p.name for p in prototype.parameters if not p.ctype.pointer}
+    known = operator.names | scalars | ({expression.COTANGENT} if key == "vjp" else set())
+    scope = Scope(frozenset(known), frozenset(operator.spec.primals))
+    meanings = {
+        p.name: meaning(bind[p.name], p.ctype, f"{where}: {bind_key}.{p.name}", scope)
+        for p in prototype.parameters
+    }
+    values = {n: m.expression for n, m in meanings.items() if isinstance(m, Value) and n in scalars}
+    expression.evaluation_order(values, operator.spec.primals, where)
+    function = Function(
+        prototype=prototype,
+        library=library,
+        meanings=meanings,
+        returned=_returned(bind.get("return"), prototype.returns, f"{where}: {bind_key}.return"),
+    )
+    check_function(function, key, f"{where}: {bind_key}", operator)
+    return function
+
+
+def _returned(said: Any, returns: CType, where: str) -> Role | None:
+    if said is None:
+        return None
+    if returns.base == "void" and not returns.pointer:
+        raise ManifestError(f"{where}: the function returns nothing (void); leave it out")
+    if returns.pointer:
+        raise ManifestError(f"{where}: the function returns a pointer, which nobody owns")
+    if said == RoleKind.STATUS:
+        if returns.base in ("float32", "float64"):
+            raise ManifestError(f"{where}: a status is a whole number, and this is {returns.base}")
+        return Role(kind=RoleKind.STATUS)
+    found = role(str(said), where, Scope())
+    if found.kind not in (RoleKind.OUT, RoleKind.VALUE, RoleKind.GRAD) or found.optional:
+        raise ManifestError(f"{where}: `{said}`; a result is `out`, `value`, `grad:x` or `status`")
+    if returns.base not in ("float32", "float64"):
+        raise ManifestError(f"{where}: `{said}` is a real number, and this is {returns.base}")
+    return found
+
+
+# ── dtypes ───────────────────────────────────────────────────────────────────────────────────
+
+
+def elements(operator: Operator, function: Function) -> Iterator[tuple[str, str, str]]:
+    """Parameters that hold floating tensors of the dtype: name, C type, role."""
+    for parameter in function.prototype.parameters:
+        meant = function.meanings[parameter.name]
+        if isinstance(meant, Tensors):
+            for view in meant.views:
+                for held in (view.role, view.becomes):
+                    if held is None or held.kind is RoleKind.SAVED:
+                        continue
+                    if held.name not in operator.indices:
+                        yield parameter.name, parameter.ctype.base, f"{held.kind}:{held.name}"
+
+
+def dtype_of(operator: Operator, where: str, key: str, function: Function) -> str:
+    """The dtype that a prototype's element types say."""
+    held = list(elements(operator, function))
+    bases = {base for _, base, _ in held} & {"float32", "float64"}
+    if not bases:
+        returned = function.prototype.returns.base
+        bases = {returned} & {"float32", "float64"} if not held else set()
+    if len(bases) != 1:
+        shown = "; ".join(
+            f"{base}: {', '.join(f'`{name}`' for name, one, _ in held if one == base)}"
+            for base in sorted(bases)
+        )
+        raise ManifestError(
+            f"{where}: {key}: "
+            + (
+                f"its tensors are of several types ({shown}), where those of an operator are of one"
+                if shown
+                else "no tensor in its prototype has a float type; say the dtype: "
+                f'{key} = {{ float16 = "…" }}'
+            )
+        )
+    (dtype,) = bases
+    for name, base, primal in held:
+        check_element(f"{where}: {key}: `{name}`", base, primal, dtype)
+    return dtype
+
+
+ELEMENTS: Final = {
+    "float64": ("float64",),
+    "float32": ("float32",),
+    "float16": ("uint16", "int16"),
+    "bfloat16": ("uint16", "int16"),
+}
+
+
+def check_element(what: str, base: str, held: str, dtype: str) -> None:
+    """Refuse a C type that does not hold numbers of a dtype; `held` is the role.
+
+    Raises:
+        ManifestError: it does not; `what` begins the message.
+    """
+    if base not in (*ELEMENTS[dtype], "void", "opaque"):
+        raise ManifestError(
+            f"{what} leads to {base} and is `{held.rstrip(':')}`, which is {dtype} here; correct "
+            "the prototype, the role, or the dtype"
+        )

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.processes.budget import Budget
-from gradcheck.implementations.processes.cause import because
-from gradcheck.implementations.processes.ending import Ended
-from gradcheck.implementations.processes.witness import Witness, changed
+from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, because
+from gradcheck.implementations.processes.fresh_process import Witness, changed
 from gradcheck.implementations.protocol.message import (
     ASKS,
     Block,
@@ -25,8 +23,7 @@ from gradcheck.implementations.protocol.message import (
     as_json,
     tame,
 )
-from gradcheck.implementations.protocol.oneshot import Oneshot
-from gradcheck.implementations.protocol.session import Failed, Session
+from gradcheck.implementations.protocol.session import Failed, Oneshot, Session
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple

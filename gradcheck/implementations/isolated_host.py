@@ -1,7 +1,7 @@
-"""The process in which a user's Python runs: it loads an implementation and calls it as it is told.
+"""The process in which a user's Python runs: it loads an implementation and answers calls.
 
-It is started by `implementations.isolated`. What the code does to its process (a segmentation
-fault, `os._exit`, an endless loop) ends this one alone.
+Started by `implementations.isolated`. Whatever the code does to its process (a segmentation fault,
+`os._exit`, an endless loop) ends this one alone.
 """
 
 from __future__ import annotations
