@@ -32,7 +32,6 @@ OUTSIDE = {
     "shtab": ("cli.completion",),
     "elftools": ("implementations.manifest.library_file",),
     "pycparser": ("implementations.manifest.prototype",),
-    "simpleeval": ("implementations.manifest.expression", "results.baseline.condition"),
     "dask": ("run.cluster.connect",),
     "distributed": ("run.cluster.connect", "run.cluster.scheduler"),
     "jinja2": ("report.html", "report.html_evidence", "report.html_page"),

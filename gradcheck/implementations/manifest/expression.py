@@ -1,4 +1,9 @@
-"""Expressions of a manifest: checked when it is read, evaluated where shapes are known."""
+"""Expressions of a manifest: checked when it is read, evaluated where shapes are known.
+
+Arithmetic, comparisons, conditions, lists and a fixed set of functions. There is no attribute
+access, no call of anything else, and no power or product that could fill the memory. Each
+expression is compiled once for each set of primals.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import ast
 import difflib
 import math
 import operator
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,10 +24,18 @@ from gradcheck.errors import ManifestError
 from gradcheck.implementations.manifest.operation import CType, Function, Value
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.operator import Array
+from gradcheck.system import expression
+from gradcheck.system.expression import Evaluate, UndefinedNameError
 
-LONGEST: Final = 2_000
-"""Characters of an expression."""
-EXPONENT: Final = 64
+MAX_CHARS: Final = 2_000
+MAX_EXPONENT: Final = 64
+MAX_SIZE: Final = 1 << 32
+"""Elements of a buffer."""
+MAX_BITS: Final = 128
+"""Bits of a whole number."""
+MAX_CACHED: Final = 4096
+"""Expressions whose trees and closures are kept."""
+
 NODES: Final = (
     ast.Constant, ast.Name, ast.Load, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp,
     ast.Call, ast.keyword, ast.Subscript, ast.Slice, ast.List, ast.Tuple, ast.And, ast.Or,
@@ -32,7 +44,7 @@ NODES: Final = (
 
 def _power(base: Any, exponent: Any) -> Any:
     whole = isinstance(base, int) and isinstance(exponent, int)
-    ok = not whole or (abs(exponent) <= EXPONENT and abs(base) < 1 << EXPONENT)
+    ok = not whole or (abs(exponent) <= MAX_EXPONENT and abs(base) < 1 << MAX_EXPONENT)
     if not ok:
         raise ValueError(f"{base} ** {exponent} is too large for a size")
     return base**exponent
@@ -59,12 +71,8 @@ def _plus(left: Any, right: Any) -> Any:
 OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.Add: _plus, ast.Sub: operator.sub, ast.Mult: _times, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: _modulo, ast.Pow: _power,
-    ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Not: operator.not_,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.In: lambda x, y: operator.contains(y, x),
-    ast.NotIn: lambda x, y: not operator.contains(y, x),
-    ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.UAdd: operator.pos, ast.USub: operator.neg,
+    **expression.OPERATORS,
 }  # fmt: skip
 
 
@@ -129,30 +137,22 @@ class Names:
         return self.tensors | self.others
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MAX_CACHED)
 def tree(text: str) -> ast.expr:
-    """The expression's tree.
+    """The checked tree of an expression.
 
     Raises:
-        ValueError: it is none, or has something in it that is not allowed.
+        ValueError: `text` is not an expression, or holds something that is not allowed.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"it is {len(text)} characters long; {LONGEST} are enough for a size")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python warns of is a mistake here
-            tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"it cannot be read: {getattr(error, 'msg', None) or error}") from None
-    for node in ast.walk(tree):
-        allowed = isinstance(node, NODES) or type(node) in OPERATORS
-        if not allowed:
+    found = expression.parsed(text, MAX_CHARS, " for a size")
+    for node in ast.walk(found):
+        if not isinstance(node, NODES) and type(node) not in OPERATORS:
             raise ValueError(f"{_called(node)} is not allowed; use arithmetic and {_known()}")
         if isinstance(node, ast.Call):
             _check_call(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, (bytes, complex)):
             raise ValueError(f"{node.value!r} is not allowed")
-    return tree
+    return found
 
 
 def _check_call(node: ast.Call) -> None:
@@ -197,7 +197,7 @@ def _mentioned(node: ast.AST, *, of_tensor: bool = False) -> Iterator[tuple[str,
         yield from _mentioned(child)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=MAX_CACHED)
 def names_in(text: str) -> Names:
     """What an expression mentions.
 
@@ -234,21 +234,16 @@ def check_expression(text: str, known: Collection[str], where: str) -> Names:
 
 def evaluation_order(
     expressions: Mapping[str, str], primals: Collection[str], where: str
-) -> list[str]:
-    """Parameters so that each stands after those that its expression mentions.
+) -> tuple[str, ...]:
+    """Parameters, each after those that its expression mentions.
 
     A parameter's own name in its own expression is the attribute of that name.
 
     Raises:
         ManifestError: some are defined by each other.
     """
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for parameter, text in expressions.items():
-        mentioned = names_in(text)
-        needs = (mentioned.others | (mentioned.tensors - {*primals})) & expressions.keys()
-        sorter.add(parameter, *sorted(needs - {parameter}))
     try:
-        return list(sorter.static_order())
+        return _order(tuple(expressions.items()), frozenset(primals))
     except CycleError as error:
         circle = " → ".join(f"`{name}`" for name in reversed(error.args[1]))
         raise ManifestError(
@@ -257,10 +252,15 @@ def evaluation_order(
         ) from None
 
 
-LARGEST: Final = 1 << 32
-"""Elements of a buffer."""
-WIDEST: Final = 128
-"""Bits of a whole number."""
+@lru_cache(maxsize=MAX_CACHED)
+def _order(expressions: tuple[tuple[str, str], ...], primals: frozenset[str]) -> tuple[str, ...]:
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    parameters = {name for name, _ in expressions}
+    for parameter, text in expressions:
+        mentioned = names_in(text)
+        needs = (mentioned.others | (mentioned.tensors - primals)) & parameters
+        sorter.add(parameter, *sorted(needs - {parameter}))
+    return tuple(sorter.static_order())
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class Context:
         whole = self.whole(text, of=of)
         if whole < 0:
             raise self._wrong(text, of, f"yields {whole}; a size is not negative")
-        if whole > LARGEST:
+        if whole > MAX_SIZE:
             raise self._wrong(text, of, f"yields {whole}, more than any sample needs")
         return whole
 
@@ -359,20 +359,16 @@ class Context:
 
     def _value(self, text: str, of: str, hide: str = "") -> Any:
         try:
-            resolved = _resolved(text, frozenset(self.primals))
-            if isinstance(resolved, ast.Constant):
-                return resolved.value
             scalars = {name: value for name, value in self.names.items() if name != hide}
-            evaluator = _evaluator()
-            evaluator.names = {**self.primals, **self.attrs, **scalars}
-            evaluator.names |= {f"in:{name}": value for name, value in self.primals.items()}
+            names = {**self.primals, **self.attrs, **scalars}
+            names |= {f"in:{name}": value for name, value in self.primals.items()}
             with np.errstate(all="ignore"):
-                value = evaluator.eval(text, resolved)
+                value = _compiled(text, frozenset(self.primals))(names)
         except ManifestError:
             raise
         except Exception as error:  # noqa: BLE001  arithmetic on what a user wrote
             raise self._wrong(text, of, f"cannot be evaluated: {_said(error, self)}") from None
-        if isinstance(value, int) and value.bit_length() > WIDEST:
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise self._wrong(text, of, "yields a number that no C type holds")
         return value.item() if isinstance(value, np.generic) else value
 
@@ -395,24 +391,11 @@ class Context:
         return ManifestError(f"{front}expression `{text}`{f' of {of}' if of else ''} {what}")
 
 
-@lru_cache(maxsize=1)
-def _evaluator() -> Any:
-    """The one evaluator: making it costs ten times what an expression does."""
-    from simpleeval import SimpleEval
-
-    evaluator = SimpleEval(operators=OPERATORS, functions=FUNCTIONS)
-    evaluator.nodes |= {
-        ast.List: lambda node: [evaluator.eval("", e) for e in node.elts],
-        ast.Tuple: lambda node: tuple(evaluator.eval("", e) for e in node.elts),
-    }
-    return evaluator
-
-
-@lru_cache(maxsize=4096)
-def _resolved(text: str, primals: frozenset[str]) -> ast.expr:
-    """The expression's tree, for a dialect that has these primals."""
-    found: ast.expr = _Resolved(primals).visit(deepcopy(tree(text)))
-    return found
+@lru_cache(maxsize=MAX_CACHED)
+def _compiled(text: str, primals: frozenset[str]) -> Evaluate:
+    """The expression for a dialect that has these primals."""
+    resolved = _Resolved(primals).visit(deepcopy(tree(text)))
+    return expression.compiled(resolved, OPERATORS, FUNCTIONS)
 
 
 class _Resolved(ast.NodeTransformer):
@@ -439,8 +422,8 @@ class _Resolved(ast.NodeTransformer):
 
 
 def _said(error: Exception, context: Context) -> str:
-    name = getattr(error, "name", None)
-    if isinstance(name, str) and type(error).__name__ == "NameNotDefined":
+    if isinstance(error, UndefinedNameError):
+        name = error.name
         have = ", ".join(sorted(context.primals))
         return (
             f"this dialect has no `{name}` (it has {have}); if it may be absent, write "

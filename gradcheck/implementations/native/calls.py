@@ -1,4 +1,4 @@
-"""The calls of one operation: whether it does a case, each call made with two fillings of memory."""
+"""Whether an operation does a case, and its calls, each made with two fillings of memory."""
 
 from __future__ import annotations
 
