@@ -15,9 +15,9 @@ from gradcheck.explain.differenced import Differenced, Estimated, Unknown
 from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import Array, Cotangent, Probe
 from gradcheck.explain.probe_collector import UNITS, came, fitting
+from gradcheck.implementations.checked_call import CheckedCall
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.probe import guarded_call
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate
@@ -144,9 +144,9 @@ class _Asked:
 
         def call(ct: Cotangent) -> dict[str, Array | None]:
             # A forward that saves what its backward reads must have seen these primals last.
-            guarded_call("forward", checked.forward, (), primals, names, attrs)
+            CheckedCall("forward", checked.forward)((), primals, names, attrs)
             typed = tuple(p.astype(kind) for p, kind in zip(ct, checked.kinds, strict=True))
-            out = guarded_call("vjp", checked.vjp, typed, primals, names, attrs)
+            out = CheckedCall("vjp", checked.vjp)(typed, primals, names, attrs)
             return came(names, as_tuple(out))
 
         try:

@@ -15,9 +15,9 @@ from gradcheck.explain.probe import RAISES, SAFETY, Cotangent, Probe
 from gradcheck.explain.probe_collector import ENDED, OfSpec, ProbeCollector
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
+from gradcheck.implementations.checked_call import differs
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
-from gradcheck.judge.contract.determinism import differs
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
 from gradcheck.judge.lowprecision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import Binding, Bound, Into
+from gradcheck.implementations.checked_call import CheckedCall, attempt, bare, bound_by, guarded
 from gradcheck.implementations.framed_memory import Framed, framed
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import rules_of
-from gradcheck.judge.contract import purity
 from gradcheck.judge.operator import CaseTruth
-from gradcheck.judge.probe import attempt, bound_by, steady
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.verdict import Verdict
 
@@ -126,7 +125,7 @@ class Asking:
         if bound is None:
             raise Unfit(f"{binding.name} says nothing about {self.case.spec.name}")
         self.bound: Bound = bound
-        self._vjp = steady("vjp", bound.vjp)
+        self._vjp = CheckedCall("vjp", bound.vjp)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────────
 
@@ -155,8 +154,8 @@ class Asking:
         """
         values = self.primals if primals is None else primals
         if not ready:
-            ct, values = purity.guarded(ct), purity.guarded(values)
-        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), when)
+            ct, values = guarded(ct), guarded(values)
+        out = self._call(lambda: self._vjp.on(ct, values, self.bound.attrs), when)
         return self._formed(out, when, [True] * len(self.primals))
 
     def raw_if_any(self, ct: Cotangent) -> Gradients:
@@ -185,8 +184,8 @@ class Asking:
         Raises:
             Broken: the call failed.
         """
-        ct, values = purity.guarded(self.cts[0]), purity.guarded(self.primals)
-        out = self._call(lambda: self._vjp(bare(ct), *values, **self.bound.attrs), "")
+        ct, values = guarded(self.cts[0]), guarded(self.primals)
+        out = self._call(lambda: self._vjp.on(ct, values, self.bound.attrs), "")
         parts = returned.gradients(out, self.truth.names)
         pairs = zip(self.truth.names, parts, strict=True)
         return frozenset(name for name, part in pairs if part is None) & {*self.names}
@@ -201,7 +200,7 @@ class Asking:
         asked = self.bound.asked
         if asked is None:
             raise Unasked("vjp does not take `needs`")
-        given, values = purity.guarded(ct), purity.guarded(self.primals)
+        given, values = guarded(ct), guarded(self.primals)
         out = self._call(lambda: asked(needs, bare(given), *values, **self.bound.attrs), when)
         return self._formed(out, when, needs)
 
@@ -226,7 +225,7 @@ class Asking:
             Broken: it raised.
         """
         into, outs = self.into, self.outs(held or {})
-        given, values = purity.guarded(ct), purity.guarded(self.primals)
+        given, values = guarded(ct), guarded(self.primals)
         self._fill(into, {n: o.array for n, o in outs.items()}, given, values, when)
         return outs
 
@@ -284,11 +283,6 @@ class Asking:
         except Broken as error:
             raise _placed(error, when) from error
         return gradients
-
-
-def bare(ct: Cotangent) -> Any:
-    """A cotangent as a VJP takes it: bare for one output."""
-    return ct[0] if len(ct) == 1 else ct
 
 
 def typed(values: Sequence[Array], dtype: np.dtype[Any]) -> Cotangent:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations import framed_memory
+from gradcheck.implementations.checked_call import guarded
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.contract import purity
 from gradcheck.judge.contract.asking import Breach, Cotangent, Gradients, Unasked, Unfit, Vacuous
 from gradcheck.judge.contract.linearity import spike
 from gradcheck.judge.contract.side_effects import first_size
@@ -191,7 +191,7 @@ def layouts(subject: Subject) -> Breach | None:
 
 
 def _views(subject: Subject) -> Iterator[tuple[str, Cotangent, Sequence[Array]]]:
-    ct, primals = purity.guarded(subject.cts[0]), purity.guarded(subject.primals)
+    ct, primals = guarded(subject.cts[0]), guarded(subject.primals)
     for i, part in enumerate(ct):
         name = "the cotangent" if len(ct) == 1 else f"cotangent {i}"
         for how, view in (*framed_memory.layouts(part), *framed_memory.expanded(part)):

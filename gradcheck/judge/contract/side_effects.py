@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.contract import determinism, purity
+from gradcheck.implementations.checked_call import differs, mutated
 from gradcheck.judge.contract.asking import Breach, Gradients, Unasked, Unfit
 from gradcheck.judge.contract.subject import Subject
 from gradcheck.results.verdict import Verdict
@@ -23,7 +23,7 @@ def repeatable(subject: Subject) -> Breach | None:
     first = subject.ask(ct)
     for repeat in range(2, REPEATS + 1):
         again = subject.ask(ct, f"in call {repeat} with the same arguments")
-        changed = [n for n in first if determinism.differs([first[n]], [again[n]])]
+        changed = [n for n in first if differs([first[n]], [again[n]])]
         if changed:
             return Breach(f"call {repeat} gives other bits of d{changed[0]}", Verdict.ERROR)
     return None
@@ -59,7 +59,7 @@ def first_size(subject: Subject, axis: int) -> int:
 def _changed(subject: Subject, first: Gradients, after: str) -> Breach | None:
     again = subject.ask(subject.cts[0], f"after calls with {after}")
     for name in first:
-        if determinism.differs([first[name]], [again[name]]):
+        if differs([first[name]], [again[name]]):
             return Breach(f"d{name} has other bits after calls with {after}", Verdict.ERROR)
     return None
 
@@ -78,7 +78,7 @@ def pure(subject: Subject) -> Breach | None:
             outs = {name: out.array for name, out in subject.outs({}).items()}
             subject.fill_these(outs, given, values, "with arguments that may be written to")
         names = (*("ct",) * len(ct), *subject.truth.names)
-        changed = purity.mutated((*ct, *primals), (*given, *values), names)
+        changed = mutated((*ct, *primals), (*given, *values), names)
         if changed is not None:
             return Breach(f"{how} writes into {changed} where it may", Verdict.ERROR)
     return None
@@ -95,6 +95,6 @@ def owned(subject: Subject) -> Breach | None:
     for ct in subject.cts[1:]:
         subject.raw(ct)
         for name, gradient in first.items():
-            if determinism.differs([before[name]], [gradient]):
+            if differs([before[name]], [gradient]):
                 return Breach(f"d{name} is a view of a buffer that the next call writes into")
     return None

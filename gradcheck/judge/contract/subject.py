@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, Unsupported
+from gradcheck.implementations.checked_call import bare
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.compare import CANCELLED
 from gradcheck.judge.contract.asking import (
@@ -20,7 +21,6 @@ from gradcheck.judge.contract.asking import (
     Gradients,
     Unasked,
     Unfit,
-    bare,
     difference,
     finite,
     place,

@@ -1,10 +1,109 @@
-"""Each kind of argument, layout and number of docs/manifest.md, on C functions."""
+"""What a C function does with memory tells the class of its defect, beside the verdict."""
+
+import json
+import shutil
+import subprocess
 
 import pytest
 
+from gradcheck.cli.main import main
 from gradcheck.numerics.draw import Draw
 from gradcheck.spec import Dialect, OpSpec, Sample
 from gradcheck.spec.suite import Suite
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name", "label", "says"),
+    [
+        ("mul_unwritten", "y", "A", "elements of the gradient of y keep what their buffer held"),
+        ("mul_adds", "x", "A", "the gradient of x is added to what its buffer held"),
+        ("mul_keeps_sign", "x", "A", "depends on what its buffer held before"),
+        ("mul_swapped", "x", None, ""),
+        ("mul", "x", None, ""),
+    ],
+)
+def test_what_a_buffer_held_is_an_accumulation(native, judged, entry, symbol, name, label, says):
+    found = judged(native(entry(symbol)), "mul", "same-shape")[name].diagnosis
+    assert (found.label if found else None) == label
+    assert says in (found.says if found else "")
+
+
+PACKED = "double *d, const double *dz, const double *xy, int rows, int n, int ld"
+
+
+def pair(first, second):
+    part = {"shape": ["rows", "n"], "strides": ["ld", "1"]}
+    return {
+        "size": "rows * ld",
+        "parts": [{"is": first, **part}, {"is": second, **part, "at": "n"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("symbol", "label", "says"),
+    [
+        ("packed_into_gap", "I", "an index into `d` leaves its part"),
+        ("packed_from_gap", "I", "an index into `xy` leaves its part"),
+        ("packed", None, ""),
+    ],
+)
+def test_what_leaves_its_part_is_an_index(native, judged, entry, symbol, label, says):
+    bound = {"d": pair("grad:x", "grad:y"), "xy": pair("in:x", "in:y"),
+             "rows": "rows(x)", "n": "dim(x, -1)", "ld": "2 * n + 1"}  # fmt: skip
+    found = judged(native(entry(symbol, PACKED, **bound)), "mul", "same-shape")
+    told = next((f.diagnosis for f in found.values() if f.diagnosis), None)
+    assert (told.label if told else None) == label
+    assert (told.says if told else "") == says
+
+
+SOURCE = """
+#include <stdint.h>
+#include <string.h>
+static float tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    bits = (bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static float same(float x) { return x; }
+#define MUL(NAME, OPERAND, COTANGENT) \\
+void NAME(float *dx, float *dy, const float *dz, const float *x, const float *y, int n) { \\
+    for (int i = 0; i < n; i++) { \\
+        dx[i] = COTANGENT(dz[i]) * OPERAND(y[i]); \\
+        dy[i] = COTANGENT(dz[i]) * OPERAND(x[i]); \\
+    } \\
+}
+MUL(right, same, same)
+MUL(operands, tf32, same)
+MUL(cotangent, same, tf32)
+"""
+PARAMETERS = "float *dx, float *dy, const float *dz, const float *x, const float *y, int n"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    folder = tmp_path_factory.mktemp("narrow")
+    (folder / "mul.c").write_text(SOURCE)
+    words = ["gcc", "-O2", "-fPIC", "-shared", "mul.c", "-o", "libmul.so"]
+    subprocess.run(words, check=True, cwd=folder)
+    return folder / "libmul.so"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "verdict"), [("right", "pass"), ("operands", "fail"), ("cotangent", "fail")]
+)
+def test_tf32_shows_in_the_gradients_of_a_manifest(library, entry, tmp_path, symbol, verdict):
+    path, report = tmp_path / "gradcheck.toml", tmp_path / "run.json"
+    head = f'schema = 1\n[impl]\nname = "mul"\n[c]\nlibrary = "{library}"\n'
+    path.write_text(head + entry(symbol, PARAMETERS))
+    words = ["--op", "mul", "--dialect", "same-shape", "--sample", "typical", "--dtype", "float32"]
+    code = main(["run", "--impl", str(path), "--no-contract", "-o", str(report), *words])
+    assert code == (verdict == "fail")
+    results = json.loads(report.read_text())["results"]
+    assert {r["output"]: r["verdict"] for r in results} == {"x": verdict, "y": verdict}
 
 
 def _draw(draw: Draw):
@@ -34,7 +133,7 @@ OPERATORS = Suite(
             source="made for this test",
         ),
         OpSpec(
-            name="pair",
+            name="pair_of",
             signature="()->(),()",
             forward=lambda xp, x: (x + x, x * x),
             vjp=lambda xp, ct, x: ct[0] + ct[0] + (x + x) * ct[1],
@@ -113,10 +212,8 @@ def test_indices_of_the_wrong_width(native, judged, entry):
 
 # ── layouts ──────────────────────────────────────────────────────────────────────────────────
 
-PACKED = "double *d, const double *dz, const double *xy, int rows, int n, int ld"
 
-
-def pair(first, second, gap=1):
+def pair_of(first, second, gap=1):
     part = {"shape": ["rows", "n"], "strides": ["ld", "1"]}
     parts = [{"is": first, **part}, {"is": second, **part, "at": "n"}]
     return {"size": "rows * ld" if gap else "rows * n * 2", "parts": parts}
@@ -126,8 +223,8 @@ def packed(entry, symbol, gap=1):
     return entry(
         symbol,
         PACKED,
-        d=pair("grad:x", "grad:y", gap),
-        xy=pair("in:x", "in:y", gap),
+        d=pair_of("grad:x", "grad:y", gap),
+        xy=pair_of("in:x", "in:y", gap),
         rows="rows(x)",
         n="dim(x, -1)",
         ld=f"2 * n + {gap}",
@@ -157,8 +254,8 @@ def test_halves_that_are_swapped(native, mul, entry):
     swapped = entry(
         "packed",
         PACKED,
-        d=pair("grad:y", "grad:x"),
-        xy=pair("in:x", "in:y"),
+        d=pair_of("grad:y", "grad:x"),
+        xy=pair_of("in:x", "in:y"),
         rows="rows(x)",
         n="dim(x, -1)",
         ld="2 * n + 1",
@@ -312,26 +409,26 @@ FORWARD = (
 
 
 def both(judged, native, op):
-    found = judged(native(op, suite=OPERATORS), "pair", suite=OPERATORS)
+    found = judged(native(op, suite=OPERATORS), "pair_of", suite=OPERATORS)
     return {name: (f.verdict.value, f.reason) for name, f in found.items()}
 
 
 def test_two_outputs(native, judged, entry):
     parameters = "double *dx, const double *d0, const double *d1, const double *x, int n"
-    bound = {"op": "pair", "d0": "cotangent", "d1": "cotangent:1", "more": FORWARD}
-    right = both(judged, native, entry("pair", parameters, **bound))
+    bound = {"op": "pair_of", "d0": "cotangent", "d1": "cotangent:1", "more": FORWARD}
+    right = both(judged, native, entry("pair_of", parameters, **bound))
     assert right == {"forward": ("pass", ""), "x": ("pass", "")}
     bound |= {"d0": "cotangent:1", "d1": "cotangent"}
-    assert both(judged, native, entry("pair", parameters, **bound))["x"][0] == "fail"
+    assert both(judged, native, entry("pair_of", parameters, **bound))["x"][0] == "fail"
     bound["more"] = FORWARD.replace('twice = "out"', 'twice = "out:1"').replace(
         'square = "out:1"', 'square = "out"'
     )
-    assert both(judged, native, entry("pair", parameters, **bound))["forward"][0] == "fail"
+    assert both(judged, native, entry("pair_of", parameters, **bound))["forward"][0] == "fail"
 
 
 def test_one_of_two_cotangents(native, judged, entry):
     parameters = "double *dx, const double *d0, const double *x, int n"
-    op = entry("pair_first", parameters, op="pair", d0="cotangent")
+    op = entry("pair_first", parameters, op="pair_of", d0="cotangent")
     verdict, reason = both(judged, native, op)["vjp"]
     assert verdict == "unsupported"
     assert reason.startswith("pair_first takes no cotangent of output 1")

@@ -1,6 +1,12 @@
 import pytest
 
-from gradcheck.implementations.processes.crash_or_hang import Ending, because, said_in
+from gradcheck.implementations.processes.crash_or_hang import (
+    Budget,
+    Ending,
+    because,
+    said_in,
+    uncounted,
+)
 from gradcheck.results.verdict import Verdict
 
 BACKTRACE = "\n".join(f"#{i} 0x7f00{i:08x} in frame_{i} (libc.so.6+0x{i:x})" for i in range(300))
@@ -90,3 +96,38 @@ def test_a_hang_keeps_its_reason_and_an_endless_line_is_cut():
     said = "assertion failed: "
     assert because(crash(said, "late", Verdict.TIMEOUT)) == "late"
     assert len(because(crash(said + "x" * 1_000_000))) < 400
+
+
+@pytest.mark.parametrize(("verdict", "limit"), [(Verdict.TIMEOUT, 3), (Verdict.CRASH, 10)])
+def test_the_rest_of_an_operator_is_left_out_after_so_many_ends(verdict, limit):
+    budget = Budget()
+    for _ in range(limit - 1):
+        budget.spend("softmax", verdict)
+        assert budget.exhausted("softmax") is None
+    budget.spend("softmax", verdict)
+    assert f"not run after {limit} " in budget.exhausted("softmax")
+    assert budget.exhausted("relu") is None
+
+
+def test_other_verdicts_cost_nothing():
+    budget = Budget()
+    for _ in range(20):
+        budget.spend("relu", Verdict.FAIL)
+    assert budget.exhausted("relu") is None
+
+
+def test_what_is_asked_out_of_curiosity_costs_nothing():
+    budget = Budget()
+    with uncounted():
+        for _ in range(20):
+            budget.spend("relu", Verdict.TIMEOUT)
+    assert budget.exhausted("relu") is None
+
+
+def test_curiosity_ends_with_what_it_raises():
+    budget = Budget()
+    with pytest.raises(ValueError, match="died"), uncounted():
+        raise ValueError("died")
+    for _ in range(3):
+        budget.spend("relu", Verdict.TIMEOUT)
+    assert budget.exhausted("relu")
