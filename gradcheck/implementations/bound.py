@@ -164,6 +164,18 @@ class Implementation(Binding, ModelBinding, RuleBinding, Protocol):
     """What `--impl` names: it can be asked for operators, for models and for update rules."""
 
 
+class OperatorsOnly:
+    """Base of implementations without models and update rules."""
+
+    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
+        """None: it has no models."""
+        return None
+
+    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
+        """None: it has no update rules."""
+        return None
+
+
 @runtime_checkable
 class LaidOut(Protocol):
     """An implementation whose calls follow from a manifest, and can be planned without a call."""

@@ -25,7 +25,7 @@ from gradcheck.implementations.bound import Bound, BoundModel, BoundRule, Implem
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import FLUSHING, Floats
-from gradcheck.implementations.processes.worker import PR_SET_PDEATHSIG, Line
+from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
 from gradcheck.implementations.returned import Broken, broken, is_ours
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Oversized, Packer, Unpacker, span
 from gradcheck.spec.loading import load_suite
@@ -50,9 +50,9 @@ class _Given:
 class Host:
     """An implementation, and what was bound of it, by number."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, channel: ParentChannel) -> None:
         """Nothing is loaded yet."""
-        self.line = line
+        self.channel = channel
         self.implementation: Implementation
         self.suite: Suite
         self.bound: dict[int, dict[str, Callable[..., Any]]] = {}
@@ -64,7 +64,7 @@ class Host:
 
     def serve(self) -> None:
         """Answer one request, whatever the code called raises."""
-        request = frames.read(self.line.exactly)
+        request = frames.read(self.channel.exactly)
         asked, cargo = request.header, Cargo()
         self._stamp = bytes.fromhex(asked["stamp"])
         for number in asked.get("drop", ()):
@@ -83,8 +83,8 @@ class Host:
                 said["builtin"] = "Exception"  # Ctrl-C is heard by the parent: this is the code's
         self._floats.set()
         _flush()
-        self.line.check()
-        self.line.restore()
+        self.channel.check()
+        self.channel.restore()
         try:
             said = {**said, **_after(here, packer), **self._late(asked, packer)}
             self.send(said, packer.blocks)
@@ -102,7 +102,7 @@ class Host:
             BadFrame: it is too large, and nothing was sent.
         """
         for piece in frames.pieces(header, blocks, self._stamp):
-            self.line.write(piece)
+            self.channel.write(piece)
 
     def _answer(
         self, asked: Mapping[str, Any], blocks: Sequence[memoryview], here: Unpacker, packer: Packer
@@ -238,7 +238,7 @@ class _Remote(Mapping[str, Any]):
         if name not in self._known and name not in self._lacking:
             _flush()
             self._host.send({"kind": "get", "name": name}, [])
-            answer = frames.read(self._host.line.exactly)
+            answer = frames.read(self._host.channel.exactly)
             if answer.header["kind"] == "lacking":
                 self._lacking[name] = answer.header["text"]
             else:
@@ -317,14 +317,9 @@ def _flush() -> None:
 
 def main(words: Sequence[str]) -> None:
     """Serve the parent at the descriptors that `words` end with, until it is gone."""
-    with contextlib.suppress(AttributeError):
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C
     faulthandler.enable(os.dup(2))  # where a segmentation fault happened, is in what it printed
-    host = Host(Line(int(words[-2]), int(words[-1])))
+    host = Host(ParentChannel(int(words[-2]), int(words[-1])))
     while True:
         host.serve()

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
+from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.user_functions import Differentiated, accepted, entry_of, peers
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
@@ -270,7 +268,7 @@ options compiling takes a fifth of its time (22 ms a case, not 119); operation b
 compiling the whole, a case takes 750 ms."""
 
 
-class Jax:
+class Jax(OperatorsOnly):
     """`--impl jax`: tables of functions of JAX's arrays, differentiated by `jax.vjp`.
 
     Raises:
@@ -294,14 +292,6 @@ class Jax:
             return None
         op = JaxOp(name="jax", function=function, jit=True, options=self.options, fused=True)
         return Bound(vjp=op.vjp, forward=op.forward, attrs=case.attrs, asked=op.asked)
-
-    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """There are no models of its own yet."""
-        return None
-
-    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
-        """There are no update rules of its own yet."""
-        return None
 
 
 def _quickly(jax: Any) -> dict[str, Any]:

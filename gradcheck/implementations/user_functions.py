@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -80,7 +80,15 @@ def accepted(function: Callable[..., Any], role: str, attrs: Attrs, fixed: Attrs
     Raises:
         Unsupported: the case wants another value.
     """
-    known = takes(function)
+    return taken(takes(function), role, attrs, fixed)
+
+
+def taken(known: Collection[str] | None, role: str, attrs: Attrs, fixed: Attrs) -> Attrs:
+    """As `accepted`, of code that takes the keywords `known`; None: it takes all.
+
+    Raises:
+        Unsupported: the case wants another value.
+    """
     if known is None:
         return attrs
     for name, value in attrs.items():

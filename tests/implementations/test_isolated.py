@@ -286,7 +286,7 @@ def asks_for_ever(ct, values, stage):
     for _ in range(2000):  # it knows even the stamp
         host.send({"kind": "get", "name": stage.reads[0]}, [])
         from gradcheck.implementations.processes import frames
-        frames.read(host.line.exactly)
+        frames.read(host.channel.exactly)
     return backward(ct, values, stage)
 def pokes(ct, values, stage):
     values[stage.reads[0]].flags.writeable = True
@@ -876,9 +876,9 @@ def ask(host):
         cargo = Cargo()
         packer = Packer(cargo, adds=True)
         asked = {"args": packer.pack(values), "options": packer.pack({}), **header}
-        host.line.say(asked, packer.blocks)
+        host.channel.say(asked, packer.blocks)
         host.serve()
-        (frame,) = host.line.answers()
+        (frame,) = host.channel.answers()
         value = frame.header.get("value")
         found = Unpacker(cargo, adds=False).unpack(value, frame.blocks)
         return {**frame.header, "value": found, "contents": frame.blocks}
@@ -1000,13 +1000,13 @@ def test_a_stage_asks_for_the_values_that_it_looks_at(begun, ask, host):
     packer = Packer(Cargo(), adds=True)
     asked = {**call(bound["number"], "stage"), "options": packer.pack({}),
              "args": ["t", [packer.pack((np.ones(2),)), ["m", ["x", "y"]]]]}  # fmt: skip
-    host.line.say(asked, packer.blocks)
-    host.line.say({"kind": "lacking", "text": "no such value"})
+    host.channel.say(asked, packer.blocks)
+    host.channel.say({"kind": "lacking", "text": "no such value"})
     for _ in set(stage.reads):
         more = Packer(Cargo(), adds=True)
-        host.line.say({"kind": "value", "value": more.pack(np.full(2, 3.0))}, more.blocks)
+        host.channel.say({"kind": "value", "value": more.pack(np.full(2, 3.0))}, more.blocks)
     host.serve()
-    *gets, last = host.line.answers()
+    *gets, last = host.channel.answers()
     assert [get.header["name"] for get in gets] == ["nowhere", *dict.fromkeys(stage.reads)]
     assert last.header["kind"] == "returned"
     assert seen == [2, "x", "y"]

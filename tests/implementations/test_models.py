@@ -507,7 +507,7 @@ def test_python_alone_knows_no_models_but_their_entries():
 
 @pytest.fixture
 def rule_table(monkeypatch):
-    """Make a rule_table importable and bind it."""
+    """Make a table importable and bind it."""
 
     def bound(entries):
         module = ModuleType("kernels")

@@ -398,7 +398,9 @@ def test_a_module_that_gives_no_loss_is_one_clear_line(forward, reason):
 
 
 def test_a_nan_loss_is_said_so():
-    found = bad(judged_model(changed(forward=lambda s, ids, targets: s.rows(ids).sum() * torch.nan)))
+    found = bad(
+        judged_model(changed(forward=lambda s, ids, targets: s.rows(ids).sum() * torch.nan))
+    )
     assert "the loss is nan" in found["loss"].reason
 
 

@@ -18,6 +18,8 @@ from gradcheck.implementations.manifest.operation import (
     Tensors,
     View,
     expressions,
+    roles,
+    roles_of,
 )
 from gradcheck.implementations.manifest.schema import Op, Wider, suggestion
 from gradcheck.numerics.arrays import Attrs
@@ -130,29 +132,12 @@ def grads(vjp: Function | None) -> dict[str, set[str]]:
     if vjp is None:
         return found
     for name, meant in vjp.meanings.items():
-        held = {r.name for r in _roles_of(meant) if r.kind is RoleKind.GRAD}
+        held = {r.name for r in roles_of(meant) if r.kind is RoleKind.GRAD}
         if held:
             found[name] = held
     if vjp.returned is not None and vjp.returned.kind is RoleKind.GRAD:
         found["return"] = {vjp.returned.name}
     return found
-
-
-def roles(function: Function | None) -> Iterator[Role]:
-    """Every role in a function."""
-    if function is not None:
-        for meant in function.meanings.values():
-            yield from _roles_of(meant)
-        if function.returned is not None:
-            yield function.returned
-
-
-def _roles_of(meant: Meaning) -> Iterator[Role]:
-    if isinstance(meant, Tensors):
-        for view in meant.views:
-            yield view.role
-            if view.becomes is not None:
-                yield view.becomes
 
 
 def _residuals(function: Function | None) -> Iterator[Role]:

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from gradcheck.errors import LoadError, ManifestError
-from gradcheck.implementations.manifest.operation import Function, NativeLibrary, Operation
+from gradcheck.implementations.manifest.operation import (
+    Function,
+    NativeLibrary,
+    Operation,
+    functions,
+)
 from gradcheck.implementations.manifest.prototype import NAMED, is_number
 from gradcheck.implementations.processes.c_worker import Worker
 from gradcheck.implementations.processes.crash_or_hang import Ended, because
@@ -141,9 +146,8 @@ def libraries(library: NativeLibrary) -> list[Path]:
 
 def _functions(library: NativeLibrary) -> Iterator[tuple[Operation, Function]]:
     for operation in library.operations.values():
-        for function in (operation.vjp, operation.forward, operation.create, operation.destroy):
-            if function is not None:
-                yield operation, function
+        for function in functions(operation):
+            yield operation, function
 
 
 def _hint(symbol: str, path: Path) -> str:

@@ -197,6 +197,37 @@ class Operation:
     source: str = ""
 
 
+def functions(operation: Operation) -> list[Function]:
+    """The functions that an operation has, its VJP first."""
+    found = (operation.vjp, operation.forward, operation.create, operation.destroy)
+    return [function for function in found if function is not None]
+
+
+def views(function: Function) -> Iterator[View]:
+    """Every view of every tensor parameter."""
+    for meaning in function.meanings.values():
+        if isinstance(meaning, Tensors):
+            yield from meaning.views
+
+
+def roles(function: Function | None) -> Iterator[Role]:
+    """Every role of a parameter, and that of the result."""
+    if function is not None:
+        for meaning in function.meanings.values():
+            yield from roles_of(meaning)
+        if function.returned is not None:
+            yield function.returned
+
+
+def roles_of(meaning: Meaning) -> Iterator[Role]:
+    """The roles in a meaning, before the call and after it."""
+    if isinstance(meaning, Tensors):
+        for view in meaning.views:
+            yield view.role
+            if view.becomes is not None:
+                yield view.becomes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeLibrary:
     """A manifest with a [c] table, read and checked: its operations, and how to call them.

@@ -26,6 +26,7 @@ from gradcheck.implementations.manifest.operation import (
     Program,
     PythonEntry,
     Special,
+    functions,
 )
 from gradcheck.implementations.manifest.prototype import parse
 from gradcheck.implementations.manifest.schema import (
@@ -283,8 +284,8 @@ def check_libraries(library: NativeLibrary) -> None:
         LoadError: one is not; it says what to do.
     """
     for operation in library.operations.values():
-        for function in (operation.vjp, operation.forward, operation.create, operation.destroy):
-            if function is not None and not function.library.is_file():
+        for function in functions(operation):
+            if not function.library.is_file():
                 raise LoadError(
                     f"{operation.where}: there is no library {function.library}; build it, or let "
                     '`[build] cmd = "make"` do it before it is loaded'

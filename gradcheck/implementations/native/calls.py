@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.manifest.expression import Context, names_in
 from gradcheck.implementations.manifest.operation import (
-    Function,
     NativeLibrary,
     Operation,
-    Role,
     RoleKind,
     expressions,
+    functions,
+    roles,
 )
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.memory import (
@@ -40,7 +40,6 @@ from gradcheck.implementations.native.plan import (
     Setting,
     plan_forward,
     plan_vjp,
-    views,
 )
 from gradcheck.implementations.processes.c_worker import Outcome, Script
 from gradcheck.implementations.returned import Broken, broken, overwrites
@@ -92,12 +91,6 @@ def refuse_unfit(operation: Operation, setting: Setting, case: Case, most: int |
 def by_value(operation: Operation) -> bool:
     """Whether an expression reads the cotangent's value, not only its shape: a loss's."""
     return any(MENTION.search(OF_SHAPE.sub("", text)) for text in _expressions(operation))
-
-
-def functions(operation: Operation) -> list[Function]:
-    """The functions of an operation that there are, the VJP first."""
-    found = (operation.vjp, operation.forward, operation.create, operation.destroy)
-    return [function for function in found if function is not None]
 
 
 def _shapes(setting: Setting) -> Iterator[tuple[int, ...]]:
@@ -156,16 +149,6 @@ def _refuse_conditions(operation: Operation, setting: Setting) -> None:
         context = setting.context(function) if needs(text) else plain
         if not context.truth(text, of="`requires`"):
             raise Unsupported(f"its code requires {text}")
-
-
-def roles(function: Function) -> Iterator[Role]:
-    """Every role that a parameter of the function, or its result, has."""
-    for view in views(function):
-        yield view.role
-        if view.becomes is not None:
-            yield view.becomes
-    if function.returned is not None:
-        yield function.returned
 
 
 def _expressions(operation: Operation) -> Iterator[str]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations.bound import Bound, Into
-from gradcheck.implementations.manifest.operation import Role, RoleKind
-from gradcheck.implementations.native.calls import Calls, by_value, roles
+from gradcheck.implementations.manifest.operation import Role, RoleKind, roles
+from gradcheck.implementations.native.calls import Calls, by_value
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.memory import Contents, Left, slots, tensor
 from gradcheck.implementations.native.plan import Plan, Setting

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import ManifestError, Unsupported
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
+from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Function, NativeLibrary, Operation, Value
 from gradcheck.implementations.native.calls import Calls, Run, operation_for
 from gradcheck.implementations.native.case import NativeCase
@@ -26,8 +26,6 @@ from gradcheck.numerics.arrays import as_tuple
 from gradcheck.results.excerpt import shortened
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
@@ -151,7 +149,7 @@ DIAGNOSED: Final = 3
 """Crashes of one operator that are looked into; each look takes some processes."""
 
 
-class Native:
+class Native(OperatorsOnly):
     """The operations of a C library, called in a worker process that is started when needed.
 
     After 10 crashes or 3 hangs of one operator, the rest of it is NOTRUN.
@@ -202,14 +200,6 @@ class Native:
         return (
             None if operation is None else Calls(self.library, operation, case, self._running(case))
         )
-
-    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """Nothing: a manifest has operators alone."""
-        return None
-
-    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
-        """Nothing: a manifest has operators alone."""
-        return None
 
     def smoke(self, cases: Sequence[Case], dtypes: Sequence[str]) -> list[str]:
         """What is wrong with the manifest, found by laying out each case's calls; none is made.

@@ -24,6 +24,7 @@ from gradcheck.implementations.manifest.operation import (
     Tensors,
     Value,
     View,
+    views,
 )
 from gradcheck.implementations.native.layout import Element, Key, Place, extent, key_of, place
 from gradcheck.implementations.processes.c_worker import Argument, Call, Kept, Pointer, Scalar
@@ -162,13 +163,6 @@ class Plan:
         """The tensors that are written."""
         out = {p.after for _, _, p in self.places if p.made}
         return frozenset(out | {key_of(role) for _, role in self.returned})
-
-
-def views(function: Function) -> Iterator[View]:
-    """Every view of every tensor parameter."""
-    for meaning in function.meanings.values():
-        if isinstance(meaning, Tensors):
-            yield from meaning.views
 
 
 HANDLE: Final = "handle"

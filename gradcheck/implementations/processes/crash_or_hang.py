@@ -11,10 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gradcheck.implementations.processes.frames import DESCRIPTORS_LOST
 from gradcheck.results.verdict import Verdict
-
-LOST: Final = 113
-"""The exit status of a process of ours whose own descriptors the code called closed or replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ def placed(ending: Ending, what: str, limit: float) -> str:
     if ending.verdict is Verdict.TIMEOUT:
         return f"{what} did not return within {limit:g} s"
     code = ending.returncode
-    if code == LOST:
+    if code == DESCRIPTORS_LOST:
         return f"{what} closed file descriptors that are not its own"
     if code is not None and code >= 0:
         return f"{what} ended the process with {in_words(code)}"

@@ -1,4 +1,6 @@
-"""Binary frames: a JSON header and raw blocks; large ones are written and read without copies.
+"""Binary frames, a JSON header and raw blocks, and the child's end of the channel that they use.
+
+Large blocks are written and read without copies.
 
 One frame is ``magic`` (8 bytes), header length (u32, little-endian), payload length (u64,
 little-endian), the header (UTF-8 JSON), the payload. The header's ``blocks`` says, per block,
@@ -9,8 +11,12 @@ Nothing here needs NumPy: the process that calls foreign code starts without it.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import json
 import os
+import signal
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +33,11 @@ PAYLOAD_MAX: Final = 1 << 36
 BLOCKS_MAX: Final = 1 << 16
 STAMP: Final = 8
 """Bytes of a stamp."""
+PR_SET_PDEATHSIG: Final = 1
+HIGH: Final = 100
+"""A child's own descriptors get numbers from here on: careless code closes small ones."""
+DESCRIPTORS_LOST: Final = 113
+"""Exit status of a child whose own descriptors the called code closed or replaced."""
 
 Block = bytes | bytearray | memoryview
 
@@ -151,3 +162,89 @@ def _cut(payload: memoryview, table: Any, limits: Limits) -> Iterator[memoryview
                 f"a block ends at byte {offset + nbytes} of a payload of {payload.nbytes}"
             )
         yield payload[offset : offset + nbytes]
+
+
+class ParentChannel:
+    """The descriptors to the parent, and what else the code called must not break.
+
+    `requests` is read from, `answers` written to; standard output and error are the capture.
+    """
+
+    def __init__(self, requests: int, answers: int) -> None:
+        """Move all of them out of the way."""
+        self._process = os.getpid()
+        self._mine = [_moved(fd) for fd in (requests, answers)]
+        self._capture = _copied(2)
+        self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
+        self.stamp = b""
+
+    def mark(self, mark: bytes) -> None:
+        """Say how far it is with the request that has this stamp."""
+        self.write(mark + self.stamp)
+
+    def exactly(self, n: int) -> bytearray:
+        """The next bytes of a request; the process ends where there are no more."""
+        found = bytearray(n)
+        with memoryview(found) as whole:
+            filled = 0
+            while filled < n:
+                got = os.readv(self._mine[0], [whole[filled:]])
+                if not got:
+                    os._exit(0)
+                filled += got
+        return found
+
+    def write(self, piece: Block) -> None:
+        """Write all of it."""
+        rest = memoryview(piece).cast("B")
+        while rest.nbytes:
+            rest = rest[os.write(self._mine[1], rest) :]
+
+    def check(self) -> None:
+        """End the process if it is a copy, or if its descriptors are no more what they were."""
+        if os.getpid() != self._process:
+            os._exit(0)
+        try:
+            same = [self._identify(fd) for fd in (*self._mine, self._capture)] == self._identity
+        except OSError:
+            same = False
+        if not same:
+            os._exit(DESCRIPTORS_LOST)
+        for descriptor in self._mine:
+            os.set_blocking(descriptor, True)
+
+    def restore(self) -> None:
+        """What is printed goes to the capture, even if the code before has closed it."""
+        for stream in (1, 2):
+            os.dup2(self._capture, stream)
+
+    def _identify(self, descriptor: int) -> tuple[int, int]:
+        found = os.fstat(descriptor)
+        return found.st_dev, found.st_ino
+
+
+def _moved(descriptor: int) -> int:
+    high = _copied(descriptor)
+    os.close(descriptor)
+    return high
+
+
+def _copied(descriptor: int) -> int:
+    """A copy with a high number, or, where few are allowed, with any."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except OSError:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def end_with_parent() -> None:
+    """End this process when its parent ends, and leave no core file.
+
+    Only Linux tells a child; elsewhere the closed pipe ends it.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import sys
@@ -18,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.crash_or_hang import LOST
 from gradcheck.implementations.processes.floats import Floats
+from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
 from gradcheck.implementations.processes.guarded_memory import Guarded
 
 FAULTS: Final = (signal.SIGSEGV, signal.SIGBUS)
@@ -98,10 +97,7 @@ def _runs(timer: int) -> bool:
 
 READY, LOADING, CALLING, ANSWERING = b"R", b"L", b"C", b"A"
 """Marks: it has started; it loads the next call's library; it makes that call; a frame follows."""
-HIGH: Final = 100
-"""The worker's own descriptors get numbers from here on: careless code closes small ones."""
 HANDLED: Final = "--handled"
-PR_SET_PDEATHSIG: Final = 1
 IOLBF: Final = 1
 """Of the C library: standard output is written line by line."""
 CTYPES: Final[Mapping[str, Any]] = {
@@ -249,76 +245,17 @@ def _scalar(name: str, value: int | float, label: str) -> Any:
     return ctype(value)
 
 
-class Line:
-    """The descriptors to the parent, and what else the code called must not break.
-
-    `requests` is read from, `answers` written to; standard output and error are the capture.
-    """
-
-    def __init__(self, requests: int, answers: int) -> None:
-        """Move all of them out of the way."""
-        self._process = os.getpid()
-        self._mine = [_moved(fd) for fd in (requests, answers)]
-        self._capture = _copied(2)
-        self._identity = [self._identify(fd) for fd in (*self._mine, self._capture)]
-        self.stamp = b""
-
-    def mark(self, mark: bytes) -> None:
-        """Say how far it is with the request that has this stamp."""
-        self.write(mark + self.stamp)
-
-    def exactly(self, n: int) -> bytearray:
-        """The next bytes of a request; the process ends where there are no more."""
-        found = bytearray(n)
-        with memoryview(found) as whole:
-            filled = 0
-            while filled < n:
-                got = os.readv(self._mine[0], [whole[filled:]])
-                if not got:
-                    os._exit(0)
-                filled += got
-        return found
-
-    def write(self, piece: frames.Block) -> None:
-        """Write all of it."""
-        rest = memoryview(piece).cast("B")
-        while rest.nbytes:
-            rest = rest[os.write(self._mine[1], rest) :]
-
-    def check(self) -> None:
-        """End the process if it is a copy, or if its descriptors are no more what they were."""
-        if os.getpid() != self._process:
-            os._exit(0)
-        try:
-            same = [self._identify(fd) for fd in (*self._mine, self._capture)] == self._identity
-        except OSError:
-            same = False
-        if not same:
-            os._exit(LOST)
-        for descriptor in self._mine:
-            os.set_blocking(descriptor, True)
-
-    def restore(self) -> None:
-        """What is printed goes to the capture, even if the code before has closed it."""
-        for stream in (1, 2):
-            os.dup2(self._capture, stream)
-
-    def _identify(self, descriptor: int) -> tuple[int, int]:
-        found = os.fstat(descriptor)
-        return found.st_dev, found.st_ino
-
-
-def serve(machine: Machine, line: Line) -> None:
+def serve(machine: Machine, channel: ParentChannel) -> None:
     """Answer one request."""
-    request = frames.read(line.exactly)
-    line.stamp = bytes.fromhex(request.header["stamp"])
+    request = frames.read(channel.exactly)
+    channel.stamp = bytes.fromhex(request.header["stamp"])
     mapped: dict[str, Guarded] = {}
     try:
         said, blocks = answer(machine, request.header, request.blocks, mapped)
-        line.restore()
-        line.write(ANSWERING)
-        for piece in frames.pieces(said, [block.view() for block in blocks], line.stamp):
-            line.write(piece)
+        channel.restore()
+        channel.write(ANSWERING)
+        for piece in frames.pieces(said, [block.view() for block in blocks], channel.stamp):
+            channel.write(piece)
     finally:
         for block in mapped.values():
             block.free()
@@ -367,39 +304,20 @@ def _lay_out(
         block.protect(said["access"])
 
 
-def _moved(descriptor: int) -> int:
-    high = _copied(descriptor)
-    os.close(descriptor)
-    return high
-
-
-def _copied(descriptor: int) -> int:
-    """A copy with a high number, or, where few are allowed, with any."""
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
-    except OSError:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-
-
 def main(words: Sequence[str]) -> None:
     """Serve the parent at the descriptors that `words` end with, until it is gone.
 
     `HANDLED` among them: handlers of libraries get the faults of their calls.
     """
-    with contextlib.suppress(AttributeError):  # Linux alone; elsewhere the closed pipe ends it
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its core is not
+    end_with_parent()
     with contextlib.suppress(ValueError):  # line by line: a crash loses no more than its last
         _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, IOLBF, ctypes.c_size_t(0))
     os.environ.pop("LD_PRELOAD", None)  # a sanitizer is for us; its own symbolizer would hang
-    line = Line(int(words[-2]), int(words[-1]))
-    machine = Machine(line.mark, line.check, handled=HANDLED in words)
-    line.write(READY)
+    channel = ParentChannel(int(words[-2]), int(words[-1]))
+    machine = Machine(channel.mark, channel.check, handled=HANDLED in words)
+    channel.write(READY)
     while True:
-        serve(machine, line)
+        serve(machine, channel)
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported, UsageError
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
+from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.protocol import folder
 from gradcheck.implementations.protocol.folder import meta
 from gradcheck.implementations.protocol.message import GIVES, Request
 from gradcheck.implementations.protocol.program import array_of, vjp_request
 from gradcheck.implementations.returned import broken
 from gradcheck.numerics.arrays import as_tuple
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
 from gradcheck.system import atomic_io
 from gradcheck.system.reading import contents
@@ -112,7 +110,7 @@ ANSWER = ".answer.npz"
 """How the name of an answer ends, where that of the request ends in ".npz"."""
 
 
-class Answers:
+class Answers(OperatorsOnly):
     """What lies in an exported folder; a call is looked up by the bits of its arguments.
 
     Raises:
@@ -138,14 +136,6 @@ class Answers:
             return tuple(found.get(name) for name in case.primal_names)
 
         return Bound(vjp=vjp, forward=None, attrs=case.attrs)
-
-    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """Models are not exported."""
-        return None
-
-    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
-        """Update rules are not exported."""
-        return None
 
     def _answered(self, call: str) -> bool:
         name = self.index.places.get(call)

@@ -28,6 +28,7 @@ from gradcheck.implementations.protocol.message import (
 )
 from gradcheck.numerics.dtypes import dtype_named
 
+Array = NDArray[Any]
 META: Final = "meta.txt"
 
 
@@ -123,22 +124,16 @@ def _refuse_others(descriptor: int, request: Request) -> None:
 def _content(descriptor: int, form: Form) -> bytes | None:
     """The bytes of one array; None: there is no such file."""
     name = file_of(form)
-    try:  # O_NONBLOCK: a pipe without a writer must not hang us
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+    try:
+        stream = _plain_file(name, name, dir_fd=descriptor)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise BadFolder(f"{name} is no plain file: {error.strerror}") from None
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(file)
-        raise BadFolder(f"{name} is no plain file")
-    with os.fdopen(file, "rb") as stream:
-        if status.st_size != form.nbytes:
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size != form.nbytes:
             shape = " × ".join(map(str, form.shape)) or "1"
             raise BadFolder(
-                f"{name} has {status.st_size:,} bytes; {shape} elements of {form.dtype} "
-                f"are {form.nbytes:,}"
+                f"{name} has {size:,} bytes; {shape} elements of {form.dtype} are {form.nbytes:,}"
             )
         data = stream.read(form.nbytes)
     if len(data) != form.nbytes:
@@ -146,7 +141,25 @@ def _content(descriptor: int, form: Form) -> bytes | None:
     return data
 
 
-Array = NDArray[Any]
+def _plain_file(path: Path | str, name: str, dir_fd: int | None = None) -> BinaryIO:
+    """A regular file: links are not followed, and a pipe without a writer does not block.
+
+    Raises:
+        FileNotFoundError: there is none.
+        BadFolder: it is something else; the message calls it `name`.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadFolder(f"{name} is no plain file: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise BadFolder(f"{name} is no plain file")
+    return os.fdopen(file, "rb")
+
+
 ROOM: Final = 1 << 16
 """Bytes that an .npy file may have besides eight times what its array needs."""
 HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -180,7 +193,7 @@ def read_npz(path: Path, request: Request) -> dict[str, Array]:
     """
     wanted = {f"{form.role}.{form.name}.npy": form for form in request.wanted}
     try:
-        with _opened_file(path) as file, zipfile.ZipFile(file) as archive:
+        with _npz_file(path) as file, zipfile.ZipFile(file) as archive:
             return {
                 wanted[info.filename].name: _read(archive, info, wanted[info.filename])
                 for info in _known(archive, wanted)
@@ -191,16 +204,11 @@ def read_npz(path: Path, request: Request) -> dict[str, Array]:
         raise BadFolder(f"{path.name} is no .npz file: {tame(str(error))}") from None
 
 
-def _opened_file(path: Path) -> BinaryIO:
-    """A plain file: no link, and no pipe that would hang us."""
+def _npz_file(path: Path) -> BinaryIO:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
+        return _plain_file(path, path.name)
+    except FileNotFoundError as error:
         raise BadFolder(f"{path.name} is no plain file: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise BadFolder(f"{path.name} is no plain file")
-    return os.fdopen(descriptor, "rb")
 
 
 def _known(archive: zipfile.ZipFile, wanted: Mapping[str, Form]) -> list[zipfile.ZipInfo]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import LoadError, Unsupported
-from gradcheck.implementations.bound import Bound, BoundModel, BoundRule
+from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Program
 from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, because
 from gradcheck.implementations.processes.fresh_process import Witness, changed
@@ -25,19 +25,18 @@ from gradcheck.implementations.protocol.message import (
 )
 from gradcheck.implementations.protocol.session import Failed, Oneshot, Session
 from gradcheck.implementations.returned import Broken, broken
+from gradcheck.implementations.user_functions import taken
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
-from gradcheck.spec.model import ModelCase
-from gradcheck.spec.rule import RuleCase
 from gradcheck.spec.suite import Case
 
 Array = NDArray[Any]
 
 
-class Process:
+class Process(OperatorsOnly):
     """A program, started when it is first asked and again after it ended.
 
     Raises:
@@ -89,7 +88,7 @@ class Process:
         if dtype not in offer.dtypes:
             dtypes = tame(", ".join(offer.dtypes)) or "no dtype"
             raise Unsupported(f"it offers {op} in {dtypes} alone")
-        attrs = _taken(case, offer)
+        attrs = taken(offer.attrs, "it", case.attrs, case.spec.defaults)
 
         def vjp(ct: Any, *primals: Array, **attrs: Any) -> tuple[Array | None, ...]:
             return self._vjp(case, dtype, as_tuple(ct), primals, attrs)
@@ -104,14 +103,6 @@ class Process:
             attrs=attrs,
             printed=self.session.printed,
         )
-
-    def bind_model(self, case: ModelCase, dtype: str) -> BoundModel | None:
-        """The protocol has no models."""
-        return None
-
-    def bind_rule(self, case: RuleCase, dtype: str) -> BoundRule | None:
-        """The protocol has no update rules."""
-        return None
 
     def close(self) -> None:
         """End the program."""
@@ -246,20 +237,6 @@ def _request(
         blocks=tuple(blocks),
         wanted=tuple(wanted),
     )
-
-
-def _taken(case: Case, offer: Offer) -> Attrs:
-    """The attributes that are sent: those that the program takes.
-
-    Raises:
-        Unsupported: the case wants another than the default value of one that it does not take.
-    """
-    if offer.attrs is None:
-        return case.attrs
-    for name, value in case.attrs.items():
-        if name not in offer.attrs and value != case.spec.defaults[name]:
-            raise Unsupported(f"it takes no {name!r}; this case wants {name}={value!r}")
-    return {name: value for name, value in case.attrs.items() if name in offer.attrs}
 
 
 def _shapes(case: Case, primals: Sequence[Array], attrs: Attrs) -> list[tuple[int, ...]]:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import UsageError
 from gradcheck.explain.shrink import Shrunk
-from gradcheck.implementations.manifest.operation import Operation, RoleKind
-from gradcheck.implementations.native.calls import functions
+from gradcheck.implementations.manifest.operation import Operation, RoleKind, functions
 from gradcheck.implementations.native.case import NativeCase
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.library import Native

@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.implementations.manifest.operation import CType, Function, Operation, RoleKind
-from gradcheck.implementations.native.calls import functions
+from gradcheck.implementations.manifest.operation import (
+    CType,
+    Function,
+    Operation,
+    RoleKind,
+    functions,
+)
 from gradcheck.implementations.native.layout import Element, Key, Place
 from gradcheck.implementations.native.memory import Contents, fill
 from gradcheck.implementations.native.plan import HANDLE, Block, Holds, Plan

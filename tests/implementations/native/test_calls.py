@@ -133,7 +133,7 @@ OPERATORS = Suite(
             source="made for this test",
         ),
         OpSpec(
-            name="pair_of",
+            name="pair",
             signature="()->(),()",
             forward=lambda xp, x: (x + x, x * x),
             vjp=lambda xp, ct, x: ct[0] + ct[0] + (x + x) * ct[1],
@@ -409,26 +409,26 @@ FORWARD = (
 
 
 def both(judged, native, op):
-    found = judged(native(op, suite=OPERATORS), "pair_of", suite=OPERATORS)
+    found = judged(native(op, suite=OPERATORS), "pair", suite=OPERATORS)
     return {name: (f.verdict.value, f.reason) for name, f in found.items()}
 
 
 def test_two_outputs(native, judged, entry):
     parameters = "double *dx, const double *d0, const double *d1, const double *x, int n"
-    bound = {"op": "pair_of", "d0": "cotangent", "d1": "cotangent:1", "more": FORWARD}
-    right = both(judged, native, entry("pair_of", parameters, **bound))
+    bound = {"op": "pair", "d0": "cotangent", "d1": "cotangent:1", "more": FORWARD}
+    right = both(judged, native, entry("pair", parameters, **bound))
     assert right == {"forward": ("pass", ""), "x": ("pass", "")}
     bound |= {"d0": "cotangent:1", "d1": "cotangent"}
-    assert both(judged, native, entry("pair_of", parameters, **bound))["x"][0] == "fail"
+    assert both(judged, native, entry("pair", parameters, **bound))["x"][0] == "fail"
     bound["more"] = FORWARD.replace('twice = "out"', 'twice = "out:1"').replace(
         'square = "out:1"', 'square = "out"'
     )
-    assert both(judged, native, entry("pair_of", parameters, **bound))["forward"][0] == "fail"
+    assert both(judged, native, entry("pair", parameters, **bound))["forward"][0] == "fail"
 
 
 def test_one_of_two_cotangents(native, judged, entry):
     parameters = "double *dx, const double *d0, const double *x, int n"
-    op = entry("pair_first", parameters, op="pair_of", d0="cotangent")
+    op = entry("pair_first", parameters, op="pair", d0="cotangent")
     verdict, reason = both(judged, native, op)["vjp"]
     assert verdict == "unsupported"
     assert reason.startswith("pair_first takes no cotangent of output 1")
