@@ -1,8 +1,8 @@
-"""A user's Python in a process of its own: what kills or hangs it, is a verdict and not our end.
+"""A user's Python in a process of its own: a crash or hang there is a verdict, and the run goes on.
 
-The judge asks this as it asks any implementation; each call travels to `implementations.host`
-and back, with all that it would have seen here: bits, memory layout, exceptions by their names,
-writes into arguments, dicts that were changed in place.
+To the judge this is an implementation like others. Each call travels to `implementations.isolated_host`
+and back, with everything that a call in this process would show: bits, memory layout, exceptions by
+name, writes into arguments, dicts changed in place.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Isolated:
         seconds: float | None = None,
         cargo: Cargo | None = None,
     ) -> frames.Frame:
-        """Ask, and hear the answer; `give` finds the values that the other side asks for.
+        """Send a request and read the answer; `give` finds the values that the other side asks for.
 
         All of it has one deadline. `cargo` is what the answer may be as large as.
 
@@ -208,7 +208,7 @@ class Isolated:
             self._dropped.append(number)
 
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
-        """What the judge hears of an end, which is counted."""
+        """The error for a crash or hang, which is counted."""
         self._budget.spend(op, ending.verdict)
         self._crashes[op] += ending.verdict is Verdict.CRASH
         return Broken(
@@ -246,7 +246,7 @@ class Isolated:
         return found
 
     def runs(self, op: str) -> None:
-        """The code of an operator is about to run in the process."""
+        """Note that an operator's code is about to run in the process."""
         self._witness.runs(op)
 
     def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:

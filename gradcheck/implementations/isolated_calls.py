@@ -1,4 +1,4 @@
-"""What is bound in another process, as callables here: arguments go there, answers come back."""
+"""Calls of what is bound in another process: arguments are sent there, answers come back."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.spec.program import Stage, StageVjp
 
 FOUND: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
-"""What a binding there may find of an answer; of all else this process is the judge."""
+"""Verdicts that the other process may report; this process decides all others."""
 MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
-"""What reading an answer raises that is none."""
+"""Exceptions of reading a malformed answer."""
 FORGED: Final = "the code wrote into the channel of its own process"
-"""Of a process that answers something else than what it was asked, or nothing that can be read."""
+"""The reason for a process whose answer is malformed or answers another request."""
 Given = tuple[Mapping[str, Any], Sequence[Any]]
 """A header and its blocks."""
 
@@ -44,7 +44,7 @@ class Owner(Protocol):
         *,
         cargo: Cargo | None = None,
     ) -> frames.Frame:
-        """Ask, and hear the answer; `give` finds the values that the other side asks for.
+        """Send a request and read the answer; `give` finds the values that the other side asks for.
 
         `cargo` is what the answer may be as large as.
         """
@@ -53,19 +53,19 @@ class Owner(Protocol):
         """What a call gave, or a `Raised`."""
 
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
-        """What the judge hears of an end."""
+        """The error for a crash or hang."""
 
     def runs(self, op: str) -> None:
-        """The code of an operator is about to run in the process."""
+        """Note that an operator's code is about to run in the process."""
 
     def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
-        """Refuse that something is not supported, where it is in a process of nobody else's.
+        """Refuse `Unsupported` where a process without other operators' code supports it.
 
-        `there` tells of the same handle in that process, and `calls` whether it calls the code.
+        `there` asks the handle in that process; `calls` says whether it calls the code.
         """
 
     def repeats(self, op: str, ending: Ending) -> bool:
-        """Whether an end is worth a second look."""
+        """Whether a crash is repeated alone, in a new process."""
 
     def drop(self, generation: int, number: int) -> None:
         """Let the process forget what it bound."""
@@ -167,7 +167,7 @@ class Handle:
             self._once(role, args, options)
         except Ended:
             return True
-        except Exception:  # noqa: BLE001  whatever it raises, it lives
+        except Exception:  # noqa: BLE001  it raises, so it lives
             return False
         return False
 
@@ -183,7 +183,7 @@ class Handle:
             self._once(role, args, options)
         except Unsupported:
             return False
-        except Exception:  # noqa: BLE001  that it ends, or raises anything else, is no lack
+        except Exception:  # noqa: BLE001  any other end means that it is supported
             return True
         return True
 

@@ -63,7 +63,7 @@ class Host:
         self._floats = Floats()
 
     def serve(self) -> None:
-        """Answer one request, whatever the code called raises."""
+        """Answer one request; an exception of the called code is an answer."""
         request = frames.read(self.channel.exactly)
         asked, cargo = request.header, Cargo()
         self._stamp = bytes.fromhex(asked["stamp"])
@@ -270,7 +270,7 @@ def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
 
 
 def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
-    """What is heard of an answer that is not sent."""
+    """The error that replaces an answer too large to send."""
     role, what = str(asked.get("role", "vjp")), str(error)
     if isinstance(error, frames.BadFrame):
         what = (

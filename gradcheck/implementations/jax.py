@@ -36,7 +36,7 @@ def jax_op(function: Callable[..., Any], *, jit: bool = False, device: str = "cp
     model's name it is the model's loss, `function(params, inputs, **dims)`.
 
     Raises:
-        LoadError: JAX is not installed, or `function` is no function.
+        LoadError: JAX is not installed, or `function` is not callable.
 
     >>> import pytest; jax = pytest.importorskip("jax")
     >>> import numpy as np, gradcheck

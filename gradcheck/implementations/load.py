@@ -1,4 +1,4 @@
-"""From the words of `--impl` to bindings."""
+"""`load`: from the word of `--impl` to an implementation."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class Python:
     """A table of Python objects.
 
     Raises:
-        LoadError: the table cannot be imported, or is no mapping of names to objects.
+        LoadError: the table cannot be imported, or is not a mapping.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ def _asked(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _value_only(forward: Callable[..., Any], attrs: Attrs, fixed: Attrs) -> Callable[..., Any]:
-    """Forward without its pullback; it takes attributes of its own, whatever vjp takes."""
+    """Forward without its pullback; it may take other attributes than vjp."""
     own = accepted(forward, "forward", attrs, fixed)
 
     def value(*primals: Any, **_: Any) -> Any:

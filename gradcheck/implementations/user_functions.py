@@ -151,7 +151,7 @@ def source_of(function: Callable[..., Any]) -> str:
 def placed(source: str, folder: Path) -> str:
     """A file, and perhaps a line, that a manifest in `folder` names, from the working directory.
 
-    As it is where the manifest's folder has no such file.
+    Unchanged where the manifest's folder has no such file.
     """
     name, colon, line = source.rpartition(":")
     if not (colon and line.isdecimal()):
@@ -184,7 +184,7 @@ def _wrapped(function: Any) -> Any:
 
 
 def _seen(path: Path) -> str | None:
-    """A file's path from the working directory; None if it is no file below it."""
+    """A file's path from the working directory; None if it does not lie below it."""
     try:
         whole = path.resolve()
         return whole.relative_to(Path.cwd().resolve()).as_posix() if whole.is_file() else None

@@ -1,4 +1,4 @@
-"""Values on their way to another process and back: JSON, and the bytes of arrays.
+"""Values as JSON and bytes of arrays, to be sent to another process and back.
 
 What is sent can be nothing but data: unlike a pickle it runs no code where it is read. Arrays keep
 their dtype, bits, memory layout and whether they may be written; those that are passed travel
@@ -58,7 +58,7 @@ class Room:
 
 
 class Cargo:
-    """What one conversation has carried so far: both ends know it by the same numbers."""
+    """The arrays and dicts of one conversation, by numbers that both ends share."""
 
     def __init__(self) -> None:
         """Nothing yet."""

@@ -267,7 +267,7 @@ def declared_primals(vjp: Function | None, said: Sequence[str], where: str) -> f
     """The primals whose gradients parameters (or primals) of these names are.
 
     Raises:
-        ManifestError: one is no gradient.
+        ManifestError: one of them is not a gradient.
     """
     have = grads(vjp)
     found: set[str] = set()
@@ -324,7 +324,7 @@ def declared_missing(
     """Gradients that the code is said to lack, and why.
 
     Raises:
-        ManifestError: one is bound, is no gradient, or of no such primal.
+        ManifestError: one is bound, has no gradient, or is not a primal.
     """
     spec = operator.spec
     have = {primal for held in grads(vjp).values() for primal in held}

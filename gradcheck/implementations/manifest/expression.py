@@ -202,7 +202,7 @@ def names_in(text: str) -> Names:
     """What an expression mentions.
 
     Raises:
-        ValueError: it is no expression.
+        ValueError: the text is not an expression.
     """
     try:
         found = list(_mentioned(tree(text)))
@@ -218,7 +218,7 @@ def check_expression(text: str, known: Collection[str], where: str) -> Names:
     """Refuse, before shapes are known, what can never be evaluated; `where` begins messages.
 
     Raises:
-        ManifestError: it is no expression, or mentions a name that is not `known`.
+        ManifestError: the text is not an expression, or mentions a name that is not `known`.
     """
     try:
         mentioned = names_in(text)

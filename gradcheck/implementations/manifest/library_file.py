@@ -41,7 +41,7 @@ def check_symbols(library: NativeLibrary) -> None:
     The libraries are loaded, in a process of their own.
 
     Raises:
-        ManifestError: there is such a function; the nearest one that is there is named.
+        ManifestError: a function is missing; the message names the nearest one.
         LoadError: a library cannot be loaded, or loading it ends the process.
     """
     with Worker(library.environment, library.timeout) as worker:
@@ -258,7 +258,7 @@ def _written(die: Any) -> str:
 
 
 def _number(die: Any, name: str) -> str:
-    """A number's type as C calls it, whatever its own language does."""
+    """The C name of a number type of any language."""
     if name == "char" or is_number(name):
         return name
     encoding, size = (die.attributes[f"DW_AT_{key}"].value for key in ("encoding", "byte_size"))
@@ -289,7 +289,7 @@ OPTIONS: Final = (
     "detect_leaks=0", "detect_odr_violation=0",  # Python's, and of libraries that share no names
     *(f"handle_{name}=0" for name in ("segv", "sigbus", "abort", "sigill", "sigfpe")),
 )  # fmt: skip
-"""Signals kill, as they do without it: what guard pages tell is told as before."""
+"""Signals still kill, so that guard pages work with a sanitizer, too."""
 
 
 def with_runtime(library: NativeLibrary) -> NativeLibrary:

@@ -108,7 +108,7 @@ class Tensors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """A pointer to `size` elements of workspace: zero, or (`anything`) whatever was there."""
+    """A pointer to `size` elements of workspace: zero, or (`anything`) not initialised."""
 
     size: str
     anything: bool

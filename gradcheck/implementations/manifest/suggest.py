@@ -147,7 +147,7 @@ bind = {{ }}  # what each parameter is
 
 
 def comment(text: str) -> str:
-    """A text as TOML comments, whatever it holds."""
+    """Any text as TOML comments."""
     clean = (re.sub(r"[^ -~\u00a0-\uffff]", "?", line) for line in text.splitlines())
     return "".join(f"# {line}".rstrip() + "\n" for line in clean)
 

@@ -299,7 +299,7 @@ class Calls:
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
     def called(self, role: str, ask: Asked, cotangents: Mapping[Key, Array]) -> tuple[Plan, Left]:
-        """What the call leaves, whatever its memory held before.
+        """What the call leaves, checked not to depend on what its memory held before.
 
         Raises:
             Broken: it leaves other bits where memory held others.

@@ -249,7 +249,7 @@ def _worse(first: Array, second: Array, right: Array) -> Array:
 
 
 def _in_words(role: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but a manifest that yields nonsense is the answer, not an exception of ours."""
+    """`ask`, with a `ManifestError` turned into a finding about the role."""
 
     def asked(*args: Any, **attrs: Any) -> Any:
         try:

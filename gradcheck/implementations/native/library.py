@@ -91,7 +91,7 @@ def _swapped(function: Function, one: str, other: str) -> Function:
 
 
 def _tells(case: Case) -> bool:
-    """Whether rows and columns are told apart, and nothing is empty."""
+    """Whether swapped sizes would show: no axis is empty, and some shape is not square."""
     shapes = [primal.shape for primal in case.primals]
     return all(0 not in shape for shape in shapes) and any(
         len(shape) > 1 and len({*shape}) > 1 and shape[-1] > 1 for shape in shapes

@@ -110,7 +110,7 @@ class Setting:
                 for n, p in self.primals.items()}  # fmt: skip
 
     def absent(self, role: Role) -> bool:
-        """Whether there is no such primal here, or nobody asks for its gradient."""
+        """Whether the case lacks the primal, or its gradient is not asked for."""
         if role.kind is RoleKind.GRAD and role.optional and role.name not in self.wanted:
             return True
         return role.kind in (RoleKind.IN, RoleKind.GRAD) and role.name not in self.primals
@@ -338,7 +338,7 @@ class _Maker:
         return Element.of(parameter.ctype, self.setting.operation.dtype, floating=floating)
 
     def _workspace(self, parameter: Parameter) -> Element:
-        """Of a `void*`, bytes: nobody says what else its elements are."""
+        """The elements of a workspace; those of a `void*` are bytes."""
         ctype = parameter.ctype
         base = "int8" if ctype.base == "void" else ctype.base
         return Element.of(replace(ctype, base=base), self.setting.operation.dtype)

@@ -31,7 +31,7 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 
 class Mark:
-    """By it are known a child and all that it started, even if they have left its group.
+    """A mark on a child and all that it starts, even in another process group.
 
     It is a number that no other child has, set as a limit that limits nothing. A fork and an exec
     hand it on; a new session and an empty environment leave it. Where that limit cannot be set,
@@ -39,7 +39,7 @@ class Mark:
     """
 
     def __init__(self) -> None:
-        """Nothing has it yet."""
+        """Draw a number."""
         self.environment: dict[str, str] = {}
         self._number = secrets.randbits(62)
 
@@ -119,16 +119,16 @@ PIPE: Final = 1 << 20
 STEP: Final = 1 << 24
 """Bytes set aside at first for a long message: its length may be a lie."""
 POLITE: Final = 2.0
-"""Seconds that a child gets to go by itself, and once more after SIGTERM."""
+"""Seconds for a child to end by itself, and again after SIGTERM."""
 AT_ONCE: Final = 512
 """Pieces written in one call; systems allow 1024."""
 BLINK: Final = 0.05
-"""Seconds between looks at a child, where the system cannot say that it died."""
+"""Polling interval in seconds where the system does not signal a child's end."""
 SINGLE: Final = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
-"""Set to 1 in every child: sums in another order are other bits."""
+"""Set to 1 in every child: the order of sums changes their bits."""
 
 Channel = Literal["stdio", "pipes"]
 
@@ -214,8 +214,8 @@ class Child:
     def send(self, pieces: Iterable[Block], timeout: float) -> None:
         """Write all of `pieces`; what the child says meanwhile is kept for later.
 
-        A child that no longer listens is no error here: it may have answered before it went, and
-        reading says how it ended.
+        A child that no longer reads raises nothing here: it may have answered before it ended, and
+        reading tells how it ended.
 
         Raises:
             Ended: it did not take them within `timeout` seconds; or it had ended before.
@@ -240,7 +240,7 @@ class Child:
         return None
 
     def close_input(self) -> None:
-        """Say that nothing more will be sent."""
+        """Close the child's input."""
         self._close("out")
 
     def exactly(self, n: int) -> bytearray:
@@ -278,7 +278,7 @@ class Child:
 
     @property
     def unread(self) -> bytes:
-        """What the child has said and nobody has read."""
+        """Bytes of the child's output that were not read."""
         return bytes(self._unread)
 
     def printed(self) -> str:
@@ -326,7 +326,7 @@ class Child:
         self._bury()
 
     def crashed(self, reason: str) -> NoReturn:
-        """End a child that cannot be talked to any more.
+        """End a child whose messages make no sense.
 
         Raises:
             Ended: always, with that reason and what the child printed.
@@ -380,7 +380,7 @@ class Child:
         return True
 
     def _look(self) -> None:
-        """Take in what the child has said, up to a limit."""
+        """Read the child's output into `_unread`, up to a limit."""
         while len(self._unread) < AHEAD and not self._silent:
             try:
                 got = os.read(self._descriptors["into"], PIPE)
@@ -392,7 +392,7 @@ class Child:
             self._unread += got
 
     def _drain(self) -> None:
-        """Take in what was printed: at most what a pipe holds, so that no flood holds us."""
+        """Read what was printed, at most what a pipe holds, so that a flood cannot stall this."""
         for _ in range(PIPE // CHUNK):
             descriptor = self._descriptors.get("capture")
             if descriptor is None:
@@ -415,7 +415,7 @@ class Child:
         return True
 
     def _fell(self) -> NoReturn:
-        """Nothing more will come: say how it ended."""
+        """Raise how the child ended, after the end of its output."""
         if not self._gone_quietly(POLITE):
             self._over(Verdict.CRASH, "closed its output before it answered")
         self._drain()
@@ -429,7 +429,7 @@ class Child:
         self._over(Verdict.CRASH, reason, code)
 
     def _gone_quietly(self, seconds: float) -> bool:
-        """Whether a child whose channel is closed dies, too."""
+        """Whether a child whose channel is closed ends by itself."""
         deadline = time.monotonic() + seconds
         while not dead(self.process) and time.monotonic() < deadline:
             self._drain()

@@ -1,6 +1,6 @@
-"""What a script did when it crashed: run again with margins in place of guard pages.
+"""What a crashed script did: it is run again with margins in place of guard pages.
 
-Only a crash costs anything: some fresh processes of 40 ms each.
+Each run takes a fresh process of 40 ms, and only a crash has one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MEANS: Final = {
 def diagnose(script: Script, ending: Ending, fresh: Factory) -> str:
     """The reason of a crash, and what is found out by running `script` again.
 
-    `fresh()` gives a new worker as a context manager. What ended otherwise than by a signal is
-    told as it is. What the code said itself, as it aborted, is part of the reason.
+    `fresh()` gives a new worker as a context manager. An end without a signal keeps its reason. The
+    code's own words on aborting are part of the reason.
     """
     code, silent = ending.returncode, because(ending) == ending.reason
     if code not in MEMORY:

@@ -17,9 +17,9 @@ from gradcheck.results.verdict import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """A process that is gone: CRASH or TIMEOUT, why, and an excerpt of what it printed.
+    """How a process ended: CRASH or TIMEOUT, why, and an excerpt of what it printed.
 
-    `returncode` is as `subprocess` gives it; None where we had to end it.
+    `returncode` is that of `subprocess`; None where gradcheck ended the process.
     """
 
     verdict: Verdict
@@ -29,7 +29,7 @@ class Ending:
 
 
 class Ended(Exception):  # noqa: N818  a process has
-    """A process ended, or had to be ended, before it answered."""
+    """A process crashed or hung before it answered; `ending` says how."""
 
     def __init__(self, ending: Ending) -> None:
         """Carry how."""
@@ -48,7 +48,7 @@ def in_words(returncode: int) -> str:
 
 
 def placed(ending: Ending, what: str, limit: float) -> str:
-    """The reason of an ending that happened in `what`, which had `limit` seconds."""
+    """The reason of an ending in `what`, which had `limit` seconds."""
     if ending.verdict is Verdict.TIMEOUT:
         return f"{what} did not return within {limit:g} s"
     code = ending.returncode
@@ -87,11 +87,11 @@ ASSERTION: Final = re.compile(
     r"|^(?:panic|fatal error): .*",
     re.MULTILINE,
 )
-"""A line by which libraries and languages say that they give up, with what belongs to it."""
+"""A line in which a library or language aborts, with its continuation."""
 
 
 def because(ending: Ending) -> str:
-    """The reason of an ending, with what the process said of it itself, in one line.
+    """The reason of an ending, with the process's own words, in one line.
 
     A sanitizer's report stands in place of the signal, which is its way to end.
     """
@@ -155,7 +155,7 @@ _CASE: Final = ContextVar("case", default="")
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Ends cost nothing meanwhile: who asks out of curiosity leaves the verdicts' budget alone."""
+    """Count no crash or hang meanwhile: diagnosis does not use up the verdicts' budget."""
     token = _COUNTED.set(False)
     try:
         yield
@@ -164,7 +164,7 @@ def uncounted() -> Iterator[None]:
 
 
 def of_case(name: str) -> None:
-    """From here on each case has a budget of its own; with an empty name operators have one.
+    """Give the case `name` a budget of its own; with an empty name, budgets are per operator.
 
     A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
     """
@@ -172,7 +172,7 @@ def of_case(name: str) -> None:
 
 
 def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
-    """Why the rest of an operator is not run, given how often it has ended so; None: it is."""
+    """The reason not to run the rest of an operator, given its crashes and hangs; None: run it."""
     for verdict, limit in LIMITS.items():
         if spent(verdict) >= limit:
             return f"not run after {limit} {PLURALS[verdict]} of {op}"
@@ -180,7 +180,7 @@ def too_often(op: str, spent: Callable[[Verdict], int]) -> str | None:
 
 
 class Budget:
-    """Counts ends of processes, operator by operator, and case by case where that is said."""
+    """Counts crashes and hangs per operator, and per case after `of_case`."""
 
     def __init__(self) -> None:
         """Nothing is spent."""
@@ -191,5 +191,5 @@ class Budget:
         self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
 
     def exhausted(self, op: str) -> str | None:
-        """Why the rest of an operator is not run; None: it is."""
+        """The reason not to run the rest of an operator; None: run it."""
         return too_often(op, lambda verdict: self._spent[_CASE.get(), op, verdict])

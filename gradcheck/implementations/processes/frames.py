@@ -5,7 +5,7 @@ Large blocks are written and read without copies.
 One frame is ``magic`` (8 bytes), header length (u32, little-endian), payload length (u64,
 little-endian), the header (UTF-8 JSON), the payload. The header's ``blocks`` says, per block,
 where it lies in the payload (``offset`` and ``nbytes``); each starts at a multiple of `ALIGN`.
-An answer of a process of ours begins with the stamp of its request: bytes that cannot be guessed.
+An answer begins with the random stamp of its request, which foreign code cannot guess.
 Nothing here needs NumPy: the process that calls foreign code starts without it.
 """
 
@@ -26,7 +26,7 @@ MAGIC: Final = b"GRDC\r\n\x1a\n"
 PREFIX: Final = struct.Struct("<8sIQ")
 ALIGN: Final = 64
 HEADER_MAX: Final = 1 << 24
-"""Bytes of JSON: more is no header but a sign that the reader is out of step."""
+"""Bytes of JSON; a larger header means that the reader is out of step."""
 LARGE: Final = 1 << 16
 """Bytes of a block that is not copied; smaller ones go together: each piece costs a system call."""
 PAYLOAD_MAX: Final = 1 << 36
@@ -43,7 +43,7 @@ Block = bytes | bytearray | memoryview
 
 
 class BadFrame(ValueError):  # noqa: N818  a frame is
-    """What arrived is no frame; the message says what it is instead."""
+    """The bytes are not a frame; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def pieces(
     `offset` and `nbytes`.
 
     Raises:
-        BadFrame: nobody would take such an answer; nothing of it has been given then.
+        BadFrame: the answer exceeds the limits of a reader; no piece was yielded.
     """
     views = [memoryview(block).cast("B") for block in blocks]
     said = header.get("blocks", [{} for _ in views])

@@ -19,8 +19,8 @@ P = TypeVar("P", bound=Closing)
 class Witness(Generic[P]):
     """Which operators' code has run in a process, and another one to ask instead.
 
-    That one is started when it is first needed, and used again for as long as nobody else's code
-    has run in it.
+    That process starts when it is first needed, and serves until another operator's code has run in
+    it.
     """
 
     def __init__(self, start: Callable[[], P]) -> None:
@@ -43,7 +43,7 @@ class Witness(Generic[P]):
         return [name for name in self._ran if name != op]
 
     def binds(self) -> P:
-        """A process in which nobody's code has run; it is to be asked what it binds alone.
+        """A process in which no operator's code has run, to be asked for bindings alone.
 
         Raises:
             What starting it raises.
@@ -76,7 +76,7 @@ class Witness(Generic[P]):
 
 
 def changed(op: str, others: list[str]) -> str:
-    """What is wrong where an operator is there in a new process alone."""
+    """The reason for an operator that only a new process supports."""
     few = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
     return (
         f"another operator's code has changed this process: it says that {op} is not supported, "

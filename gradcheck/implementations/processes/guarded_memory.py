@@ -50,7 +50,7 @@ class Guarded:
     leads nowhere.
 
     Raises:
-        ValueError: `align` is no power of two up to a page, or a word is unknown.
+        ValueError: `align` is not a power of two up to a page, or a word is unknown.
         MemoryError: there is not so much memory.
     """
 
@@ -146,7 +146,7 @@ class Guarded:
         return ""
 
     def free(self) -> None:
-        """Give it back; whoever touches it after this, crashes."""
+        """Unmap it; touching it afterwards crashes."""
         if self._size:
             _libc.munmap(self._start, self._size)
         self._size = 0

@@ -63,13 +63,13 @@ class Signals:
         self._timers = {timer: _runs(timer) for timer in TIMERS}
 
     def hold(self) -> None:
-        """From now on a fault ends the process, whatever handler there is or will be."""
+        """From now on a fault ends the process, with or without a handler."""
         _libc.pthread_sigmask(signal.SIG_SETMASK, self._held, None)
 
     def restore(self) -> list[str]:
         """Make everything what it was; what would still have disturbed later calls, in words.
 
-        A signal that the code sent to itself meanwhile arrives here.
+        A signal that the code sent to itself arrives here.
         """
         _libc.pthread_sigmask(signal.SIG_SETMASK, self._mask, None)
         if not self._handled:
@@ -122,7 +122,7 @@ class Machine:
     def __init__(
         self, mark: Callable[[bytes], None], check: Callable[[], None], *, handled: bool = False
     ) -> None:
-        """`mark` is told how far it is; `check` is called after each call of foreign code.
+        """`mark` gets the stage of each call; `check` is called after each call of foreign code.
 
         `handled`: handlers that libraries install may handle the faults of their calls.
         """

@@ -1,4 +1,4 @@
-"""Exported requests: their index, and an implementation that reads the answers on file."""
+"""Exported requests: their index, and the implementation that reads answers on file."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read(folder: Path) -> Index:
     """The index of an export.
 
     Raises:
-        UsageError: there is none, or it was written by another version or by nobody.
+        UsageError: there is none, or it is not an index of this version.
     """
     path = folder / INDEX
     try:

@@ -33,7 +33,7 @@ META: Final = "meta.txt"
 
 
 class BadFolder(ValueError):  # noqa: N818  a folder is
-    """What a folder holds is no answer; the message names the file and says what is wrong."""
+    """The folder does not hold an answer; the message names the file and the fault."""
 
 
 def meta(request: Request) -> str:

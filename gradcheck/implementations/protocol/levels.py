@@ -1,6 +1,6 @@
-"""How messages travel over a pipe: as binary frames, or as lines of JSON.
+"""The two encodings of messages over a pipe: binary frames, and lines of JSON.
 
-What a program prints between its answers is set aside, bounded, to be shown to the user.
+Anything else that a program prints there is kept, up to a limit, and shown to the user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Channel(Protocol):
 
 
 class Strays:
-    """What came on standard output and is part of no answer."""
+    """Standard output that is not part of an answer."""
 
     def __init__(self) -> None:
         """Nothing came yet."""
@@ -249,7 +249,7 @@ class Recorded:
         return found
 
     def rest(self) -> bytes:
-        """What nobody has read."""
+        """The bytes that were not read."""
         return self._stream.read()
 
 

@@ -44,7 +44,7 @@ class Process(OperatorsOnly):
     """
 
     def __init__(self, name: str, program: Program) -> None:
-        """Start it and hear what it offers; `name` is what `--impl` calls it."""
+        """Start it and read what it offers; `name` is what `--impl` calls it."""
         self.name = name
         self._program = program
         self._budget = Budget()

@@ -214,7 +214,7 @@ class Session:
         return self._child or self._begin()
 
     def _begin(self) -> Child:
-        """Start the program and hear what it offers."""
+        """Start the program and read what it offers."""
         program = self.program
         try:
             child = Child(program.command, env=program.environment, cwd=program.path.parent)
@@ -315,7 +315,7 @@ class Session:
 
 
 def _check_drawn(got: Any, sent: int) -> None:
-    """Refuse the answer to another request, in words that are the same in every run.
+    """Refuse the answer to another request; the message does not depend on the random seq.
 
     Raises:
         Violation: it is one.
@@ -329,7 +329,7 @@ def _check_drawn(got: Any, sent: int) -> None:
 
 
 def tail(printed: str) -> str:
-    """What a program said of its end, or its last line, to be appended to a message."""
+    """The program's last words on its end, to be appended to a message."""
     last = tame(said_in(printed) or printed.strip()[-SHOWN:].rpartition("\n")[2])
     return f"; it printed: {last}" if last else ""
 
@@ -339,7 +339,7 @@ LACKS: Final = 3
 
 
 class Oneshot:
-    """A program of level `oneshot`; it has the same methods as a `Session`, as far as it can."""
+    """A program of level `oneshot`, with the methods of a `Session` that it supports."""
 
     def __init__(self, program: Program) -> None:
         """Nothing is started yet."""

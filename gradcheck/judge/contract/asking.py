@@ -206,7 +206,7 @@ class Asking:
 
     @property
     def into(self) -> Into:
-        """The VJP that writes into memory of ours.
+        """The VJP that writes into memory of the caller's.
 
         Raises:
             Unasked: there is none.

@@ -1,4 +1,4 @@
-"""The properties that a backward owes beyond its numbers, in the order in which they are asked."""
+"""The contract of a backward beyond its numbers: one property each, in the order of examination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gradcheck.judge.contract.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property: its name in reports, what a backward owes, and what is needed to ask for it.
+    """One property: its name in reports, its sentence, and what a binding must offer for it.
 
     `examine(subject)` returns how it is broken, or None; it raises `Unasked` where it cannot
     be asked. `needs` is what a binding must offer besides a VJP ("into", "asked", "strided").

@@ -26,7 +26,7 @@ A, B = 30.0, -7.0
 def linear(subject: Subject) -> Breach | None:
     """Combinations of dense cotangents, and of one with single elements.
 
-    Whoever passes the ordinary judgement for u, v and w passes here: the three bounds add up.
+    The bounds for u, v and w add up, so that code within its bounds passes.
     """
     for what, u, v in _pairs(subject):
         w = typed([A * _wide(p) + B * _wide(q) for p, q in zip(u, v, strict=True)], subject.kind)

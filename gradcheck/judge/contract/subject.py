@@ -146,7 +146,7 @@ class Subject(Asking):
         return Subject(truth, self.binding, self.dtype, self.lacking)
 
     def without_lacking(self) -> Subject:
-        """The same, less the gradients for which a call gives None: the others owe no less.
+        """This subject without the gradients for which a call gives None.
 
         Raises:
             Unfit: it gives none at all.
@@ -349,7 +349,7 @@ class Subject(Asking):
     def right(self) -> bool:
         """Whether the gradients at the case itself are right.
 
-        Where they are not, other points would tell the same once more.
+        Where they are wrong, other points would repeat it.
         """
         return not self.wrong()
 

@@ -1,5 +1,6 @@
 """What a C function does with memory tells the class of its defect, beside the verdict."""
 
+import ast
 import json
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from gradcheck.cli.main import main
 from gradcheck.numerics.draw import Draw
 from gradcheck.spec import Dialect, OpSpec, Sample
 from gradcheck.spec.suite import Suite
+from gradcheck.system import expression
 
 
 @pytest.mark.parametrize(
@@ -432,3 +434,19 @@ def test_one_of_two_cotangents(native, judged, entry):
     verdict, reason = both(judged, native, op)["vjp"]
     assert verdict == "unsupported"
     assert reason.startswith("pair_first takes no cotangent of output 1")
+
+
+def test_an_expression_is_compiled_once_however_many_calls_it_serves(
+    native, entry, mul, monkeypatch
+):
+    trees, compile_tree = [], expression.compiled
+
+    def counted(tree, *rest):
+        trees.append(ast.unparse(tree))
+        return compile_tree(tree, *rest)
+
+    monkeypatch.setattr(expression, "compiled", counted)
+    for _ in range(2):
+        found = mul(native(entry("mul", n="size(x) + 3 - 3")))
+        assert {verdict for verdict, _ in found.values()} == {"pass"}
+    assert [tree.endswith("+ 3 - 3") for tree in trees].count(True) == 1
