@@ -1,8 +1,8 @@
 """A user's Python in a process of its own: a crash or hang there is a verdict, and the run goes on.
 
-To the judge this is an implementation like others. Each call travels to `implementations.isolated_host`
-and back, with everything that a call in this process would show: bits, memory layout, exceptions by
-name, writes into arguments, dicts changed in place.
+To the judge this is an implementation like others. Each call travels to `isolated_host` and back,
+with everything that a call in this process would show: bits, memory layout, exceptions by name,
+writes into arguments, dicts changed in place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import weakref
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -28,7 +27,13 @@ from gradcheck.implementations.isolated_calls import (
 )
 from gradcheck.implementations.processes import TIMEOUT, frames
 from gradcheck.implementations.processes.child import SINGLE, Child
-from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, Ending, because, placed
+from gradcheck.implementations.processes.crash_or_hang import (
+    Budget,
+    Ending,
+    WorkerError,
+    because,
+    placed,
+)
 from gradcheck.implementations.processes.fresh_process import Witness, changed
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
@@ -50,8 +55,6 @@ GIVEN: Final = 64
 """Calls whose answers a later one may still write into."""
 RATE: Final = 5e7
 """Bytes per second that travel at the least: large arguments get more time."""
-REPEATED: Final = 3
-"""Crashes of one operator that are looked into: each takes two processes more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,6 @@ class Isolated:
         self._suites, self._path = [*isolation.suites], path_without()
         self._folder = here()
         self._budget, self._heard = Budget(), ""
-        self._crashes: Counter[str] = Counter()
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
         self._child: Child | None = None
         self._dropped: list[int] = []
@@ -169,7 +171,8 @@ class Isolated:
         All of it has one deadline. `cargo` is what the answer may be as large as.
 
         Raises:
-            Ended: the process died, hung, or answered nonsense; the next one gets a new process.
+            WorkerError: the process crashed, hung, or answered nonsense; the next call starts a new
+                one.
         """
         limit = self.timeout if seconds is None else seconds
         drop, self._dropped = self._dropped, []
@@ -188,12 +191,12 @@ class Isolated:
                 given.add(name)
                 child.send(frames.pieces(*give(name)), child.left())
                 frame = _read(child, stamp, cargo)
-        except Ended:
+        except WorkerError:
             self._gone()
             raise
         except LoadError as error:  # a first time it went well
             reason = f"its process could not be started again ({error})"
-            raise Ended(Ending(verdict=Verdict.CRASH, reason=reason)) from None
+            raise WorkerError(Ending(verdict=Verdict.CRASH, reason=reason)) from None
         except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
             if self._child is not None:
                 self._child.kill()
@@ -210,7 +213,6 @@ class Isolated:
     def crashed(self, op: str, role: str, ending: Ending) -> Broken:
         """The error for a crash or hang, which is counted."""
         self._budget.spend(op, ending.verdict)
-        self._crashes[op] += ending.verdict is Verdict.CRASH
         return Broken(
             Finding(
                 name=role,
@@ -272,7 +274,7 @@ class Isolated:
 
     def repeats(self, op: str, ending: Ending) -> bool:
         """Whether an end is worth a second look: alone, in a new process."""
-        return ending.verdict is Verdict.CRASH and self._crashes[op] <= REPEATED
+        return self._budget.investigates(op, ending.verdict)
 
     def _running(self) -> Child:
         """The process, loaded."""
@@ -293,7 +295,7 @@ class Isolated:
             child.deadline(LOADING)
             child.send(frames.pieces(asked), child.left())
             frame = _read(child, stamp, Cargo())
-        except Ended as end:
+        except WorkerError as end:
             self._gone()
             self._hear(end.ending.printed)
             reason = because(replace(end.ending, reason=placed(end.ending, "loading it", LOADING)))
@@ -348,7 +350,7 @@ def _read(child: Child, stamp: bytes, cargo: Cargo) -> frames.Frame:
     """The next frame: with this stamp, and as large as an answer to this cargo may be.
 
     Raises:
-        Ended: also, what came is none.
+        WorkerError: also, what came is none.
     """
     most = cargo.allowance + cargo.sent + EARLIER * KEPT + frames.ALIGN * frames.BLOCKS_MAX
     try:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from gradcheck import errors
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import Cargo, Packer, Unpacker
 from gradcheck.results.finding import Finding, Part
@@ -19,7 +19,7 @@ from gradcheck.spec.program import Stage, StageVjp
 
 FOUND: Final = (Verdict.FAIL, Verdict.MISSING, Verdict.ERROR)
 """Verdicts that the other process may report; this process decides all others."""
-MALFORMED: Final = (frames.BadFrame, ValueError, KeyError, IndexError, TypeError, AttributeError)
+MALFORMED: Final = (frames.FrameError, ValueError, KeyError, IndexError, TypeError, AttributeError)
 """Exceptions of reading a malformed answer."""
 FORGED: Final = "the code wrote into the channel of its own process"
 """The reason for a process whose answer is malformed or answers another request."""
@@ -102,7 +102,7 @@ class Handle:
         asked = {**self._asked, "attrs": packer.pack(self._point_attrs)}
         try:
             return self._take(self.owner.exchange(asked, packer.blocks))
-        except Ended as end:
+        except WorkerError as end:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
     def offered(self) -> bool:
@@ -153,7 +153,7 @@ class Handle:
         except Unsupported:
             self.owner.confirm(self, lambda other: other._supports(role, args, options), calls=True)
             raise
-        except Ended as end:
+        except WorkerError as end:
             ending = end.ending
         why = self.owner.crashed(self.op, role, ending)
         if self.owner.repeats(self.op, ending) and not self._dies_again(role, args, options):
@@ -165,7 +165,7 @@ class Handle:
     def _dies_again(self, role: str, args: Sequence[Any], options: Mapping[str, Any]) -> bool:
         try:
             self._once(role, args, options)
-        except Ended:
+        except WorkerError:
             return True
         except Exception:  # noqa: BLE001  it raises, so it lives
             return False
@@ -214,7 +214,7 @@ class Handle:
             found = self.owner.answered(frame, cargo)
         except MALFORMED as error:
             self.owner.close()
-            raise Ended(nonsense(error)) from None
+            raise WorkerError(nonsense(error)) from None
         if isinstance(found, Raised):
             raise found.error
         return found
@@ -252,7 +252,7 @@ class StageHandle(Handle):
         asked = {**self._asked, "number": self.model._live()}
         try:
             return self._take(self.owner.exchange(asked))
-        except Ended as end:
+        except WorkerError as end:
             raise self.owner.crashed(self.op, "vjp", end.ending) from None
 
     def elsewhere(self, owner: Owner) -> Handle:

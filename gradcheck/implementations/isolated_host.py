@@ -27,7 +27,15 @@ from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.floats import FLUSHING, Floats
 from gradcheck.implementations.processes.frames import ParentChannel, end_with_parent
 from gradcheck.implementations.returned import Broken, broken, is_ours
-from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Oversized, Packer, Unpacker, span
+from gradcheck.implementations.wire import (
+    EARLIER,
+    KEPT,
+    Cargo,
+    OversizedError,
+    Packer,
+    Unpacker,
+    span,
+)
 from gradcheck.spec.loading import load_suite
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase
@@ -88,7 +96,7 @@ class Host:
         try:
             said = {**said, **_after(here, packer), **self._late(asked, packer)}
             self.send(said, packer.blocks)
-        except (Oversized, frames.BadFrame) as error:
+        except (OversizedError, frames.FrameError) as error:
             try:
                 raise _refused(asked, error) from None
             except Broken as refused:  # where it was raised tells whose it is
@@ -99,7 +107,7 @@ class Host:
         """One frame to the parent.
 
         Raises:
-            BadFrame: it is too large, and nothing was sent.
+            FrameError: it is too large, and nothing was sent.
         """
         for piece in frames.pieces(header, blocks, self._stamp):
             self.channel.write(piece)
@@ -129,7 +137,7 @@ class Host:
                 raise broken(asked["role"], f"{asked['role']} leaves another {what}; restore it")
         try:
             return {"kind": "returned", "value": packer.pack(value)}
-        except Oversized as error:
+        except OversizedError as error:
             raise _refused(asked, error) from None
 
     def _late(self, asked: Mapping[str, Any], packer: Packer) -> dict[str, Any]:
@@ -272,7 +280,7 @@ def _after(here: Unpacker, packer: Packer) -> dict[str, Any]:
 def _refused(asked: Mapping[str, Any], error: Exception) -> Broken:
     """The error that replaces an answer too large to send."""
     role, what = str(asked.get("role", "vjp")), str(error)
-    if isinstance(error, frames.BadFrame):
+    if isinstance(error, frames.FrameError):
         what = (
             f"more than {frames.HEADER_MAX:,} bytes outside of arrays, or more than "
             f"{frames.BLOCKS_MAX:,} arrays"

@@ -24,8 +24,8 @@ from gradcheck.implementations.manifest.operation import (
 )
 from gradcheck.implementations.manifest.prototype import NAMED, is_number
 from gradcheck.implementations.processes.c_worker import Worker
-from gradcheck.implementations.processes.crash_or_hang import Ended, because
-from gradcheck.implementations.processes.worker import Refused
+from gradcheck.implementations.processes.crash_or_hang import WorkerError, because
+from gradcheck.implementations.processes.worker import RequestError
 from gradcheck.system.reading import opened
 
 LARGEST: Final = 1 << 40
@@ -49,10 +49,10 @@ def check_symbols(library: NativeLibrary) -> None:
             here = [(o, f.prototype.symbol) for o, f in _functions(library) if f.library == path]
             try:
                 present = worker.inspect(str(path), dict.fromkeys(symbol for _, symbol in here))
-            except Refused as error:
+            except RequestError as error:
                 why = f"{error}{_foreign(path)}{_sanitized(library, path)}"
                 raise LoadError(f"{library.path}: {path} cannot be loaded: {why}") from None
-            except Ended as end:
+            except WorkerError as end:
                 why = f"{because(end.ending)}{_sanitized(library, path)}"
                 raise LoadError(f"{library.path}: {why}") from None
             for operation, symbol in here:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -18,8 +17,8 @@ from gradcheck.implementations.native.calls import Calls, Run, operation_for
 from gradcheck.implementations.native.case import NativeCase
 from gradcheck.implementations.processes.c_worker import Outcome, Script, Worker
 from gradcheck.implementations.processes.crash_analysis import MEMORY, diagnose, handled
-from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, Ending, because
-from gradcheck.implementations.processes.worker import Refused
+from gradcheck.implementations.processes.crash_or_hang import Budget, Ending, WorkerError, because
+from gradcheck.implementations.processes.worker import RequestError
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.numerics.arrays import as_tuple
@@ -145,10 +144,6 @@ def _said(operation: Operation, one: str, other: str, cases: Sequence[Case]) -> 
     )
 
 
-DIAGNOSED: Final = 3
-"""Crashes of one operator that are looked into; each look takes some processes."""
-
-
 class Native(OperatorsOnly):
     """The operations of a C library, called in a worker process that is started when needed.
 
@@ -161,7 +156,6 @@ class Native(OperatorsOnly):
         self.library = library
         self._budget = Budget()
         self._printed = ""
-        self._crashes: Counter[str] = Counter()
         self._worker: Worker | None = None
         self._handles: dict[str, bool] = {}
 
@@ -283,12 +277,12 @@ class Native(OperatorsOnly):
             self._worker = self._worker or self._fresh(op)
             try:
                 outcome = self._worker.run(script)
-            except Ended as ended:
+            except WorkerError as ended:
                 found = self._again(op, script, ended.ending)
                 if isinstance(found, Ending):
                     raise self._broken(case, script, role, found) from None
                 outcome = found
-            except Refused as error:
+            except RequestError as error:
                 raise broken(role, str(error)) from None
             self._hear(outcome.printed)
             return outcome
@@ -310,8 +304,7 @@ class Native(OperatorsOnly):
         self._budget.spend(case.spec.name, ending.verdict)
         self._hear(ending.printed)
         reason = because(ending)
-        self._crashes[case.spec.name] += ending.verdict is Verdict.CRASH
-        if ending.verdict is Verdict.CRASH and self._crashes[case.spec.name] <= DIAGNOSED:
+        if self._budget.investigates(case.spec.name, ending.verdict):
             reason = diagnose(script, ending, lambda: self._fresh(case.spec.name))
         heard = ending.printed
         return Broken(Finding(name=role, verdict=ending.verdict, reason=reason, printed=heard))

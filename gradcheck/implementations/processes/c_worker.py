@@ -13,14 +13,14 @@ from typing import Any, Final, Literal, Self
 import gradcheck
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, placed
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, placed
 from gradcheck.implementations.processes.worker import (
     ANSWERING,
     CALLING,
     HANDLED,
     LOADING,
     READY,
-    Refused,
+    RequestError,
 )
 
 SCALARS: Final = (
@@ -167,9 +167,9 @@ class Worker:
         """Carry out a script.
 
         Raises:
-            Ended: the process died or hung; the message names the call. The next script gets a
-                new process.
-            Refused: a library or function is not there, a scalar does not fit, a handle is null.
+            WorkerError: the process crashed or hung; the message names the call. The next script
+                starts a new process.
+            RequestError: a library or function is missing, a scalar does not fit, a handle is null.
         """
         blocks = [
             {"name": b.name, "access": b.access.value, "guard": b.guard, "align": b.align}
@@ -195,8 +195,8 @@ class Worker:
         """Those of `symbols` that the shared library has.
 
         Raises:
-            Refused: it cannot be loaded; the message is the loader's.
-            Ended: loading it killed or hung the process.
+            RequestError: it cannot be loaded; the message is the loader's.
+            WorkerError: loading it killed or hung the process.
         """
         request = {"kind": "inspect", "library": library, "symbols": [*symbols]}
         frame, _ = self._asked(
@@ -236,16 +236,16 @@ class Worker:
             child.send(frames.pieces(said, contents), self._startup)
             frame = self._answer(child, place, stamp, sizes)
             printed = child.printed()
-        except Ended as end:
+        except WorkerError as end:
             self._child = None
-            raise Ended(place.explained(end.ending)) from None
+            raise WorkerError(place.explained(end.ending)) from None
         except BaseException:  # Ctrl-C: an answer may be under way that nobody will read
             if self._child is not None:
                 self._child.kill()
             self._child = None
             raise
         if frame.header["kind"] == "refused":
-            raise Refused(frame.header["message"])
+            raise RequestError(frame.header["message"])
         return frame, printed
 
     def _started(self) -> Child:
@@ -255,9 +255,9 @@ class Worker:
         try:
             if child.exactly(1) != READY:
                 child.crashed("it said something else than that it is ready")
-        except Ended as end:
+        except WorkerError as end:
             reason = f"the worker process did not start: {end.ending.reason}"
-            raise Ended(replace(end.ending, reason=reason)) from None
+            raise WorkerError(replace(end.ending, reason=reason)) from None
         return child
 
     def _answer(
@@ -269,16 +269,16 @@ class Worker:
         try:
             while (mark := child.exactly(1)) in (LOADING, CALLING):
                 if child.exactly(len(stamp)) != stamp or not place.reached(bytes(mark)):
-                    raise frames.BadFrame("no such mark is due")
+                    raise frames.FrameError("no such mark is due")
                 place.limit = self._timeout if mark == CALLING else self._startup
                 child.deadline(place.limit)
             if mark != ANSWERING:
-                raise frames.BadFrame(f"it begins with {bytes(mark)!r}")
+                raise frames.FrameError(f"it begins with {bytes(mark)!r}")
             child.deadline(self._startup)
             frame = frames.read(child.exactly, limits, stamp)
             if frame.header["kind"] != "refused" and [b.nbytes for b in frame.blocks] != [*sizes]:
-                raise frames.BadFrame("its blocks are others than those that are to come back")
-        except frames.BadFrame:
+                raise frames.FrameError("its blocks are others than those that are to come back")
+        except frames.FrameError:
             child.crashed("something else than the worker wrote into the worker's own channel")
         return frame
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, in_words
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, in_words
 from gradcheck.implementations.processes.frames import Block
 from gradcheck.results.excerpt import Heard
 from gradcheck.results.verdict import Verdict
@@ -203,7 +203,7 @@ class Child:
         """Seconds until then.
 
         Raises:
-            Ended: there are none.
+            WorkerError: there are none.
         """
         self._refuse_if_over()
         seconds = self._deadline - time.monotonic()
@@ -218,7 +218,7 @@ class Child:
         reading tells how it ended.
 
         Raises:
-            Ended: it did not take them within `timeout` seconds; or it had ended before.
+            WorkerError: it did not take them within `timeout` seconds; or it had ended before.
         """
         self._refuse_if_over()
         deadline = time.monotonic() + timeout
@@ -247,7 +247,7 @@ class Child:
         """The next `n` bytes.
 
         Raises:
-            Ended: the child ended before it had sent them, or the deadline passed.
+            WorkerError: the child ended before it had sent them, or the deadline passed.
         """
         found = bytearray(min(n, max(STEP, len(self._unread))))
         filled = min(n, len(self._unread))
@@ -264,8 +264,8 @@ class Child:
         """The next line, its newline included; of a longer one than `limit` bytes, so many.
 
         Raises:
-            Ended: the child ended before its line did, or the deadline passed; what it had sent
-                is still in `unread`.
+            WorkerError: the child ended before its line did, or the deadline passed; what it had
+                sent is still in `unread`.
         """
         looked, room = 0, bytearray(CHUNK)
         while (end := self._unread.find(b"\n", looked, limit)) < 0 and len(self._unread) < limit:
@@ -297,7 +297,7 @@ class Child:
         """Its return code, as `subprocess` gives it; what it says meanwhile is in `unread`.
 
         Raises:
-            Ended: it is still there after so many seconds.
+            WorkerError: it is still there after so many seconds.
         """
         self._refuse_if_over()
         deadline = time.monotonic() + seconds
@@ -329,7 +329,7 @@ class Child:
         """End a child whose messages make no sense.
 
         Raises:
-            Ended: always, with that reason and what the child printed.
+            WorkerError: always, with that reason and what the child printed.
         """
         self._over(Verdict.CRASH, reason)
 
@@ -443,11 +443,11 @@ class Child:
         printed = self.printed()
         self._bury()
         self._ending = Ending(verdict=verdict, reason=reason, printed=printed, returncode=code)
-        raise Ended(self._ending)
+        raise WorkerError(self._ending)
 
     def _refuse_if_over(self) -> None:
         if self._ending is not None:
-            raise Ended(self._ending)
+            raise WorkerError(self._ending)
 
     def _close(self, name: str) -> None:
         descriptor = self._descriptors.pop(name, None)

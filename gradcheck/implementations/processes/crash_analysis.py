@@ -19,8 +19,13 @@ from gradcheck.implementations.processes.c_worker import (
     Script,
     Worker,
 )
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, because, explained
-from gradcheck.implementations.processes.worker import Refused
+from gradcheck.implementations.processes.crash_or_hang import (
+    Ending,
+    WorkerError,
+    because,
+    explained,
+)
+from gradcheck.implementations.processes.worker import RequestError
 
 Factory = Callable[[], AbstractContextManager[Worker]]
 MEMORY: Final = (-signal.SIGSEGV, -signal.SIGBUS)
@@ -65,10 +70,10 @@ def handled(script: Script, ending: Ending, fresh: Factory, let: Factory) -> Out
     try:
         with let() as worker:
             outcome = worker.run(script)
-    except Ended as end:
+    except WorkerError as end:
         printed = max(ending.printed, end.ending.printed, key=len)
         return replace(ending, printed=printed)
-    except Refused:
+    except RequestError:
         return ending
     loose = _ended(_loosened(script), fresh)  # it dies there as well: not of the script's memory
     return outcome if loose is not None and loose.returncode in MEMORY else ending
@@ -79,11 +84,11 @@ def _touched(script: Script, fresh: Factory) -> str:
     try:
         with fresh() as worker:
             outcome = worker.run(_loosened(script))
-    except Ended as end:
+    except WorkerError as end:
         if end.ending.returncode in MEMORY:
             return WILD
         return f"where it may touch more memory, {end.ending.reason}"
-    except Refused as refusal:
+    except RequestError as refusal:
         return f"where it may touch more memory, {refusal}"
     found = [*_written(script, outcome)] or [*_eliminated(script, fresh)]
     return "it " + " and ".join(found) if found else "not so where it may touch more memory"
@@ -142,8 +147,8 @@ def _ended(script: Script, fresh: Factory) -> Ending | None:
     try:
         with fresh() as worker:
             worker.run(script)
-    except Ended as end:
+    except WorkerError as end:
         return end.ending
-    except Refused:
+    except RequestError:
         pass
     return None

@@ -28,7 +28,7 @@ class Ending:
     returncode: int | None = None
 
 
-class Ended(Exception):  # noqa: N818  a process has
+class WorkerError(Exception):
     """A process crashed or hung before it answered; `ending` says how."""
 
     def __init__(self, ending: Ending) -> None:
@@ -149,6 +149,8 @@ def _line(text: str) -> str:
 
 LIMITS: Final = {Verdict.TIMEOUT: 3, Verdict.CRASH: 10}
 PLURALS: Final = {Verdict.TIMEOUT: "hangs", Verdict.CRASH: "crashes"}
+MAX_INVESTIGATED: Final = 3
+"""Crashes of one operator that are looked into; each takes some processes more."""
 _COUNTED: Final = ContextVar("counted", default=True)
 _CASE: Final = ContextVar("case", default="")
 
@@ -185,10 +187,16 @@ class Budget:
     def __init__(self) -> None:
         """Nothing is spent."""
         self._spent: Counter[tuple[str, str, Verdict]] = Counter()
+        self._crashes: Counter[str] = Counter()
 
     def spend(self, op: str, verdict: Verdict) -> None:
         """Count one CRASH or TIMEOUT of an operator; other verdicts cost nothing."""
         self._spent[_CASE.get(), op, verdict] += verdict in LIMITS and _COUNTED.get()
+        self._crashes[op] += verdict is Verdict.CRASH
+
+    def investigates(self, op: str, verdict: Verdict) -> bool:
+        """Whether the crash that was counted last is one of the first, which are run again."""
+        return verdict is Verdict.CRASH and self._crashes[op] <= MAX_INVESTIGATED
 
     def exhausted(self, op: str) -> str | None:
         """The reason not to run the rest of an operator; None: run it."""

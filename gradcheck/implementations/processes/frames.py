@@ -42,7 +42,7 @@ DESCRIPTORS_LOST: Final = 113
 Block = bytes | bytearray | memoryview
 
 
-class BadFrame(ValueError):  # noqa: N818  a frame is
+class FrameError(ValueError):
     """The bytes are not a frame; the message says why."""
 
 
@@ -85,7 +85,7 @@ def pieces(
     `offset` and `nbytes`.
 
     Raises:
-        BadFrame: the answer exceeds the limits of a reader; no piece was yielded.
+        FrameError: the answer exceeds the limits of a reader; no piece was yielded.
     """
     views = [memoryview(block).cast("B") for block in blocks]
     said = header.get("blocks", [{} for _ in views])
@@ -114,30 +114,30 @@ def read(exactly: Callable[[int], Block], limits: Limits = ANY, stamp: bytes = b
     """The next frame; `exactly(n)` gives the next n bytes. An answer has the `stamp` asked for.
 
     Raises:
-        BadFrame: the bytes are no frame, answer something else, promise more than the `limits`,
+        FrameError: the bytes are no frame, answer something else, promise more than the `limits`,
             or its table points out of its payload.
         Whatever `exactly` raises.
     """
     if stamp and bytes(exactly(len(stamp))) != stamp:
-        raise BadFrame("it answers something else than what was asked")
+        raise FrameError("it answers something else than what was asked")
     magic, header_size, payload_size = PREFIX.unpack(exactly(PREFIX.size))
     if magic != MAGIC:
-        raise BadFrame(f"a frame begins with {MAGIC!r}, this with {bytes(magic)!r}")
+        raise FrameError(f"a frame begins with {MAGIC!r}, this with {bytes(magic)!r}")
     _refuse_large(limits, header_size, payload_size)
     text = bytes(exactly(header_size))
     payload = memoryview(exactly(payload_size))
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadFrame(f"the header is no JSON: {error}") from None
+        raise FrameError(f"the header is no JSON: {error}") from None
     if not isinstance(header, dict):
-        raise BadFrame(f"the header is a {type(header).__name__}; make it a JSON object")
+        raise FrameError(f"the header is a {type(header).__name__}; make it a JSON object")
     return Frame(header, tuple(_cut(payload, header.get("blocks", []), limits)))
 
 
 def _refuse_large(limits: Limits, header: int, payload: int) -> None:
     if header > limits.header or payload > limits.payload:
-        raise BadFrame(
+        raise FrameError(
             f"a frame of {header} bytes of header and {payload} of payload is too large "
             f"(limits {limits.header} and {limits.payload}); lengths are little-endian, u32 and u64"
         )
@@ -145,20 +145,22 @@ def _refuse_large(limits: Limits, header: int, payload: int) -> None:
 
 def _refuse_many(limits: Limits, blocks: int) -> None:
     if blocks > limits.blocks:
-        raise BadFrame(f"a frame of {blocks} blocks has too many (limit {limits.blocks})")
+        raise FrameError(f"a frame of {blocks} blocks has too many (limit {limits.blocks})")
 
 
 def _cut(payload: memoryview, table: Any, limits: Limits) -> Iterator[memoryview]:
     if not isinstance(table, list):
-        raise BadFrame("`blocks` of the header is no list")
+        raise FrameError("`blocks` of the header is no list")
     _refuse_many(limits, len(table))
     for entry in table:
         offset, nbytes = (entry.get(key) if isinstance(entry, dict) else None
                           for key in ("offset", "nbytes"))  # fmt: skip
         if not (type(offset) is int and type(nbytes) is int and offset >= 0 and nbytes >= 0):
-            raise BadFrame(f"a block needs whole numbers `offset` and `nbytes`; this has {entry!r}")
+            raise FrameError(
+                f"a block needs whole numbers `offset` and `nbytes`; this has {entry!r}"
+            )
         if offset + nbytes > payload.nbytes:
-            raise BadFrame(
+            raise FrameError(
                 f"a block ends at byte {offset + nbytes} of a payload of {payload.nbytes}"
             )
         yield payload[offset : offset + nbytes]

@@ -108,7 +108,7 @@ CTYPES: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-class Refused(Exception):  # noqa: N818  a request is
+class RequestError(Exception):
     """A request that cannot be carried out; the worker lives on."""
 
 
@@ -135,7 +135,7 @@ class Machine:
         """Those of `symbols` that the library has.
 
         Raises:
-            Refused: it cannot be loaded.
+            RequestError: it cannot be loaded.
         """
         self._library(library)
         return [symbol for symbol in symbols if self._found(library, symbol) is not None]
@@ -148,7 +148,7 @@ class Machine:
         """Make the calls; what each returned, and a sentence per thing that one must not do.
 
         Raises:
-            Refused: a call cannot be made, or returned a null pointer where it is to be kept.
+            RequestError: a call cannot be made, or returned a null pointer where it is to be kept.
         """
         kept: dict[str, int] = {}
         returned: list[int | float | None] = []
@@ -158,7 +158,7 @@ class Machine:
             self._library(call["library"])
             function = self._found(call["library"], call["symbol"])
             if function is None:
-                raise Refused(f"{call['library']} has no function {call['symbol']!r}")
+                raise RequestError(f"{call['library']} has no function {call['symbol']!r}")
             arguments = [_argument(a, buffers, kept, label) for a in call["arguments"]]
             pointer = call["returns"] == "pointer"
             function.restype = ctypes.c_void_p if pointer else CTYPES.get(call["returns"])
@@ -167,7 +167,7 @@ class Machine:
             breaches += (f"{label} {what}" for what in breach)
             if pointer and call["keep"]:
                 if found is None:
-                    raise Refused(f"{label} returned a null pointer")
+                    raise RequestError(f"{label} returned a null pointer")
                 kept[call["keep"]] = found
             returned.append(None if pointer else found)
         return returned, breaches
@@ -200,7 +200,7 @@ class Machine:
         try:
             self._libraries[path] = ctypes.CDLL(path, os.RTLD_LOCAL | os.RTLD_NOW)
         except OSError as error:
-            raise Refused(str(error)) from None
+            raise RequestError(str(error)) from None
         finally:
             self._floats[path] = Floats()
             self._usual.set()
@@ -229,18 +229,18 @@ def _argument(
             return ctypes.c_void_p(kept[said["kept"]])
         return ctypes.c_void_p(buffers[said["buffer"]].address + said["offset"])
     except KeyError as error:
-        raise Refused(f"{label} takes {error}, which the script does not have") from None
+        raise RequestError(f"{label} takes {error}, which the script does not have") from None
 
 
 def _scalar(name: str, value: int | float, label: str) -> Any:
     ctype = CTYPES.get(name)
     if ctype is None:
-        raise Refused(f"{label}: there is no scalar type {name!r}; known: {', '.join(CTYPES)}")
+        raise RequestError(f"{label}: there is no scalar type {name!r}; known: {', '.join(CTYPES)}")
     if name.startswith(("int", "uint")):
         if value != int(value):
-            raise Refused(f"{label} takes an {name}, and {value} is no whole number")
+            raise RequestError(f"{label} takes an {name}, and {value} is no whole number")
         if ctype(int(value)).value != value:
-            raise Refused(f"{label} takes an {name}, which cannot hold {value}")
+            raise RequestError(f"{label} takes an {name}, which cannot hold {value}")
         value = int(value)
     return ctype(value)
 
@@ -277,7 +277,7 @@ def answer(
             return {"kind": "symbols", "present": found}, []
         _lay_out(asked["blocks"], contents, mapped)
         returned, breaches = machine.run(mapped, asked["calls"])
-    except (Refused, MemoryError, ValueError, OverflowError) as error:
+    except (RequestError, MemoryError, ValueError, OverflowError) as error:
         return {"kind": "refused", "message": str(error)}, []
     back = [said["name"] for said in asked["blocks"] if said["access"] == "write"]
     said = {
@@ -297,7 +297,7 @@ def _lay_out(
 ) -> None:
     for said, content in zip(table, contents, strict=True):
         if said["name"] in mapped:
-            raise Refused(f"two buffers are called {said['name']!r}")
+            raise RequestError(f"two buffers are called {said['name']!r}")
         block = Guarded(content.nbytes, said["guard"], said["align"], number=len(mapped))
         mapped[said["name"]] = block
         block.fill(content)

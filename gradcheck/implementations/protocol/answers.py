@@ -164,7 +164,7 @@ class Answers(OperatorsOnly):
                 path = self._file(name)
                 return folder.read_npz(path, request) if _exists(path) else {}
             blocks = folder.read(self.place / name, request)
-        except (folder.BadFolder, OSError) as error:
+        except (folder.FolderError, OSError) as error:
             raise broken("vjp", f"{name}: {error}") from None
         return {block.form.name: array_of(block) for block in blocks}
 

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 META: Final = "meta.txt"
 
 
-class BadFolder(ValueError):  # noqa: N818  a folder is
+class FolderError(ValueError):
     """The folder does not hold an answer; the message names the file and the fault."""
 
 
@@ -59,7 +59,7 @@ def write(folder: Path, request: Request) -> None:
     """Write a request into a folder, which is made if it is missing.
 
     Raises:
-        BadFolder: a file of that name is there already (a request never overwrites).
+        FolderError: a file of that name is there already (a request never overwrites).
         OSError: the folder cannot be written.
     """
     folder.mkdir(exist_ok=True)
@@ -70,14 +70,14 @@ def write(folder: Path, request: Request) -> None:
             with (folder / name).open("xb") as file:
                 file.write(data)
         except FileExistsError:
-            raise BadFolder(f"{folder / name} is there already; give an empty folder") from None
+            raise FolderError(f"{folder / name} is there already; give an empty folder") from None
 
 
 def read(folder: Path, request: Request) -> list[Block]:
     """The arrays wanted that the folder holds; one without a file is left out.
 
     Raises:
-        BadFolder: a file is none (a link, a folder, a pipe), has another size, or is an answer
+        FolderError: a file is none (a link, a folder, a pipe), has another size, or is an answer
             that nobody asked for.
         OSError: the folder cannot be read.
     """
@@ -106,7 +106,7 @@ def _opened(folder: Path) -> Iterator[int]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError as error:
-        raise BadFolder(f"{folder} cannot be opened as a folder: {error.strerror}") from None
+        raise FolderError(f"{folder} cannot be opened as a folder: {error.strerror}") from None
     try:
         yield descriptor
     finally:
@@ -118,7 +118,7 @@ def _refuse_others(descriptor: int, request: Request) -> None:
     for name in sorted(os.listdir(descriptor)):
         if name.partition(".")[0] == GIVES[request.ask] and name not in known:
             files = ", ".join(sorted(known))
-            raise BadFolder(f"{tame(name)} is not asked for; wanted: {files}")
+            raise FolderError(f"{tame(name)} is not asked for; wanted: {files}")
 
 
 def _content(descriptor: int, form: Form) -> bytes | None:
@@ -132,12 +132,12 @@ def _content(descriptor: int, form: Form) -> bytes | None:
         size = os.fstat(stream.fileno()).st_size
         if size != form.nbytes:
             shape = " × ".join(map(str, form.shape)) or "1"
-            raise BadFolder(
+            raise FolderError(
                 f"{name} has {size:,} bytes; {shape} elements of {form.dtype} are {form.nbytes:,}"
             )
         data = stream.read(form.nbytes)
     if len(data) != form.nbytes:
-        raise BadFolder(f"{name} became shorter while it was read")
+        raise FolderError(f"{name} became shorter while it was read")
     return data
 
 
@@ -146,17 +146,17 @@ def _plain_file(path: Path | str, name: str, dir_fd: int | None = None) -> Binar
 
     Raises:
         FileNotFoundError: there is none.
-        BadFolder: it is something else; the message calls it `name`.
+        FolderError: it is something else; the message calls it `name`.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise BadFolder(f"{name} is no plain file: {error.strerror}") from None
+        raise FolderError(f"{name} is no plain file: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise BadFolder(f"{name} is no plain file")
+        raise FolderError(f"{name} is no plain file")
     return os.fdopen(file, "rb")
 
 
@@ -188,7 +188,7 @@ def read_npz(path: Path, request: Request) -> dict[str, Array]:
     They have the shapes and dtypes that they came with. One that is not there is absent.
 
     Raises:
-        BadFolder: the file is no plain .npz file of arrays of numbers, or holds an array that
+        FolderError: the file is no plain .npz file of arrays of numbers, or holds an array that
             nobody asked for.
     """
     wanted = {f"{form.role}.{form.name}.npy": form for form in request.wanted}
@@ -198,17 +198,17 @@ def read_npz(path: Path, request: Request) -> dict[str, Array]:
                 wanted[info.filename].name: _read(archive, info, wanted[info.filename])
                 for info in _known(archive, wanted)
             }
-    except BadFolder:
+    except FolderError:
         raise
     except Exception as error:  # noqa: BLE001  a broken archive raises anything
-        raise BadFolder(f"{path.name} is no .npz file: {tame(str(error))}") from None
+        raise FolderError(f"{path.name} is no .npz file: {tame(str(error))}") from None
 
 
 def _npz_file(path: Path) -> BinaryIO:
     try:
         return _plain_file(path, path.name)
     except FileNotFoundError as error:
-        raise BadFolder(f"{path.name} is no plain file: {error.strerror}") from None
+        raise FolderError(f"{path.name} is no plain file: {error.strerror}") from None
 
 
 def _known(archive: zipfile.ZipFile, wanted: Mapping[str, Form]) -> list[zipfile.ZipInfo]:
@@ -217,28 +217,28 @@ def _known(archive: zipfile.ZipFile, wanted: Mapping[str, Form]) -> list[zipfile
     for info in infos:
         if info.filename not in wanted:
             name = tame(info.filename.removesuffix(".npy"))
-            raise BadFolder(f'the array "{name}" is not asked for; wanted: {names}')
+            raise FolderError(f'the array "{name}" is not asked for; wanted: {names}')
     if len({info.filename for info in infos}) != len(infos):
-        raise BadFolder("it holds an array twice")
+        raise FolderError("it holds an array twice")
     return infos
 
 
 def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, form: Form) -> Array:
     name = info.filename.removesuffix(".npy")
     if info.file_size > 8 * form.nbytes + ROOM:
-        raise BadFolder(
+        raise FolderError(
             f"{name} has {info.file_size:,} bytes, {form.nbytes:,} are wanted: too many to read"
         )
     stream = io.BytesIO(archive.read(info))
     version = npy.read_magic(stream)
     if version not in HEADERS:
-        raise BadFolder(f"{name} is an .npy file of version {version}; save it with np.savez")
+        raise FolderError(f"{name} is an .npy file of version {version}; save it with np.savez")
     shape, fortran, dtype = HEADERS[version](stream)
     if dtype.hasobject:
-        raise BadFolder(f"{name} holds Python objects, which are not read; save numbers")
+        raise FolderError(f"{name} holds Python objects, which are not read; save numbers")
     data = stream.read()
     if math.prod(shape) * dtype.itemsize != len(data) or min(shape, default=0) < 0:
-        raise BadFolder(f"{name} has {len(data)} bytes for {dtype} of shape {shape}")
+        raise FolderError(f"{name} has {len(data)} bytes for {dtype} of shape {shape}")
     array = np.frombuffer(data, dtype) if data else np.empty(math.prod(shape), dtype)
     array = array.reshape(shape, order="F" if fortran else "C")
     return _as_bfloat16(array) if form.dtype == "bfloat16" else array

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Program
-from gradcheck.implementations.processes.crash_or_hang import Budget, Ended, because
+from gradcheck.implementations.processes.crash_or_hang import Budget, WorkerError, because
 from gradcheck.implementations.processes.fresh_process import Witness, changed
 from gradcheck.implementations.protocol.message import (
     ASKS,
@@ -169,7 +169,7 @@ class Process(OperatorsOnly):
             raise _broken(ask, Verdict.ERROR, reason, printed) from None
         except (Violation, LoadError) as error:
             raise broken(ask, str(error)) from None
-        except Ended as error:
+        except WorkerError as error:
             ending = error.ending
             self._budget.spend(request.op, ending.verdict)
             raise _broken(ask, ending.verdict, because(ending), ending.printed) from None
@@ -188,7 +188,7 @@ class Process(OperatorsOnly):
             self._witness.calls(request.op).run(request)
         except Unsupported:
             return
-        except (Failed, Violation, LoadError, Ended):
+        except (Failed, Violation, LoadError, WorkerError):
             pass  # it fails, and does not lack it
         self.session.close()  # the next request starts it anew
         self._witness.renewed()

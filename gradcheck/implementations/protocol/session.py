@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.manifest.operation import Program
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending, in_words, said_in
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError, in_words, said_in
 from gradcheck.implementations.processes.frames import MAGIC
 from gradcheck.implementations.protocol import folder
 from gradcheck.implementations.protocol.levels import LEVELS, STRAY_MAX, Level, Received, Strays
@@ -80,8 +80,8 @@ class Session:
         if self._hello is None:
             try:
                 self._begin()
-            except (Ended, Violation, Failed) as error:
-                ended = error.ending.printed if isinstance(error, Ended) else ""
+            except (WorkerError, Violation, Failed) as error:
+                ended = error.ending.printed if isinstance(error, WorkerError) else ""
                 printed = "" if ended.startswith(STRAYED) else tail(ended + self.printed())
                 raise LoadError(
                     f"{self._who}, asked what it offers: {error}{printed}{self._other_level}"
@@ -96,7 +96,7 @@ class Session:
             Unsupported: the program says that it lacks this.
             Failed: the program answered with an error.
             Violation: the answer breaks the protocol.
-            Ended: the program ended, or is late.
+            WorkerError: the program ended, or is late.
             LoadError: it does not start.
         """
         seq = secrets.randbelow(SEQ)
@@ -115,7 +115,7 @@ class Session:
         """Ask for a sign of life.
 
         Raises:
-            Violation, Failed, Ended, LoadError: as for `run`.
+            Violation, Failed, WorkerError, LoadError: as for `run`.
         """
         self._told("ping", Pong)
 
@@ -123,7 +123,7 @@ class Session:
         """Tell the program to forget every cache.
 
         Raises:
-            Violation, Failed, Ended, LoadError: as for `run`.
+            Violation, Failed, WorkerError, LoadError: as for `run`.
         """
         self._told("reset", Done)
 
@@ -131,7 +131,7 @@ class Session:
         """Send a message and receive the next one, from a program that is started if need be.
 
         Raises:
-            Violation, Ended, LoadError: as for `run`.
+            Violation, WorkerError, LoadError: as for `run`.
         """
         child = self._ready()
 
@@ -146,7 +146,7 @@ class Session:
         """Write the bytes of several messages at once, and receive an answer to each.
 
         Raises:
-            Violation, Ended, LoadError: as for `run`.
+            Violation, WorkerError, LoadError: as for `run`.
         """
         child = self._ready()
 
@@ -164,7 +164,7 @@ class Session:
             Its return code, as `subprocess` has it, and what it said before it went.
 
         Raises:
-            Ended: it does not end in time.
+            WorkerError: it does not end in time.
             LoadError: it does not start.
         """
         child, self._child = self._ready(), None
@@ -196,7 +196,7 @@ class Session:
             return
         try:
             self._level.send({"kind": "bye"}, (), 1.0)
-        except Ended:
+        except WorkerError:
             pass  # it is gone already
         finally:
             self._keep(child.printed())
@@ -269,12 +269,12 @@ class Session:
         """What `call` returns; a program that is lost while it runs is ended."""
         try:
             return call()
-        except Ended as error:
+        except WorkerError as error:
             if self._child is not None and self.program.level == "jsonl":
                 with suppress(Violation):  # a flood: the end says more
                     self._strays.add(self._child.unread[:STRAY_MAX])  # a line that was not ended
             self._kill()
-            raise Ended(self._with_strays(error.ending)) from None
+            raise WorkerError(self._with_strays(error.ending)) from None
         except Violation as error:
             if error.derailed:
                 self._kill()
@@ -353,7 +353,7 @@ class Oneshot:
             Unsupported: the program exits with 3.
             Failed: it exits with another status than 0.
             Violation: what it wrote breaks the protocol.
-            Ended: it was killed by a signal, or is late.
+            WorkerError: it was killed by a signal, or is late.
             LoadError: it does not start.
         """
         with tempfile.TemporaryDirectory(prefix="gradcheck-") as name:
@@ -362,7 +362,7 @@ class Oneshot:
             self._started(place)
             try:
                 return fitting(request, folder.read(place, request))
-            except folder.BadFolder as error:
+            except folder.FolderError as error:
                 raise Violation(shown(str(error), bare=True)) from None
 
     def printed(self) -> str:
@@ -377,7 +377,7 @@ class Oneshot:
         """Start the program with `arguments`, and wait: its return code, as `subprocess` has it.
 
         Raises:
-            Ended: it is late.
+            WorkerError: it is late.
             LoadError: it does not start.
         """
         program = self.program
@@ -390,9 +390,9 @@ class Oneshot:
             child.close_input()
             code = child.wait(program.timeout)
             self._said = _strays(child) + child.printed()
-        except Ended as error:
+        except WorkerError as error:
             printed = _strays(child) + error.ending.printed
-            raise Ended(replace(error.ending, printed=printed)) from None
+            raise WorkerError(replace(error.ending, printed=printed)) from None
         finally:
             child.kill()
         return code
@@ -402,7 +402,7 @@ class Oneshot:
         code = self.status(str(place))
         if code < 0:
             reason, printed = in_words(code), self.printed()
-            raise Ended(Ending(verdict=Verdict.CRASH, reason=reason, printed=printed))
+            raise WorkerError(Ending(verdict=Verdict.CRASH, reason=reason, printed=printed))
         last = tame(self._said.strip()[-SHOWN:].rpartition("\n")[2])
         if code == LACKS:
             raise Unsupported(last or f"{self.program.name} says that it lacks this")

@@ -24,7 +24,7 @@ from gradcheck.implementations.processes.c_worker import (
     Worker,
     _Place,
 )
-from gradcheck.implementations.processes.crash_or_hang import Ended, Ending
+from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError
 from gradcheck.implementations.processes.worker import (
     ANSWERING,
     CALLING,
@@ -32,7 +32,7 @@ from gradcheck.implementations.processes.worker import (
     LOADING,
     Line,
     Machine,
-    Refused,
+    RequestError,
     answer,
     serve,
 )
@@ -108,7 +108,7 @@ def call(worker, library):
 
 
 def ended(call):
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         call()
     return caught.value.ending
 
@@ -327,10 +327,10 @@ def test_a_handle_lives_for_one_script(worker, library):
     put = step("put", Kept(name="h"), Scalar(ctype="float64", value=2.5))
     get = step("get", Kept(name="h"), returns="float64")
     assert worker.run(Script(buffers=(), calls=(made, put, get))).returned == (None, None, 2.5)
-    with pytest.raises(Refused, match="get takes 'h', which the script does not have"):
+    with pytest.raises(RequestError, match="get takes 'h', which the script does not have"):
         worker.run(Script(buffers=(), calls=(get,)))
     null = step("make", Scalar(ctype="int32", value=-1), returns="pointer", keep="h", label="new")
-    with pytest.raises(Refused, match="new returned a null pointer"):
+    with pytest.raises(RequestError, match="new returned a null pointer"):
         worker.run(Script(buffers=(), calls=(null, get)))
 
 
@@ -346,23 +346,23 @@ def test_a_handle_lives_for_one_script(worker, library):
     ],
 )
 def test_a_scalar_that_does_not_fit_is_refused(call, scalar, words):
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(RequestError, match=words):
         call("is_null", scalar)
 
 
 def test_what_a_script_lacks_is_refused(worker, call, library):
-    with pytest.raises(Refused, match="has no function 'nothing'"):
+    with pytest.raises(RequestError, match="has no function 'nothing'"):
         call("nothing")
-    with pytest.raises(Refused, match="address takes 'x'"):
+    with pytest.raises(RequestError, match="address takes 'x'"):
         call("address", Pointer(buffer="x"))
-    with pytest.raises(Refused, match=r"nowhere\.so: cannot open shared object"):
+    with pytest.raises(RequestError, match=r"nowhere\.so: cannot open shared object"):
         worker.run(
             Script(buffers=(), calls=(Call(library="/nowhere.so", symbol="f", arguments=()),))
         )
     odd = Buffer(name="x", content=b"a", align=3)
-    with pytest.raises(Refused, match="align is 3"):
+    with pytest.raises(RequestError, match="align is 3"):
         worker.run(Script(buffers=(odd,), calls=()))
-    with pytest.raises(Refused, match="two buffers are called 'x'"):
+    with pytest.raises(RequestError, match="two buffers are called 'x'"):
         worker.run(Script(buffers=(Buffer(name="x", content=b""),) * 2, calls=()))
 
 
@@ -372,13 +372,13 @@ def test_what_a_script_lacks_is_refused(worker, call, library):
 def test_inspect_says_which_functions_are_there(worker, library, constructing):
     assert worker.inspect(library, ["right", "wrong", "_handle", "__init__"]) == {"right"}
     assert worker.inspect(constructing("printing"), ["seven"]) == {"seven"}
-    with pytest.raises(Refused, match=r"/no\.so"):
+    with pytest.raises(RequestError, match=r"/no\.so"):
         worker.inspect("/no.so", ["f"])
 
 
 def test_a_library_of_another_kind_is_refused_with_the_loaders_words(worker, tmp_path):
     (tmp_path / "text.so").write_text("no library")
-    with pytest.raises(Refused, match=r"text\.so: file too short|invalid ELF header"):
+    with pytest.raises(RequestError, match=r"text\.so: file too short|invalid ELF header"):
         worker.inspect(str(tmp_path / "text.so"), [])
 
 
@@ -453,7 +453,7 @@ def test_nothing_is_left_when_it_is_closed_or_forgotten(ask):
 def test_a_daemon_without_an_environment_does_not_outlive_its_worker(ask, last):
     with Worker(timeout=LONG) as one:
         daemon = int(one.run(ask("daemonises")).printed)
-        with contextlib.suppress(Ended):
+        with contextlib.suppress(WorkerError):
             one.run(ask(last))
     assert gone(daemon)
 

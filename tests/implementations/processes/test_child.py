@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gradcheck.implementations.processes.child import RLIMIT_LOCKS, Child
-from gradcheck.implementations.processes.crash_or_hang import Ended
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.excerpt import FIRST, LAST, Excerpt
 from gradcheck.results.verdict import Verdict
 
@@ -35,7 +35,7 @@ def child():
 
 
 def ended(call):
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(WorkerError) as caught:
         call()
     return caught.value.ending
 

@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 from gradcheck.cli.conformance import probe, probe_oneshot
 from gradcheck.cli.conformance.broken import Target, lasts, wrong_with
 from gradcheck.errors import LoadError, UnknownNameError
-from gradcheck.implementations.processes.frames import MAGIC, BadFrame, read
+from gradcheck.implementations.processes.frames import MAGIC, FrameError, read
 from gradcheck.implementations.protocol.levels import LEVELS, Recorded, Strays, encoded
 from gradcheck.implementations.protocol.message import (
     Block,
@@ -215,7 +215,7 @@ def test_none_of_the_broken_frames_can_be_read():
                 raise EOFError
             return data[place - n : place]
 
-        with pytest.raises((BadFrame, EOFError)):
+        with pytest.raises((FrameError, EOFError)):
             read(exactly)
 
 
