@@ -34,7 +34,7 @@ from gradcheck.implementations.processes.crash_or_hang import (
     because,
     placed,
 )
-from gradcheck.implementations.processes.fresh_process import Witness, changed
+from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.returned import Broken, broken
 from gradcheck.implementations.wire import EARLIER, KEPT, Cargo, Unpacker, put_back, span
 from gradcheck.results.excerpt import shortened
@@ -85,7 +85,7 @@ class Isolated:
         self.calls, self._given = 0, dict[int, list[weakref.ref[Any]]]()
         self._child: Child | None = None
         self._dropped: list[int] = []
-        self._witness = Witness(lambda: Isolated(word, isolation))
+        self._fresh_process = FreshProcess(lambda: Isolated(word, isolation))
         self._running()
 
     def bind(self, case: Case, dtype: str) -> Bound | None:
@@ -153,7 +153,7 @@ class Isolated:
 
     def close(self) -> None:
         """End the process."""
-        self._witness.close()
+        self._fresh_process.close()
         self._end()
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
@@ -249,7 +249,7 @@ class Isolated:
 
     def runs(self, op: str) -> None:
         """Note that an operator's code is about to run in the process."""
-        self._witness.runs(op)
+        self._fresh_process.runs(op)
 
     def confirm(self, handle: Handle, there: Callable[[Handle], bool], *, calls: bool) -> None:
         """Refuse that something is not supported, where that may be another operator's doing.
@@ -259,11 +259,11 @@ class Isolated:
                 there is none to ask.
         """
         op = handle.op
-        others = self._witness.others(op)
+        others = self._fresh_process.others(op)
         if not others:
             return
         try:
-            other = self._witness.calls(op) if calls else self._witness.binds()
+            other = self._fresh_process.calls(op) if calls else self._fresh_process.binds()
             if not there(handle.elsewhere(other)):
                 return
         except LoadError as error:
@@ -318,7 +318,7 @@ class Isolated:
         self._child = None
         self._dropped = []
         self._given.clear()
-        self._witness.renewed()
+        self._fresh_process.renewed()
         self.generation += 1
 
     def _hear(self, text: str) -> None:

@@ -74,7 +74,7 @@ COLUMNS: Final = _set(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedOperator:
     """The operator that a function's name suggests, and which of its functions it is."""
 
     operator: str
@@ -83,11 +83,11 @@ class Named:
     """Words that say neither: perhaps a dialect."""
 
 
-def operator_of(symbol: str, operators: Collection[str]) -> Named | None:
+def operator_of(symbol: str, operators: Collection[str]) -> NamedOperator | None:
     """The operator that a function's name suggests; None where it suggests none.
 
     >>> operator_of("my_rmsnorm_backward_f32", ["rms_norm"])
-    Named(operator='rms_norm', backward=True, rest=('my',))
+    NamedOperator(operator='rms_norm', backward=True, rest=('my',))
     """
     words = _words(symbol)
     backward = any(word in BACKWARD for word in words)
@@ -97,9 +97,9 @@ def operator_of(symbol: str, operators: Collection[str]) -> Named | None:
     for run in sorted(runs, key=len, reverse=True):
         if "".join(run) in known:
             rest = tuple(word for word in core if word not in run)
-            return Named(known["".join(run)], backward, rest)
+            return NamedOperator(known["".join(run)], backward, rest)
     near = difflib.get_close_matches("".join(core), known, n=1, cutoff=0.85)
-    return Named(known[near[0]], backward) if near else None
+    return NamedOperator(known[near[0]], backward) if near else None
 
 
 def _other_names(operators: Collection[str]) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Guess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class FunctionToGuess:
     """A function whose parameters are to be guessed; `saved` is what its forward leaves.
 
     `indices` are the operator's primals that are whole numbers, `absent` those of its primals that
@@ -157,7 +157,7 @@ class Asked:
         return self.spec.core_ranks[0] == 1
 
 
-def parameters_of(asked: Asked) -> dict[str, Guess | None]:
+def parameters_of(asked: FunctionToGuess) -> dict[str, Guess | None]:
     """What each parameter may be, in the words of `bind`; None where nothing suggests itself."""
     found: dict[str, Guess | None] = {}
     for parameter in asked.prototype.parameters:
@@ -170,7 +170,7 @@ def parameters_of(asked: Asked) -> dict[str, Guess | None]:
     return {p.name: found[p.name] for p in asked.prototype.parameters}
 
 
-def _pointer(parameter: Parameter, asked: Asked) -> Guess | None:
+def _pointer(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
     name, ctype = _plain(parameter.name), parameter.ctype
     if ctype.base == "char":
         return _text(name, asked)
@@ -198,7 +198,7 @@ def _pointer(parameter: Parameter, asked: Asked) -> Guess | None:
     return None
 
 
-def _is_cotangent(parameter: Parameter, asked: Asked) -> bool:
+def _is_cotangent(parameter: Parameter, asked: FunctionToGuess) -> bool:
     """Whether `dy`, though y is a primal, is the cotangent: none is const, nor anything else it."""
     others = [p for p in asked.prototype.parameters if p.ctype.pointer and p is not parameter]
     names = ((_gradient(_plain(p.name)), _plain(p.name)) for p in others)
@@ -206,7 +206,7 @@ def _is_cotangent(parameter: Parameter, asked: Asked) -> bool:
     return not taken and not any(p.ctype.const for p in others)
 
 
-def _residual(parameter: Parameter, asked: Asked) -> Guess | None:
+def _residual(parameter: Parameter, asked: FunctionToGuess) -> Guess | None:
     if not asked.by_rows:
         return None
     return Guess(f"saved:{parameter.name}[rows({asked.spec.primals[0]})]", sure=False)
@@ -220,7 +220,7 @@ def residual_of(spec: OpSpec, name: str) -> str:
     return ""
 
 
-def _fill(found: dict[str, Guess | None], asked: Asked) -> None:
+def _fill(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
     """The one parameter that is left is the one primal, gradient or cotangent that is left."""
     if not asked.backward:
         return
@@ -242,7 +242,7 @@ def _fill(found: dict[str, Guess | None], asked: Asked) -> None:
     _in_place(found, asked)
 
 
-def _in_place(found: dict[str, Guess | None], asked: Asked) -> None:
+def _in_place(found: dict[str, Guess | None], asked: FunctionToGuess) -> None:
     """Where no parameter is the cotangent, the one gradient begins as it."""
     texts = {name: guess.text for name, guess in found.items() if guess is not None}
     grads = [name for name, text in texts.items() if text.startswith("grad:")]
@@ -257,14 +257,14 @@ def _is_loss(spec: OpSpec) -> bool:
                                         for core in right)  # fmt: skip
 
 
-def _text(name: str, asked: Asked) -> Guess | None:
+def _text(name: str, asked: FunctionToGuess) -> Guess | None:
     texts = [n for n, value in asked.spec.defaults.items() if isinstance(value, str)]
     if name in texts:
         return Guess(name)
     return Guess(texts[0], sure=False) if len(texts) == 1 else None
 
 
-def _whole_numbers(name: str, asked: Asked) -> Guess | None:
+def _whole_numbers(name: str, asked: FunctionToGuess) -> Guess | None:
     index = _primal(name, asked.indices)
     if index is not None:
         return Guess(f"in:{index}", sure=name == index)
@@ -307,7 +307,7 @@ def _plain(name: str) -> str:
 # ── scalars ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _scalar(parameter: Parameter, sizes: list[Parameter], asked: Asked) -> Guess | None:
+def _scalar(parameter: Parameter, sizes: list[Parameter], asked: FunctionToGuess) -> Guess | None:
     name = _plain(parameter.name)
     attribute = _attribute(name, asked.spec)
     if attribute is not None:
@@ -330,7 +330,7 @@ def _attribute(name: str, spec: OpSpec) -> Guess | None:
     return None
 
 
-def _size(name: str, place: int, count: int, asked: Asked) -> Guess | None:
+def _size(name: str, place: int, count: int, asked: FunctionToGuess) -> Guess | None:
     """A size: of an element-wise operator all elements, else rows, columns or a named axis."""
     first, rank = asked.spec.primals[0], asked.spec.core_ranks[0]
     if rank == 0:

@@ -14,9 +14,9 @@ from typing import Final
 from gradcheck.errors import LoadError, ManifestError, UsageError
 from gradcheck.implementations.manifest import guess, library_file, read, schema
 from gradcheck.implementations.manifest.guess import (
-    Asked,
+    FunctionToGuess,
     Guess,
-    Named,
+    NamedOperator,
     dtype_of,
     lacking,
     parameters_of,
@@ -64,7 +64,7 @@ class Candidate:
 def entry(candidate: Candidate, forward: Candidate | None, suite: Suite) -> tuple[str, bool]:
     """The text of one entry, and whether every parameter has a meaning."""
     spec, prototype = candidate.spec, candidate.prototype
-    asked = Asked(
+    asked = FunctionToGuess(
         spec=spec,
         indices=index_primals(spec, suite),
         prototype=prototype,
@@ -262,7 +262,7 @@ def _unrecognised(symbols: Sequence[str]) -> Iterator[str]:
         yield comment(f"No operator was recognised, or no backward, in\n{names}")
 
 
-def _candidate(spec: OpSpec, named: Named, prototype: Prototype) -> Candidate:
+def _candidate(spec: OpSpec, named: NamedOperator, prototype: Prototype) -> Candidate:
     dialects = [d.name for d in spec.dialects if d.name in named.rest]
     return Candidate(
         spec=spec,

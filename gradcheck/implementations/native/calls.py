@@ -24,7 +24,7 @@ from gradcheck.implementations.manifest.operation import (
 from gradcheck.implementations.native.layout import Key
 from gradcheck.implementations.native.memory import (
     Contents,
-    Left,
+    MemoryAfter,
     Slot,
     blame,
     fill,
@@ -166,7 +166,7 @@ Run = Callable[[Script, str], Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PlannedCall:
     """One call laid out: its plan, and the tensors that it is given but for the cotangents."""
 
     setting: Setting
@@ -234,24 +234,24 @@ class Calls:
             outputs = as_tuple(self.case.spec.forward(F64, *wide, **attrs))
         return tuple(np.asarray(o) for o in outputs)
 
-    def forward_asked(self, setting: Setting) -> Asked:
+    def forward_asked(self, setting: Setting) -> PlannedCall:
         """The library's own forward, laid out."""
         return self._once_per("forward", setting, lambda: self._lay_forward(setting))
 
-    def _lay_forward(self, setting: Setting) -> Asked:
+    def _lay_forward(self, setting: Setting) -> PlannedCall:
         self.refuse_unfit(setting)
-        return Asked(setting=setting, plan=plan_forward(setting), tensors=_primals(setting))
+        return PlannedCall(setting=setting, plan=plan_forward(setting), tensors=_primals(setting))
 
-    def vjp_asked(self, setting: Setting) -> Asked:
+    def vjp_asked(self, setting: Setting) -> PlannedCall:
         """The VJP, laid out, with what its forward leaves it."""
         return self._once_per("vjp", setting, lambda: self._lay_vjp(setting))
 
-    def _lay_vjp(self, setting: Setting) -> Asked:
+    def _lay_vjp(self, setting: Setting) -> PlannedCall:
         self.refuse_unfit(setting)
         plan = plan_vjp(setting)
         left_by_forward = (RoleKind.OUT, RoleKind.SAVED)
         kept = {k: self._kept(k, setting) for k in plan.reads if k.kind in left_by_forward}
-        return Asked(setting=setting, plan=plan, tensors={**_primals(setting), **kept})
+        return PlannedCall(setting=setting, plan=plan, tensors={**_primals(setting), **kept})
 
     def _once_per(self, what: str, setting: Setting, make: Callable[[], T]) -> T:
         """What `make` gives, made anew only for another point."""
@@ -288,17 +288,19 @@ class Calls:
         text, of = self.operation.saved[key.name], f"`saved.{key.name}`"
         return setting.context(self.operation.vjp).array(text, of=of)
 
-    def _left_by_forward(self, setting: Setting) -> tuple[Plan, Left]:
+    def _left_by_forward(self, setting: Setting) -> tuple[Plan, MemoryAfter]:
         plan = self.forward_asked(setting).plan
 
-        def make() -> Left:
+        def make() -> MemoryAfter:
             return self.once("forward", plan, Contents(tensors=_primals(setting)))
 
         return plan, self._once_per("left", setting, make)
 
     # ── calls ────────────────────────────────────────────────────────────────────────────────
 
-    def called(self, role: str, ask: Asked, cotangents: Mapping[Key, Array]) -> tuple[Plan, Left]:
+    def called(
+        self, role: str, ask: PlannedCall, cotangents: Mapping[Key, Array]
+    ) -> tuple[Plan, MemoryAfter]:
         """What the call leaves, checked not to depend on what its memory held before.
 
         Raises:
@@ -307,7 +309,7 @@ class Calls:
         plan, tensors = ask.plan, {**ask.tensors, **cotangents}
         some = slots(plan, self.operation)
 
-        def again(poisoned: frozenset[Slot], preloads: dict[Key, Array]) -> Left:
+        def again(poisoned: frozenset[Slot], preloads: dict[Key, Array]) -> MemoryAfter:
             contents = Contents(tensors=tensors, preloads=preloads, poisoned=poisoned)
             return self.once(role, plan, contents)
 
@@ -323,7 +325,7 @@ class Calls:
                 raise blame(plan, some, clean, again, role, self.symbol(role))
         return plan, clean
 
-    def once(self, role: str, plan: Plan, contents: Contents) -> Left:
+    def once(self, role: str, plan: Plan, contents: Contents) -> MemoryAfter:
         where, library = self.operation.where, self.library
         symbol = self.symbol(role)
         lines = script(plan, contents, library.guard, library.align, where)
@@ -339,13 +341,13 @@ class Calls:
             says = f"an index into {name} leaves its memory"
             raise broken(role, reason, Verdict.FAIL, label="I", says=says)
         found = left(plan, contents, outcome, where)
-        if found.hurt:
-            reason = f"{symbol} writes outside of its part of `{found.hurt[0]}`"
-            says = f"an index into `{found.hurt[0]}` leaves its part"
+        if found.damaged:
+            reason = f"{symbol} writes outside of its part of `{found.damaged[0]}`"
+            says = f"an index into `{found.damaged[0]}` leaves its part"
             raise broken(role, reason, Verdict.FAIL, label="I", says=says)
         return found
 
-    def _untouched(self, ask: Asked, found: Left) -> None:
+    def _untouched(self, ask: PlannedCall, found: MemoryAfter) -> None:
         """Refuse a VJP that writes into what its forward has left for it to read."""
         for block, number in ask.plan.watched:
             key = ask.plan.blocks[block].places[number].after

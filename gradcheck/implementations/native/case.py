@@ -14,7 +14,7 @@ from gradcheck.implementations.bound import Bound, Into
 from gradcheck.implementations.manifest.operation import Role, RoleKind, roles
 from gradcheck.implementations.native.calls import Calls, by_value
 from gradcheck.implementations.native.layout import Key
-from gradcheck.implementations.native.memory import Contents, Left, slots, tensor
+from gradcheck.implementations.native.memory import Contents, MemoryAfter, slots, tensor
 from gradcheck.implementations.native.plan import Plan, Setting
 from gradcheck.implementations.returned import broken
 from gradcheck.implementations.user_functions import placed
@@ -178,7 +178,7 @@ class NativeCase:
         return {**silent, **self.operation.missing}
 
     def _outputs(
-        self, plan: Plan, found: Left, kind: RoleKind, setting: Setting
+        self, plan: Plan, found: MemoryAfter, kind: RoleKind, setting: Setting
     ) -> tuple[Array | None, ...]:
         dtype = dtype_named(self.operation.dtype)
         return tuple(
@@ -187,7 +187,7 @@ class NativeCase:
         )
 
     def _gradient(
-        self, plan: Plan, found: Left, name: str, primal: Array, factor: float
+        self, plan: Plan, found: MemoryAfter, name: str, primal: Array, factor: float
     ) -> Array | None:
         if name in self.operation.missing or primal.dtype.kind in "iu":
             return None

@@ -46,18 +46,18 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class MemoryAfter:
     """What a script left: the elements of each place that was written, as bits [n].
 
-    `returned` are the numbers that calls returned, by the tensor that they are; `hurt` names the
+    `returned` are the numbers that calls returned, by the tensor that they are; `damaged` names the
     blocks whose padding was written to.
     """
 
     places: Mapping[Slot, Bits]
     returned: Mapping[Key, float]
-    hurt: tuple[str, ...]
+    damaged: tuple[str, ...]
 
-    def same(self, other: Left, keep: Callable[[Slot], bool] = lambda _: True) -> bool:
+    def same(self, other: MemoryAfter, keep: Callable[[Slot], bool] = lambda _: True) -> bool:
         """Whether two runs left the same bits in the places for which `keep` holds."""
         numbers = {k: np.float64(v).tobytes() for k, v in self.returned.items()}
         others = {k: np.float64(v).tobytes() for k, v in other.returned.items()}
@@ -151,9 +151,9 @@ def _counted(count: int) -> str:
     return f"{count} element{'s' * (count != 1)}"
 
 
-def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
+def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> MemoryAfter:
     """What a plan's script left."""
-    places, hurt = {}, []
+    places, damaged = {}, []
     for name, block in plan.blocks.items():
         if not block.written or block.holds is not Holds.TENSORS:
             continue
@@ -166,13 +166,15 @@ def left(plan: Plan, contents: Contents, outcome: Outcome, where: str) -> Left:
             for place in block.places:
                 still[place.cells] = not place.made
             if not np.array_equal(fill(block, contents, where)[still], cells[still]):
-                hurt.append(name)
+                damaged.append(name)
     returned = {key_of(role): outcome.returned[call] for call, role in plan.returned}
     numbers = {k: float(v) for k, v in returned.items() if v is not None}
-    return Left(places=places, returned=numbers, hurt=tuple(hurt))
+    return MemoryAfter(places=places, returned=numbers, damaged=tuple(damaged))
 
 
-def tensor(plan: Plan, found: Left, key: Key, shape: tuple[int, ...], dtype: Any) -> Array | None:
+def tensor(
+    plan: Plan, found: MemoryAfter, key: Key, shape: tuple[int, ...], dtype: Any
+) -> Array | None:
     """A tensor that was written, in `dtype`: the sum of its parts, if it lies in several places.
 
     None: nothing of it is written anywhere.
@@ -190,7 +192,7 @@ def tensor(plan: Plan, found: Left, key: Key, shape: tuple[int, ...], dtype: Any
     return np.asarray(whole).astype(dtype)
 
 
-def residual(plan: Plan, found: Left, key: Key) -> Array | None:
+def residual(plan: Plan, found: MemoryAfter, key: Key) -> Array | None:
     """What a forward left under `key`, flat, as the C type holds it; None: it does not write it."""
     for slot, bits in found.places.items():
         block = plan.blocks[slot.block]
@@ -205,7 +207,7 @@ def _decoded(element: Element | None, bits: Bits) -> Array:
     return element.decode(np.ascontiguousarray(bits).view(element.storage))
 
 
-Again = Callable[[frozenset[Slot], dict[Key, Array]], Left]
+Again = Callable[[frozenset[Slot], dict[Key, Array]], MemoryAfter]
 """Run the plan again: with these slots poisoned, and these tensors preloaded."""
 
 MADE = (RoleKind.GRAD, RoleKind.VALUE)
@@ -222,7 +224,7 @@ def judged(plan: Plan, role: str) -> Callable[[Slot], bool]:
 
 
 def blame(
-    plan: Plan, slots: Sequence[Slot], clean: Left, again: Again, role: str, symbol: str
+    plan: Plan, slots: Sequence[Slot], clean: MemoryAfter, again: Again, role: str, symbol: str
 ) -> Broken:
     """What is wrong with a call that left `clean` where all was zero, and other bits elsewhere.
 
@@ -247,7 +249,13 @@ def blame(
 
 
 def _of(
-    plan: Plan, slot: Slot, clean: Left, found: Left, again: Again, role: str, symbol: str
+    plan: Plan,
+    slot: Slot,
+    clean: MemoryAfter,
+    found: MemoryAfter,
+    again: Again,
+    role: str,
+    symbol: str,
 ) -> Broken:
     block = plan.blocks[slot.block]
     if slot.place == REST:
@@ -302,7 +310,7 @@ def _unwritten(clean: Bits, found: Bits) -> NDArray[np.bool_]:
     return np.asarray((clean == 0) & (found == np.iinfo(found.dtype).max))
 
 
-def _adds(plan: Plan, place: Place, clean: Left, again: Again) -> bool:
+def _adds(plan: Plan, place: Place, clean: MemoryAfter, again: Again) -> bool:
     """Whether what was there before is added: ones before, one more after."""
     before = tensor(plan, clean, place.after, place.shape, np.float64)
     ones = np.ones(place.shape)

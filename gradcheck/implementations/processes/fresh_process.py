@@ -16,7 +16,7 @@ class Closing(Protocol):
 P = TypeVar("P", bound=Closing)
 
 
-class Witness(Generic[P]):
+class FreshProcess(Generic[P]):
     """Which operators' code has run in a process, and another one to ask instead.
 
     That process starts when it is first needed, and serves until another operator's code has run in

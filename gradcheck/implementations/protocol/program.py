@@ -12,7 +12,7 @@ from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.bound import Bound, OperatorsOnly
 from gradcheck.implementations.manifest.operation import Program
 from gradcheck.implementations.processes.crash_or_hang import Budget, WorkerError, because
-from gradcheck.implementations.processes.fresh_process import Witness, changed
+from gradcheck.implementations.processes.fresh_process import FreshProcess, changed
 from gradcheck.implementations.protocol.message import (
     ASKS,
     Block,
@@ -56,7 +56,7 @@ class Process(OperatorsOnly):
         else:
             self.session = Session(program)
             self.ops = self.session.hello.ops
-        self._witness = Witness(lambda: Session(program))
+        self._fresh_process = FreshProcess(lambda: Session(program))
 
     @property
     def version(self) -> str:
@@ -106,7 +106,7 @@ class Process(OperatorsOnly):
 
     def close(self) -> None:
         """End the program."""
-        self._witness.close()
+        self._fresh_process.close()
         self.session.close()
 
     def _offer(self, op: str) -> Offer | None:
@@ -157,7 +157,7 @@ class Process(OperatorsOnly):
             Broken: it failed, broke the protocol, ended or is late.
         """
         ask = request.ask
-        self._witness.runs(request.op)
+        self._fresh_process.runs(request.op)
         try:
             found = self.session.run(request)
         except Unsupported:
@@ -181,17 +181,17 @@ class Process(OperatorsOnly):
         Raises:
             Broken: a program that has answered for no other operator supports it.
         """
-        others = self._witness.others(request.op)
+        others = self._fresh_process.others(request.op)
         if not others or isinstance(self.session, Oneshot):  # whose every answer is a new process's
             return
         try:
-            self._witness.calls(request.op).run(request)
+            self._fresh_process.calls(request.op).run(request)
         except Unsupported:
             return
         except (Failed, Violation, LoadError, WorkerError):
             pass  # it fails, and does not lack it
         self.session.close()  # the next request starts it anew
-        self._witness.renewed()
+        self._fresh_process.renewed()
         raise broken(request.ask, changed(request.op, others))
 
 

@@ -40,11 +40,11 @@ def difference(
             excess = np.where(ok, -1.0, np.nan_to_num(error / allowed[name], nan=np.inf))
         worst = np.unravel_index(int(np.argmax(excess)), excess.shape)
         where = place(tuple(int(i) for i in worst))
-        return f"d{name}{where} is {told(a[worst], b[worst])}"
+        return f"d{name}{where} is {in_digits(a[worst], b[worst])}"
     return ""
 
 
-def told(got: float, want: float) -> str:
+def in_digits(got: float, want: float) -> str:
     """What is, and what it is not, in as many digits as tell them apart."""
     digits = next((d for d in range(6, 17) if f"{got:.{d}g}" != f"{want:.{d}g}"), 17)
     return f"{got:.{digits}g}, not {want:.{digits}g}"

@@ -15,7 +15,7 @@ from gradcheck.judge.contract.asking import (
     Vacuous,
     difference,
     place,
-    told,
+    in_digits,
     typed,
 )
 from gradcheck.judge.contract.subject import Subject
@@ -131,5 +131,5 @@ def _off(subject: Subject, got: Gradients, base: Gradients, factor: float) -> st
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | lost
         if not same.all():
             index = tuple(int(i) for i in np.argwhere(~same)[0])
-            return f"d{name}{place(index)} is {told(a[index], b[index])}"
+            return f"d{name}{place(index)} is {in_digits(a[index], b[index])}"
     return ""

@@ -25,7 +25,7 @@ from gradcheck.judge.contract.asking import (
     finite,
     place,
     quiet,
-    told,
+    in_digits,
 )
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_forward
@@ -338,7 +338,7 @@ class Subject(Asking):
                 name = {"vjp": "", "forward": "forward"}.get(finding.name, f"d{finding.name}")
                 top = finding.top
                 shown = (
-                    f" ({name}{place(top.index)} is {told(top.got, top.want)})"
+                    f" ({name}{place(top.index)} is {in_digits(top.got, top.want)})"
                     if top is not None
                     else ""
                 )

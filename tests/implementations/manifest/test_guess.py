@@ -2,7 +2,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.manifest.guess import (
-    Asked,
+    FunctionToGuess,
     Guess,
     dtype_of,
     lacking,
@@ -59,7 +59,9 @@ def asked(op, text, backward=True, **more):
     spec = SUITE.operators[op]
     indices = index_primals(spec, SUITE)
     prototype = parse(text, "here")
-    return Asked(spec=spec, indices=indices, prototype=prototype, backward=backward, **more)
+    return FunctionToGuess(
+        spec=spec, indices=indices, prototype=prototype, backward=backward, **more
+    )
 
 
 def texts(op, text, **more):

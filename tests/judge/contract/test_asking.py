@@ -1,6 +1,6 @@
 import numpy as np
 
-from gradcheck.judge.contract.asking import difference, finite, place, told
+from gradcheck.judge.contract.asking import difference, finite, place, in_digits
 
 
 def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():
@@ -10,7 +10,7 @@ def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():
     assert difference(want, want, allowed) == ""
     lost, three, any_ = np.array([1.0, np.nan]), np.array([1.0, 3.0]), np.full(2, np.inf)
     assert difference({"x": lost}, {"x": three}, {"x": any_}) == "dx[1] is nan, not 3"
-    assert told(1.0, 1.0 + 2**-30) == "1, not 1.000000001"
+    assert in_digits(1.0, 1.0 + 2**-30) == "1, not 1.000000001"
 
 
 def test_infinities_that_agree_are_no_difference():
