@@ -14,8 +14,8 @@ from gradcheck.judge.contract.asking import (
     Gradients,
     Vacuous,
     difference,
-    place,
     in_digits,
+    place,
     typed,
 )
 from gradcheck.judge.contract.subject import Subject

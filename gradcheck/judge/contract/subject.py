@@ -23,9 +23,9 @@ from gradcheck.judge.contract.asking import (
     Unfit,
     difference,
     finite,
+    in_digits,
     place,
     quiet,
-    in_digits,
 )
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.probe import ask_forward

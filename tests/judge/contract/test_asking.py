@@ -1,6 +1,6 @@
 import numpy as np
 
-from gradcheck.judge.contract.asking import difference, finite, place, in_digits
+from gradcheck.judge.contract.asking import difference, finite, in_digits, place
 
 
 def test_the_worst_element_is_told_in_as_many_digits_as_it_takes():
