@@ -204,13 +204,13 @@ def test_a_call_gets_read_only_copies_and_its_cotangent_bare():
 
     def vjp(ct, *primals, scale):
         seen.append((ct, primals))
-        return scale * ct
+        return scale * ct if isinstance(ct, np.ndarray) else None
 
     call = CheckedCall("vjp", vjp)
     assert call([np.ones(3)], [x], ["x"], {"scale": 2.0}).tolist() == [2.0, 2.0, 2.0]
     ((ct, (copy,)),) = seen
     assert [ct.flags.writeable, copy.flags.writeable, np.shares_memory(copy, x)] == [False] * 3
-    call([np.ones(3), np.zeros(1)], [x], ["x"], {"scale": (1,)})
+    call([np.ones(3), np.zeros(1)], [x], ["x"], {"scale": 2.0})
     assert isinstance(seen[1][0], tuple)
 
 

@@ -66,7 +66,7 @@ def test_a_function_is_found_through_what_wraps_it(here, function, line):
 def test_a_path_is_as_seen_from_the_working_directory(monkeypatch):
     folder = Path(__file__).parent
     monkeypatch.chdir(folder.parent)
-    assert source_of(plain) == f"implementations/test_source.py:{LINE}"
+    assert source_of(plain) == f"implementations/test_user_functions.py:{LINE}"
 
 
 def test_what_lies_elsewhere_is_not_told(monkeypatch, tmp_path):
