@@ -155,7 +155,7 @@ def test_a_witness_that_cannot_be_started_confirms_nothing(isolated, monkeypatch
 
 
 def test_a_program_is_asked_again_too():
-    protocol = Path(__file__).parent / "protocol"
+    protocol = Path(__file__).parents[1] / "protocol"
     for lie, verdict in (("silences", Verdict.ERROR), ("", Verdict.PASS)):
         command = (sys.executable, "-I", "-S", "speaker.py", "frames", *filter(None, [lie]))
         program = Program(name="speaker", path=protocol / "gradcheck.toml", command=command,
