@@ -16,7 +16,7 @@ from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.verdict import Verdict
 
-HERE = Path(__file__).parent / "protocol"
+HERE = Path(__file__).parent
 
 
 @pytest.fixture
