@@ -205,7 +205,7 @@ def test_a_run_ends_the_process(native, entry, suite, monkeypatch):
         contract=False,
     )
     found = execute(plan)
-    assert {r.verdict for r in found.results} == {Verdict.PASS}
+    assert {r.finding.verdict for r in found.results} == {Verdict.PASS}
     assert one._worker is None
 
 

@@ -25,12 +25,11 @@ from gradcheck.implementations.processes.c_worker import (
     _Place,
 )
 from gradcheck.implementations.processes.crash_or_hang import Ending, WorkerError
+from gradcheck.implementations.processes.frames import HIGH, ParentChannel
 from gradcheck.implementations.processes.worker import (
     ANSWERING,
     CALLING,
-    HIGH,
     LOADING,
-    Line,
     Machine,
     RequestError,
     answer,
@@ -708,7 +707,7 @@ def take(store, n):
 
 def test_the_line_keeps_out_of_the_way_and_knows_its_descriptors():
     (requests, mine), (hers, answers) = os.pipe(), os.pipe()
-    line = Line(requests, answers)
+    line = ParentChannel(requests, answers)
     try:
         os.write(mine, b"hello")
         assert line.exactly(5) == b"hello"
