@@ -96,7 +96,7 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     run = f"    gradcheck run --impl {path}\n"
     if kind != "c":
         return f"{path} is written; fill it in, then\n{run}"
-    from gradcheck.implementations.manifest.render import CONFIRM
+    from gradcheck.implementations.manifest.suggest import CONFIRM
     from gradcheck.results.words import clean, plural
 
     names = list(dict.fromkeys(found.bound))

@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from gradcheck.implementations.processes.budget import LIMITS, too_often
+from gradcheck.implementations.processes.crash_or_hang import LIMITS, too_often
 from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.errors import GradcheckError, raised
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser, only_adds
 from gradcheck.implementations.bound import Implementation
-from gradcheck.implementations.processes import budget
-from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.implementations.processes import crash_or_hang
+from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.implementations.returned import failures
 from gradcheck.judge.evidence import with_curves
 from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
@@ -76,11 +76,11 @@ def judge_next(
 
     `asks` are the implementations and dtypes that are asked (None: all of them).
     """
-    budget.of_case(f"{case.name} {next(_JUDGED)}")  # judged again, it has as much again
+    crash_or_hang.of_case(f"{case.name} {next(_JUDGED)}")  # judged again, it has as much again
     try:
         yield from _judge(plan, case, bindings, why, left_out, asks)
     finally:
-        budget.of_case("")
+        crash_or_hang.of_case("")
 
 
 def _judge(

@@ -80,9 +80,8 @@ def as_entry(forward: Any, vjp: Callable[..., Any] | None) -> Any:
     Raises:
         UsageError: there is nothing to judge in it.
     """
-    from gradcheck.implementations.frameworks import differentiated
-    from gradcheck.implementations.keywords import method
-    from gradcheck.implementations.python import ROLES
+    from gradcheck.implementations.python import ROLES, differentiated
+    from gradcheck.implementations.user_functions import method
 
     entry = forward
     if vjp is not None:

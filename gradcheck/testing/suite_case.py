@@ -72,8 +72,8 @@ class _Table:
         self.name, self._table = name, {key: entry}
 
     def bind(self, case: Case, dtype: str) -> Bound:
-        from gradcheck.implementations.keywords import entry_of
         from gradcheck.implementations.python import bound_operator
+        from gradcheck.implementations.user_functions import entry_of
 
         entry, fixed = entry_of(self._table, case)
         return bound_operator(entry, case.attrs, fixed, case.primal_names)

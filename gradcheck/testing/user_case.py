@@ -119,7 +119,7 @@ class OwnCase(Asked):
         """What there is to call, of two functions or of one object."""
         from gradcheck.implementations.bound import Bound
         from gradcheck.implementations.python import bound_operator
-        from gradcheck.implementations.source import source_of
+        from gradcheck.implementations.user_functions import source_of
 
         entry = as_entry(forward, vjp)
         pair = _pair(entry)
@@ -152,8 +152,8 @@ class OwnCase(Asked):
 
 def _pair(entry: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
     """A forward and a vjp that take the same attributes, if that is what there is."""
-    from gradcheck.implementations.frameworks import differentiated
-    from gradcheck.implementations.keywords import method
+    from gradcheck.implementations.python import differentiated
+    from gradcheck.implementations.user_functions import method
 
     forward, vjp = method(entry, "forward"), method(entry, "vjp")
     if forward is None or vjp is None or differentiated(entry) is not None:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypedDict
 
 from gradcheck.implementations.processes import frames
 from gradcheck.implementations.processes.child import Child
-from gradcheck.implementations.processes.ending import Ended
+from gradcheck.implementations.processes.crash_or_hang import WorkerError
 from gradcheck.results.ci_safe import inert
 from gradcheck.system.user_modules import path_without
 
@@ -118,7 +118,7 @@ def _judged(crew: _Crew, order: Order, unit: bytes) -> Answer:
     child = crew.taken(order)
     try:
         frame = _asked(child, {"kind": "judge"}, unit, float("inf"))
-    except Ended as end:
+    except WorkerError as end:
         crew.lost(child)
         return end.ending.reason
     crew.back(child)
@@ -212,7 +212,7 @@ class _Crew:
                 continue
             try:
                 frame = _asked(child, {"kind": "begin", **order["begin"]}, order["load"], LOADING)
-            except Ended as end:
+            except WorkerError as end:
                 self.lost(child)
                 how = f"{end.ending.reason} while it loaded the run"
                 continue
@@ -255,15 +255,15 @@ def _asked(child: Child, header: Mapping[str, Any], block: bytes, seconds: float
     """What a process answers.
 
     Raises:
-        Ended: it does not.
+        WorkerError: it does not.
     """
     try:
         child.send(frames.pieces(header, [block]), LOADING)
         child.deadline(seconds)
         return frames.read(child.exactly)
-    except frames.BadFrame:
+    except frames.FrameError:
         child.crashed("the code wrote into the channel of its own process")
-    except Ended as end:
+    except WorkerError as end:
         _hear(end.ending.printed)
         raise
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from gradcheck.errors import GradcheckError
 from gradcheck.implementations.processes import frames
-from gradcheck.implementations.processes.worker import Line
+from gradcheck.implementations.processes.frames import ParentChannel
 from gradcheck.run.cluster.identity import difference, identity
 from gradcheck.system.user_modules import look_here
 
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> None:
     """Serve whoever started this at the descriptors that `words` end with."""
     requests, answers = int(words[-2]), int(words[-1])
     mine = os.dup(requests)
-    line = Line(requests, answers)
+    line = ParentChannel(requests, answers)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked hears Ctrl-C, and ends this
     signal.signal(signal.SIGTERM, _stop)
     threading.Thread(target=_watch, args=(mine,), daemon=True).start()
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> None:
             _serve(line)
 
 
-def _serve(line: Line) -> None:
+def _serve(line: ParentChannel) -> None:
     """Answer one request; where there is none any more, the process ends."""
     request = frames.read(line.exactly)
     _Task.running = True
