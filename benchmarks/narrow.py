@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.formulas import Formulas
 from gradcheck import check
 from gradcheck.explain import black_box
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import TOLERANCES
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.narrow import Narrow, NarrowArithmetic, narrower
 
@@ -155,7 +155,7 @@ def _reason(planted: Planted, primals: Sequence[Array], seed: int) -> str:
     got = as_tuple(Planted(subject, planted.where, planted.kept, "float64")(ct, *moved))
     if all(np.array_equal(a, b) for a, b in zip(got, right, strict=True)):
         return NOTHING
-    rtol = RULES[planted.dtype].rtol
+    rtol = TOLERANCES[planted.dtype].rtol
     worst = max(
         float(np.max(np.abs(a - b)[b != 0.0] / np.abs(b[b != 0.0]), initial=0.0)) / rtol
         for a, b in zip(got, right, strict=True)

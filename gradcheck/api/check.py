@@ -14,9 +14,10 @@ from typing import Any, Final, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
+from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
-from gradcheck.judge.compare import LOW_RULES, RULES
+from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.watch import Watch
 from gradcheck.results.finding import Finding
@@ -185,12 +186,12 @@ def check(
     _check_request(order, double_vjp, jvp, convention, budget, wider)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
-    if dtype in LOW_RULES and (order == 2 or jvp is not None):
+    if dtype in LOW_TOLERANCES and (order == 2 or jvp is not None):
         raise UsageError(f"order=2 and jvp are judged in float64 and float32, not in {dtype}")
     names = _names(forward, len(arrays))
     subject = getattr(vjp, "__name__", type(vjp).__name__)
 
-    asked = Check(
+    request = Request(
         forward=forward,
         vjp=vjp,
         names=names,
@@ -204,21 +205,21 @@ def check(
         jvp=jvp,
         watch=Watch(budget, sys.stderr if full and _rewrites(sys.stderr) else None),
         wider=wider,
-        told=explain,
+        explain=explain,
     )
     try:
         holds = "c" in [a.dtype.kind for a in arrays]
-        findings = () if holds else asked.judged(arrays)
+        findings = () if holds else judge_function(request, arrays)
         if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
             # Deferred: few functions are complex.
             from gradcheck.api.complex_numbers import gives_complex
-            from gradcheck.api.convention import judged
+            from gradcheck.api.convention import judge_complex
 
-            if holds or gives_complex(asked, arrays):
-                findings = judged(asked, arrays, convention)
+            if holds or gives_complex(request, arrays):
+                findings = judge_complex(request, arrays, convention)
                 dtype = {real: name for name, real in REAL.items()}[dtype]
     finally:
-        asked.watch.clear()
+        request.watch.clear()
     return Result(findings=findings, dtype=dtype, subject=subject)
 
 
@@ -300,7 +301,7 @@ def _as_primal(value: Any, index: int) -> Array:
     kind = array.dtype.kind
     if kind in "iub":
         return array
-    if array.dtype != np.float64 and array.dtype.name not in (*RULES, *LOW_RULES, *REAL):
+    if array.dtype != np.float64 and array.dtype.name not in (*TOLERANCES, *LOW_TOLERANCES, *REAL):
         raise UsageError(
             f"primal {index} is {array.dtype}: pass float64 or float32, complex128 or complex64, "
             "float16 or the bfloat16 of ml_dtypes (integers for indices)"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from gradcheck.api.complex_numbers import OTHER, PARTS, Findings, Parts
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
 
@@ -21,17 +21,19 @@ FORMULAS: Final[Mapping[str, str]] = {"torch": "dL/dRe + i·dL/dIm", "jax": "dL/
 """What the gradient of a real L is in each."""
 
 
-def judged(check: Check, primals: tuple[Array, ...], convention: str | None) -> Findings:
-    """The findings of `check` where primals, or outputs, are complex.
+def judge_complex(request: Request, primals: tuple[Array, ...], convention: str | None) -> Findings:
+    """The findings of `request` where primals, or outputs, are complex.
 
     Without a `convention`, by the one that passes, else by the one that explains most; where the
     two differ, the first finding says which one passed.
     """
     if convention is not None:
-        return _by_convention(Parts(check, primals, convention))
-    torch, jax = Parts(check, primals, "torch"), Parts(check, primals, "jax")
-    passed = torch.screened()
-    first, second = (torch, jax) if passed is not None or jax.screened() is None else (jax, torch)
+        return _by_convention(Parts(request, primals, convention))
+    torch, jax = Parts(request, primals, "torch"), Parts(request, primals, "jax")
+    passed = torch.judge_quickly()
+    first, second = (
+        (torch, jax) if passed is not None or jax.judge_quickly() is None else (jax, torch)
+    )
     found = first.judged(passed)
     if _pass(found):
         return _noted(found, first)
@@ -52,7 +54,7 @@ def _by_convention(way: Parts) -> Findings:
         return found
     if not _open(found) or not way.differs():
         return _Explained(way, found).findings
-    other = Parts(replace(way.check, told=False), way.primals, OTHER[way.system])
+    other = Parts(replace(way.request, explain=False), way.primals, OTHER[way.system])
     return _Explained(way, found, other.judged(), asked=True).findings
 
 
@@ -102,7 +104,7 @@ class _Explained:
     def _explained(self, finding: Finding) -> Finding:
         guilty = finding.verdict is Verdict.FAIL and finding.compared
         name = finding.name
-        if not guilty or name not in self.way.check.names:
+        if not guilty or name not in self.way.request.names:
             return finding
         says, label = "", "S"
         if any(f.name == name and f.verdict is Verdict.PASS for f in self.other):
@@ -146,6 +148,6 @@ class _Explained:
     def _is_conjugate(self, name: str) -> bool:
         """Whether the conjugate in its place passes."""
         way = self.way
-        check = replace(way.check, told=False, order=1, jvp=None, double_vjp=None)
-        found = Parts(check, way.primals, way.system, frozenset({name})).judged()
+        request = replace(way.request, explain=False, order=1, jvp=None, double_vjp=None)
+        found = Parts(request, way.primals, way.system, frozenset({name})).judged()
         return any(f.name == name and f.verdict is Verdict.PASS for f in found)

@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.arbiter import Arbiter, Formula
-from gradcheck.judge.black_box import PrimalCheck, promoted
-from gradcheck.judge.compare import LOW_RULES, RULES, Rules
-from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
+from gradcheck.judge.call import RowsAt, ask_forward, ask_vjp, rows_of, vjp_rows_at
+from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES, Tolerance, empty_pass
+from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
-from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.judge.large import Projected, too_large
-from gradcheck.judge.low_function import LowFunction
-from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.second import Gradients, Second
-from gradcheck.judge.value import empty
+from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVjp
+from gradcheck.judge.large_primal import LargePrimalCheck, too_large
+from gradcheck.judge.low_precision_function import LowPrecisionFunction
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
+from gradcheck.judge.second_order import SecondOrder, VjpFunction, judge_double
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
@@ -58,13 +56,13 @@ class Request:
     order: int
     double_vjp: Callable[..., Any] | None
     jvp: Callable[..., Any] | None
-    told: bool = True
+    explain: bool = True
     rules: frozenset[str] | None = None
     watch: Watch = UNWATCHED
     wider: Slack | None = None
 
 
-class ByElement:
+class ElementwiseCheck:
     """A check at one point, element by element."""
 
     def __init__(self, request: Request, primals: tuple[Array, ...]) -> None:
@@ -85,9 +83,9 @@ class ByElement:
             self._call_vjp()
         except Broken as error:
             # In 16 bits there is no diagnosis yet.
-            low = self._request.dtype in LOW_RULES
+            low = self._request.dtype in LOW_TOLERANCES
             return (error.finding,) if low else tuple(self._explained([error.finding]))
-        if self._request.dtype in LOW_RULES:
+        if self._request.dtype in LOW_TOLERANCES:
             return self._in_16_bits()
         findings = self._explained([self._gradient(i) for i in self._point.differentiable])
         if self._request.order == 2:
@@ -131,9 +129,9 @@ class ByElement:
         asked.watch.look()
         return tuple(np.asarray(o) for o in as_tuple(asked.forward(*values, **asked.attrs)))
 
-    def _elsewhere(self, cotangents: Cotangents) -> Ask:
+    def _elsewhere(self, cotangents: Cotangents) -> RowsAt:
         """What vjp gives at other primals, until the budget ends."""
-        ask = asking(self._request.vjp, cotangents, self._request.attrs)
+        ask = vjp_rows_at(self._request.vjp, cotangents, self._request.attrs)
 
         def asked(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
             self._request.watch.look()
@@ -146,7 +144,7 @@ class ByElement:
     @cached_property
     def _point(self) -> Point:
         """Forward and the primals; asked for after vjp, since a forward may save for it."""
-        return promoted(
+        return promote_to_float64(
             Point(self._function, self._primals, watch=self._request.watch), self._outputs
         )
 
@@ -161,13 +159,13 @@ class ByElement:
         return Conditioning(self._elsewhere(self._cotangents), self._point, self._rules)
 
     @cached_property
-    def _arbiter(self) -> Arbiter:
+    def _exact_forward(self) -> HighPrecisionForward:
         asked = self._request
-        return Arbiter(asked.forward, self._primals, asked.attrs, self._outputs)
+        return HighPrecisionForward(asked.forward, self._primals, asked.attrs, self._outputs)
 
     @cached_property
-    def _formula(self) -> Formula:
-        return Formula(self._request.vjp, self._typed, self._primals, self._request.attrs)
+    def _exact_vjp(self) -> HighPrecisionVjp:
+        return HighPrecisionVjp(self._request.vjp, self._typed, self._primals, self._request.attrs)
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
@@ -175,8 +173,8 @@ class ByElement:
         return {}
 
     @property
-    def _rules(self) -> Rules:
-        return RULES[self._request.dtype]
+    def _rules(self) -> Tolerance:
+        return TOLERANCES[self._request.dtype]
 
     def _drawn(self, *role: object) -> Draw:
         asked, shapes = self._request, [o.shape for o in self._outputs]
@@ -186,7 +184,7 @@ class ByElement:
 
     def _in_16_bits(self) -> tuple[Finding, ...]:
         asked = self._request
-        low = LowFunction(
+        low = LowPrecisionFunction(
             self._function, asked.vjp, self._primals, asked.names, asked.attrs, asked.dtype,
             asked.wider,
         )  # fmt: skip
@@ -200,7 +198,7 @@ class ByElement:
             return got
         others = [self._primals[k].size for k in self._point.differentiable]
         if not self._primals[index].size and any(others):
-            return empty(name)
+            return empty_pass(name)
         asked.watch.about(name)
         try:
             large = not asked.full and too_large(self._point, index, self._outputs)
@@ -215,7 +213,7 @@ class ByElement:
     def _projected(self, index: int, got: Float) -> Finding:
         """Along directions, whose number grows with the logarithm of the elements."""
         asked = self._request
-        projected = Projected(
+        projected = LargePrimalCheck(
             self._point, index, asked.names[index], self._cotangents, self._around, self._rules,
             self._elsewhere, asked.wider,
         )  # fmt: skip
@@ -226,7 +224,7 @@ class ByElement:
         name, wider = self._request.names[index], self._request.wider
         primal = PrimalCheck(
             self._point, index, name, self._cotangents, self._around, self._conditioning,
-            arbiter=self._arbiter, formula=self._formula,
+            exact_forward=self._exact_forward, exact_vjp=self._exact_vjp,
         )  # fmt: skip
         finding = primal.judge(got)
         if wider is not None and finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
@@ -237,7 +235,7 @@ class ByElement:
     def _explained(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings, with what is wrong and why."""
         asked = self._request
-        if not asked.told or all(finding.verdict.expected for finding in findings):
+        if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
         # Deferred: a check that passes needs none of it.
         from gradcheck.explain import black_box
@@ -281,9 +279,9 @@ class ByElement:
         if base is None or not all(np.isfinite(g).all() for g in base):
             reason = "vjp gives no gradients whose derivative could be judged"
             return [Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason)]
-        of_vjp = Gradients(asked.vjp, ct, self._primals, asked.names, asked.attrs, tuple(base))
+        of_vjp = VjpFunction(asked.vjp, ct, self._primals, asked.names, asked.attrs, tuple(base))
         try:
-            found = [*Second(self._point, of_vjp, self._drawn, self._rules).judge(right)]
+            found = [*SecondOrder(self._point, of_vjp, self._drawn, self._rules).judge(right)]
             if asked.double_vjp is not None:
                 draw = self._drawn("double")
                 found += judge_double(asked.double_vjp, of_vjp, draw, self._rules)

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.api.check import Result
+from gradcheck.api.judge_function import short_mantissa_note
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.implementations import returned
-from gradcheck.judge.beside import unseen
-from gradcheck.judge.compare import RULES
-from gradcheck.judge.projection import judge_tensors
+from gradcheck.judge.compare import TOLERANCES
+from gradcheck.judge.directional_check import judge_tensors
 from gradcheck.numerics.narrow import fits_narrow
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
@@ -85,7 +85,7 @@ def _noted(findings: Sequence[Finding], params: Mapping[str, Array]) -> list[Fin
     if not short:
         return [*findings]
     kind = params[short[0].name].dtype.name
-    note = unseen([f.name for f in short if params[f.name].dtype.name == kind], kind)
+    note = short_mantissa_note([f.name for f in short if params[f.name].dtype.name == kind], kind)
     noted = replace(short[0], reason="; ".join(filter(None, (short[0].reason, note))))
     return [noted if finding is short[0] else finding for finding in findings]
 
@@ -124,7 +124,7 @@ def _check_params(params: Mapping[str, Array]) -> list[str]:
             raise UsageError(f"parameter {name!r} is a {kind}: pass the array that loss reads")
         if array.dtype.kind in "iub":
             continue
-        if array.dtype.kind != "f" or array.dtype.name not in RULES:
+        if array.dtype.kind != "f" or array.dtype.name not in TOLERANCES:
             raise UsageError(f"parameter {name!r} is {array.dtype}: pass float64 or float32")
         if not array.flags.c_contiguous:
             raise UsageError(

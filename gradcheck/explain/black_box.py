@@ -16,8 +16,8 @@ from gradcheck.explain.hypotheses.table import RULES
 from gradcheck.explain.probe import Array, Cotangent, Probe
 from gradcheck.explain.probe_collector import UNITS, came, fitting
 from gradcheck.implementations.returned import Broken
+from gradcheck.judge.call import guarded_call
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.probe import guarded_call
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate

@@ -18,7 +18,7 @@ from gradcheck.explain.reproduce import contributions, reproduce
 from gradcheck.explain.stage import by_rules
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.ask_model import ask_stage
+from gradcheck.judge.call_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.results.finding import Blame, Finding, Part

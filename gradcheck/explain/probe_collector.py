@@ -15,8 +15,8 @@ from gradcheck.explain.probe import RAISES, Cotangent, Float, Gradients, Mask, P
 from gradcheck.implementations.bound import Binding, Bound
 from gradcheck.implementations.processes.budget import uncounted
 from gradcheck.implementations.returned import Broken, Missing, as_array
-from gradcheck.judge.lowprecision import rounded
-from gradcheck.judge.probe import bound_by, guarded_call
+from gradcheck.judge.call import bound_by, guarded_call
+from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw

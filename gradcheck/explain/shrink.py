@@ -24,10 +24,10 @@ from gradcheck.explain.shrink_trial import CALL, FORMS, UNTOUCHED, Trials, judge
 from gradcheck.explain.shrink_values import plainer, shorter, sparser
 from gradcheck.implementations.bound import Binding
 from gradcheck.implementations.returned import Broken
+from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.cotangents import KINDS
-from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict

@@ -16,12 +16,12 @@ from gradcheck.explain.probe_collector import ENDED, OfSpec, ProbeCollector
 from gradcheck.explain.shrink_candidate import Candidate
 from gradcheck.explain.shrink_domain import Domain
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.compare import rules_of
+from gradcheck.judge.call import ask_vjp
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.contract.determinism import differs
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
-from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Finding
@@ -254,7 +254,7 @@ def _largest(values: Array) -> float:
 
 def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
     """Error over what is allowed, element by element; infinite where a number is not finite."""
-    right, got, rules = probe.right[output], probe.got[output], rules_of(probe.dtype)
+    right, got, rules = probe.right[output], probe.got[output], tolerance_of(probe.dtype)
     with np.errstate(all="ignore"):
         costs = probe.truth.cost(probe.ct, probe.primals, probe.attrs)
         cost = costs[probe.names.index(output)]

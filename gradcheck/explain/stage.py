@@ -11,8 +11,8 @@ from gradcheck.explain.diagnose import diagnose
 from gradcheck.explain.probe import Cotangent, Gradients, Probe
 from gradcheck.explain.probe_collector import UNITS, OfSpec
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.ask_model import ask_stage
-from gradcheck.judge.model_truth import StageTruth
+from gradcheck.judge.call_model import ask_stage
+from gradcheck.judge.stage import StageTruth
 from gradcheck.results.finding import Finding
 from gradcheck.spec.program import StageVjp
 

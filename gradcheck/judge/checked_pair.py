@@ -1,8 +1,7 @@
-"""What forward and vjp hand over at the point, where there is nothing to say against it.
+"""forward and vjp at the point, called with every check that needs no message.
 
-All that a call owes besides numbers is looked at: the form of what it returns, its arguments
-unchanged, the same bits twice. Whoever broke what is not said: any breach gives None, and is found
-again, and named, by `probe`.
+The form of the results, unchanged arguments and equal bits of a second call are checked. Any
+violation gives None; `judge.call` repeats the call and reports which one it is.
 """
 
 from __future__ import annotations
@@ -14,22 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations import returned
-from gradcheck.judge.black_box import AGREES
 from gradcheck.judge.cotangents import THIRDS
+from gradcheck.judge.primal_check import PROMOTION_AGREEMENT
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.evaluate import REFUSALS
 from gradcheck.numerics.packed import end_to_end
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
-
-RAISED: Final = object()
-TWICE_BACK: Final = -2.0
+FAILED_CALL: Final = object()
+SECOND_FACTOR: Final = -2.0
 """A factor by which products and sums round as before."""
-LINEAR: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
+MAX_NONLINEARITY: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
 """The part of a gradient's norm that rounding may change where it is asked for with that: less than
 a fourth of what is lost of THIRDS in a narrower type."""
-OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
+OUTPUT_DTYPES: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class CheckedPair:
@@ -66,10 +64,10 @@ class CheckedPair:
     def outputs(self) -> tuple[Array, ...] | None:
         """Forward's values at the primals, copied; None if there is anything against them."""
         out = self._call(self.values, ())
-        if out is RAISED or not out:
+        if out is FAILED_CALL or not out:
             return None
         for o in out:
-            if o.dtype not in OUTPUTS or not o.size:
+            if o.dtype not in OUTPUT_DTYPES or not o.size:
                 return None
         return tuple([o.copy() for o in out])
 
@@ -81,7 +79,7 @@ class CheckedPair:
         in it from the call before.
         """
         kept: Array | None = None
-        for factor in (1.0, TWICE_BACK):
+        for factor in (1.0, SECOND_FACTOR):
             cts, at = [], 0
             for o in outputs:
                 part = v[at : at + o.size].reshape(o.shape)
@@ -118,7 +116,7 @@ class CheckedPair:
             want = gradient[at : at + part.size] * float(ct.reshape(-1)[0])
             off = part.reshape(-1) - want
             at += part.size
-            if not off.dot(off) <= LINEAR[part.dtype.name] ** 2 * want.dot(want):
+            if not off.dot(off) <= MAX_NONLINEARITY[part.dtype.name] ** 2 * want.dot(want):
                 return False
         return True
 
@@ -135,7 +133,7 @@ class CheckedPair:
             return None
         largest = max(float(np.abs(o).max()) for o in values)
         apart = max(float(np.abs(a - b).max()) for a, b in zip(values, outputs, strict=True))
-        return tuple(o.copy() for o in values) if apart <= AGREES * largest else None
+        return tuple(o.copy() for o in values) if apart <= PROMOTION_AGREEMENT * largest else None
 
     def _parts(self, out: Any) -> list[Array] | None:
         """The gradients of floating primals as arrays, if their form is right."""
@@ -160,11 +158,11 @@ class CheckedPair:
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001  it is asked again, and then named
-            return RAISED
-        return out if self._bits == _bits(self._copies) else RAISED  # some ignore the flag
+            return FAILED_CALL
+        return out if self._bits == _bits(self._copies) else FAILED_CALL  # some ignore the flag
 
 
-def held(v: Float, outputs: Sequence[Array]) -> Float:
+def rounded_to_outputs(v: Float, outputs: Sequence[Array]) -> Float:
     """A cotangent [m], all outputs end to end, as their dtypes hold it."""
     if all(o.dtype == np.float64 for o in outputs):
         return v

@@ -1,4 +1,4 @@
-"""The cotangents under which a gradient is judged: random, dense and signed; ones never alone."""
+"""The cotangents under which a gradient is judged: random, dense and signed; never ones alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.numerics.random_directions import run_of_cotangent
 
 Array = NDArray[Any]
-
 KINDS: Final = ("normal", "powers", "ones")
 THIRDS: Final = -8.0 / 3.0
 """A cotangent whose bits are 1010…: a third of the last place of every type lies beyond it."""

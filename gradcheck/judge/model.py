@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
 from gradcheck.implementations.returned import Broken, failures
-from gradcheck.judge.ask_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
-from gradcheck.judge.compare import RULES, Rules
-from gradcheck.judge.model_truth import Known, ModelTruth
-from gradcheck.judge.probe import bound_by
+from gradcheck.judge.call import bound_by
+from gradcheck.judge.call_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
+from gradcheck.judge.compare import TOLERANCES, Tolerance
+from gradcheck.judge.model_truth import KnownGradient, ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
 from gradcheck.results.finding import Finding, Miss, Part
@@ -26,7 +26,6 @@ from gradcheck.spec.program import Stage, Values
 Float = NDArray[np.float64]
 Gradients = Mapping[str, "Float | Finding"]
 """Per parameter (or other value) its gradient as rows [q, n], or what is wrong with it."""
-
 CERTIFICATE: Final = "mp50"
 """The dtype under which a model's own fold is held against 50-digit differences."""
 
@@ -100,7 +99,7 @@ def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Findin
             yield error.finding
         else:
             if vjp is not None:
-                yield judge_stage(truth, stage, vjp, dtype)
+                yield judge_stage(truth.stage(stage), vjp, dtype)
 
 
 def _told(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
@@ -128,7 +127,7 @@ def judge_gradients(
         if isinstance(got, Finding):  # what is wrong with its form, or an unknown name
             yield got
         else:
-            found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
+            found = _judge_gradient(truth.gradient(name), name, got, cts, TOLERANCES[dtype])
             yield _fair(truth, found)
 
 
@@ -227,12 +226,14 @@ def _fold(
     return {**found, **zeros, **{n: f for n, f in faults.items() if n in truth.params}}
 
 
-def _judge_gradient(known: Known, name: str, got: Float, cts: Float, rules: Rules) -> Finding:
+def _judge_gradient(
+    known: KnownGradient, name: str, got: Float, cts: Float, tolerance: Tolerance
+) -> Finding:
     if got.shape[1] == 0:
         reason = "it has no elements: only its shape and its dtype were checked"
         return Finding(name=name, verdict=Verdict.PASS, reason=reason)
     names = ("one", "random")[: len(cts)]
-    return known.compared(got, cts, rules).finding(name, known.shape, names)
+    return known.compared(got, cts, tolerance).finding(name, known.shape, names)
 
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
@@ -246,7 +247,7 @@ def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
     except Broken as error:
         return replace(error.finding, name="loss", part=Part.VALUE)
     got = np.array([[value]])
-    found = truth.loss.compared(got, np.ones(1), RULES[dtype]).finding("loss", (), ("",))
+    found = truth.loss.compared(got, np.ones(1), TOLERANCES[dtype]).finding("loss", (), ("",))
     reason = found.reason
     if found.verdict is Verdict.FAIL and np.isfinite(value):
         reason = f"it computes something else than {truth.case.spec.name}: {reason}"

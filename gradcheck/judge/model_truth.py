@@ -1,4 +1,4 @@
-"""What is true of a model at one point: its loss, every gradient, every stage's VJP."""
+"""The truth of a model at one point: its loss, and the gradient of every parameter."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError
-from gradcheck.judge.compare import RULES, Comparison, Rules, compare
-from gradcheck.judge.lowprecision import rounded
-from gradcheck.judge.monte_carlo_rounding import Propagated
-from gradcheck.judge.projection import judge_tensors
-from gradcheck.judge.remainder import Remainders
-from gradcheck.judge.tie_bounds import Tied, tied
+from gradcheck.judge.compare import (
+    ROUNDING_SAFETY,
+    TOLERANCES,
+    Comparison,
+    Tolerance,
+    compare_with_rounding,
+)
+from gradcheck.judge.curves import Remainders
+from gradcheck.judge.directional_check import judge_tensors
+from gradcheck.judge.low_precision import rounded
+from gradcheck.judge.model_rounding import PropagatedRounding
+from gradcheck.judge.stage import SINGLE, StageTruth, distance
 from gradcheck.numerics.arithmetic import F64, FLOATS, Arithmetic
 from gradcheck.numerics.estimator import Estimate, certain
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.fifty_digits import mp50
-from gradcheck.numerics.narrow import TYPES
 from gradcheck.numerics.oracle import Agreement, Oracle
-from gradcheck.numerics.rounding import ROUNDING, allowance
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelCase
@@ -31,19 +35,12 @@ from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Nudged, Stage, Values, Whole
 
 Float = NDArray[np.float64]
-
-EXACT: Final = 5_000
+MAX_EXACT_PARAMETERS: Final = 5_000
 """Parameters up to which 50 digits are affordable; above, the truth is the float64 fold."""
-SINGLE: Final = "float32"
-FAR: Final = 0.45
-"""Of what rounding to a type costs at most, relative to the number: some element is off by it."""
-ATTEMPTS: Final = 200
-SAFETY: Final = 4.0
-"""Other texts of the same formulas round differently: allow so many times the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownGradient:
     """A true gradient [n] (or value), its error bar, and what rounding may cost it in units of u.
 
     `rounding()` [n] is asked only where a judgement depends on it.
@@ -58,22 +55,23 @@ class Known:
         """The gradient for each loss cotangent of `cts` [q], as rows [q, n]."""
         return certain(cts[:, None] * self.value, np.abs(cts[:, None]) * self.bar)
 
-    def compared(self, got: Float, cts: Float, rules: Rules) -> Comparison:
+    def compared(self, got: Float, cts: Float, tolerance: Tolerance) -> Comparison:
         """What was given for each loss cotangent of `cts` [q], rows [q, n], against this."""
-        found = compare(got, self.estimate(cts), rules)
-        if found.pending.any():
-            allowed = SAFETY * rules.u * np.abs(cts[:, None]) * self.rounding()
-            found = compare(got, self.estimate(cts), rules, extra=allowed)
-        return found
+        return compare_with_rounding(
+            got,
+            self.estimate(cts),
+            tolerance,
+            lambda: ROUNDING_SAFETY * tolerance.u * np.abs(cts[:, None]) * self.rounding(),
+        )
 
-    def beside(self, own: Float, there: Float) -> Known | None:
+    def beside(self, own: Float, there: Float) -> KnownGradient | None:
         """What is known at a point beside this one, where the same text gives `there`.
 
         In float64 it gives `own` here, and lies as near to the truth there as it is shown to lie
         here; None where it is wrong here.
         """
-        found = self.compared(own[None], np.ones(1), RULES["float64"])
-        off = _distance(found)
+        found = self.compared(own[None], np.ones(1), TOLERANCES["float64"])
+        off = distance(found)
         return None if off is None else replace(self, value=there, bar=off[0])
 
 
@@ -102,7 +100,7 @@ class ModelTruth:
         self.given = case.given if given is None else given
         self.params = {name: self.given[name] for name in self.program.params}
         self.inputs = {name: self.given[name] for name in self.program.inputs}
-        self.exact = sum(p.size for p in self.params.values()) <= EXACT
+        self.exact = sum(p.size for p in self.params.values()) <= MAX_EXACT_PARAMETERS
         self._wide = wide
         with np.errstate(all="ignore"):
             self.values64 = self.program.forward(F64, self.given)
@@ -143,7 +141,9 @@ class ModelTruth:
         xp = self._xp
         if xp is F64:
             return self.values64
-        return self.program.forward(xp, {n: _in(xp, v) for n, v in self.given.items()})
+        return self.program.forward(
+            xp, {n: xp.asarray(v) if v.dtype.kind == "f" else v for n, v in self.given.items()}
+        )
 
     @cached_property
     def cts(self) -> Mapping[str, Array]:
@@ -164,13 +164,13 @@ class ModelTruth:
         with np.errstate(all="ignore"):
             return self.program.backward(F64, self.values64, np.asarray(1.0))
 
-    def gradient(self, name: str) -> Known:
+    def gradient(self, name: str) -> KnownGradient:
         """What is known of the gradient of one parameter, or the cotangent of another value."""
         if name not in self._gradients:
             self._gradients[name] = self._gradient(name)
         return self._gradients[name]
 
-    def _gradient(self, name: str) -> Known:
+    def _gradient(self, name: str) -> KnownGradient:
         shape = self.values64[name].shape
         if self._wide is not None and self.exact:
             own, there = (self._flat(truth.fold.get(name), shape) for truth in (self._wide, self))
@@ -180,8 +180,8 @@ class ModelTruth:
         if self.exact:
             bar = np.abs(flat) * np.finfo(np.float64).eps
         else:
-            bar = SAFETY * np.finfo(np.float64).eps / 2 * self._rounding(name)
-        return Known(flat, bar, shape, lambda: self._rounding(name))
+            bar = ROUNDING_SAFETY * np.finfo(np.float64).eps / 2 * self._rounding(name)
+        return KnownGradient(flat, bar, shape, lambda: self._rounding(name))
 
     def _flat(self, found: Any, shape: tuple[int, ...]) -> Float:
         return (np.zeros(shape) if found is None else self._float64(found)).reshape(-1)
@@ -192,7 +192,7 @@ class ModelTruth:
         return ModelTruth(self.case, self.given)
 
     @cached_property
-    def loss(self) -> Known:
+    def loss(self) -> KnownGradient:
         """What is known of the loss, [1]."""
         name = self.program.loss
         if self._wide is not None and self.exact:
@@ -201,7 +201,7 @@ class ModelTruth:
             return self._by_itself.loss if known is None else known
         value = self._float64(self.values[name]).reshape(1)
         bar = np.abs(value) * np.finfo(np.float64).eps
-        return Known(value, bar, (), lambda: self._propagated.values[name])
+        return KnownGradient(value, bar, (), lambda: self._propagated.values[name])
 
     @cached_property
     def certified(self) -> bool:
@@ -261,7 +261,7 @@ class ModelTruth:
         return {}
 
     @cached_property
-    def _gradients(self) -> dict[str, Known]:
+    def _gradients(self) -> dict[str, KnownGradient]:
         return {}
 
     @cached_property
@@ -294,168 +294,8 @@ class ModelTruth:
         return np.zeros(self.values64[name].size) if cost is None else cost
 
     @cached_property
-    def _propagated(self) -> Propagated:
+    def _propagated(self) -> PropagatedRounding:
         if self._wide is not None:  # an estimate, and as good beside
             return self._wide._propagated
         with np.errstate(all="ignore"):
-            return Propagated(self.program, self.given)
-
-
-class StageTruth:
-    """The true gradients of one stage, at the values and cotangents that code of a dtype gets.
-
-    Two cotangents: the reference's own, which flows there in the model, and a random one, because
-    the former may be zero where a defect sits. What float32 gets is rounded once more, to numbers
-    of its own.
-    """
-
-    names: Final = ("reference", "random")
-
-    def __init__(self, truth: ModelTruth, stage: Stage, wide: StageTruth | None = None) -> None:
-        """Hold what the stage reads, and the cotangents of what it writes.
-
-        `wide` is the stage's truth in float64, where this one is of float32's numbers.
-        """
-        self.stage = stage
-        self._wide = wide
-        self._around = truth.values64
-        self.primals = tuple(self._held(truth.values[name]) for name in stage.reads)
-        reference, random = [], []
-        for i, name in enumerate(stage.outputs):
-            shape = np.shape(truth.values64[name])
-            found = truth.cts.get(name)
-            reference.append(np.zeros(shape) if found is None else self._held(found))
-            drawn = _full(truth.case, stage.name, i, shape) if wide is None else wide.cts[1][i]
-            random.append(self._held(drawn))
-        self.cts: tuple[tuple[Array, ...], ...] = (tuple(reference), tuple(random))
-
-    def values(self, dtype: str) -> Values:
-        """Every value of the program, as the stage's dtype holds it, in a working dtype."""
-        held = {name: self._held(value) for name, value in self._around.items()}
-        held.update(zip(self.stage.reads, self.primals, strict=True))
-        kind = np.dtype(dtype)
-        return {n: v.astype(kind) if v.dtype.kind == "f" else v for n, v in held.items()}
-
-    def typed(self, dtype: str) -> list[tuple[Array, ...]]:
-        """The cotangents in a working dtype."""
-        return [tuple(part.astype(np.dtype(dtype)) for part in ct) for ct in self.cts]
-
-    @property
-    def gradients(self) -> list[Float | None] | None:
-        """Rows [q, n] per value read (None: an index); None if 50 digits do not certify them."""
-        return self._known[0]
-
-    def bar(self, index: int) -> Float | None:
-        """The error bar [q, n] of the gradient of one value read; None: it is exact."""
-        return self._known[1][index]
-
-    @cached_property
-    def _known(self) -> tuple[list[Float | None] | None, list[Float | None]]:
-        """The gradients, and their error bars."""
-        unknown: list[Float | None] = [None] * len(self.primals)
-        if self._wide is not None:
-            if self._wide.gradients is None:
-                return None, unknown
-            bars = [self._wide._off(i) for i in range(len(self.primals))]
-            if all((bar is None) == (own is None) for bar, own in zip(bars, self.own, strict=True)):
-                return self.own, bars
-        stage = self.stage
-        oracle = Oracle(stage.op, self.primals, stage.attrs, self.cts, self.on_kink)
-        return oracle.gradient(), unknown
-
-    @cached_property
-    def own(self) -> list[Float | None]:
-        """What the operator's VJP gives in float64, rows [q, n] per value read (None: an index)."""
-        values = dict(zip(self.stage.reads, self.primals, strict=True))
-        with np.errstate(all="ignore"):
-            rows = [self.stage.vjp(F64, ct, values) for ct in self.cts]
-        return [
-            None if parts[0] is None else np.stack([np.ravel(part) for part in parts])
-            for parts in zip(*rows, strict=True)
-        ]
-
-    def _off(self, index: int) -> Float | None:
-        """How near to the truth, [q, n], the float64 VJP lies; None where it is wrong."""
-        own, exact = self.own[index], self.gradients
-        want = None if exact is None else exact[index]
-        if own is None or want is None:
-            return None
-        found = compare(own, certain(want), RULES["float64"])
-        if found.pending.any():
-            allowed = SAFETY * found.rules.u * self.rounding[index]
-            found = compare(own, certain(want), found.rules, extra=allowed)
-        return _distance(found)
-
-    @cached_property
-    def rounding(self) -> list[Float]:
-        """What rounding may cost them, [q, n] each, in units of u."""
-        if self._wide is not None:  # an estimate, and as good beside
-            return self._wide.rounding
-        primals = [_in(ROUNDING, p) for p in self.primals]
-        values = dict(zip(self.stage.reads, primals, strict=True))
-        rows = []
-        for ct in self.cts:
-            with np.errstate(all="ignore"):
-                found = self.stage.vjp(ROUNDING, tuple(ROUNDING.asarray(c) for c in ct), values)
-            rows.append([np.zeros(0) if g is None else _cost(g) for g in found])
-        return [np.stack(parts) for parts in zip(*rows, strict=True)]
-
-    @cached_property
-    def on_kink(self) -> list[NDArray[np.bool_] | None]:
-        """Per value read, the elements that sit exactly on one of the operator's kinks."""
-        op, marks = self.stage.op, [np.zeros(p.shape, dtype=bool) for p in self.primals]
-        for kink in op.kinks:
-            index = self.stage.primals.index(kink.primal) if kink.primal else 0
-            gap = kink.gap(F64, *self.primals, **self.stage.all_attrs)
-            marks[index] |= np.broadcast_to(np.asarray(gap) == 0, marks[index].shape)
-        return [mark if mark.any() else None for mark in marks]
-
-    def tied(self, index: int) -> Tied | None:
-        """What the elements on a kink of one value may get; None where there are none."""
-        on = self.on_kink[index]
-        if on is None:
-            return None
-        if index not in self._tied:
-            self._tied[index] = tied(self.stage, self.primals, self.cts, index, on)
-        return self._tied[index]
-
-    @cached_property
-    def _tied(self) -> dict[int, Tied]:
-        return {}
-
-    def _held(self, value: Any) -> Array:
-        """A value in float64, as the stage's dtype holds it; indices as they are."""
-        array = np.asarray(value)
-        if array.dtype == object:
-            array = mp50().to_float64(array)
-        return array if self._wide is None else rounded(array, SINGLE)
-
-
-def _in(xp: Any, value: Array) -> Any:
-    """A value in another arithmetic; indices as they are."""
-    return xp.asarray(value) if value.dtype.kind == "f" else value
-
-
-def _full(case: ModelCase, stage: str, output: int, shape: tuple[int, ...]) -> Float:
-    """The first random cotangent that every narrower type is far from, wherever it can be.
-
-    A scalar may by chance lie next to a number of such a type.
-    """
-    for attempt in range(ATTEMPTS):
-        drawn = case.draw("stage", stage, output, attempt).signed(*shape)
-        off = [np.abs(one.rounded(drawn) / drawn - 1) * 2.0**one.bits for one in TYPES]
-        ok = all(np.max(far, initial=0.0) >= FAR for far in off)
-        if ok:
-            break
-    return drawn
-
-
-def _cost(result: Any) -> Float:
-    found = allowance(result)
-    return np.zeros(0) if found is None else found.reshape(-1)
-
-
-def _distance(found: Comparison) -> Float | None:
-    """Within what distance of the truth [q, n] lies what was compared; None where some fails."""
-    ok = not found.failed.any()
-    return np.maximum(found.bound, found.error) + found.uncertainty if ok else None
+            return PropagatedRounding(self.program, self.given)

@@ -15,7 +15,7 @@ from gradcheck.cli.planned import convention_of
 from gradcheck.errors import LoadError, Unsupported, UsageError
 from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.probe import bound_by
+from gradcheck.judge.call import bound_by
 from gradcheck.results.baseline import clock
 from gradcheck.results.baseline.apply import applied
 from gradcheck.results.baseline.entry import Baseline

@@ -10,7 +10,7 @@ from gradcheck_cases import SUITE
 from gradcheck.errors import LoadError
 from gradcheck.implementations.load import load
 from gradcheck.judge.rule import judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.results.verdict import Verdict
 
 

@@ -7,8 +7,8 @@ from gradcheck_cases import SUITE
 
 from gradcheck.errors import LoadError
 from gradcheck.implementations.torch import Torch
+from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 
 torch = pytest.importorskip("torch")
 

@@ -6,7 +6,7 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
 from gradcheck_cases.position import diag_mask_inf
 
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import TOLERANCES
 from gradcheck.judge.operator import SAFETY, CaseTruth
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.arrays import as_tuple
@@ -52,7 +52,7 @@ def lost(floats, exact):
 
 def uncovered(error, units, dtype):
     """Elements whose error exceeds the rounding collected (no safety factor is needed)."""
-    ok = error <= U[dtype] * units + RULES[dtype].underflow
+    ok = error <= U[dtype] * units + TOLERANCES[dtype].underflow
     return np.flatnonzero(~ok)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck.errors import ManifestError, Unsupported
-from gradcheck.judge.asked_contract import judge_contract
+from gradcheck.judge.contract_check import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.results.verdict import Verdict
 from gradcheck.run import loaded_plan

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.judge.asked_contract import contract_cases
 from gradcheck.judge.contract.resize import Resized, resized, several_rows
+from gradcheck.judge.contract_check import contract_cases
 
 
 def case_of(op, dialect, sample="typical"):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from gradcheck.errors import ManifestError
-from gradcheck.judge.asked_contract import examine
 from gradcheck.judge.contract.asking import Unasked, Unfit, Vacuous
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.judge.contract.sizes import SIZES, sizes
+from gradcheck.judge.contract_check import examine
 from gradcheck.results.verdict import Verdict
 from tests.ending import ends
 
