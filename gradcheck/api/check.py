@@ -1,4 +1,4 @@
-"""The library face: check any function and its VJP, without a spec."""
+"""`check` and `assert_vjp`: any function and its VJP, judged without a spec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Float = NDArray[np.float64]
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 REAL: Final[Mapping[str, str]] = {"complex128": "float64", "complex64": "float32"}
-"""The dtypes of the parts of complex numbers."""
+"""Complex dtypes, and the dtype of their parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether everything passed. Nothing is a pass but PASS."""
+        """Whether every verdict is PASS."""
         return self.verdict is Verdict.PASS
 
     def __bool__(self) -> bool:
@@ -224,7 +224,7 @@ def check(
 
 
 def _rewrites(stream: TextIO | None) -> bool:
-    """Whether it is a terminal that can write a line again."""
+    """Whether the stream is a terminal that can rewrite a line."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -269,7 +269,7 @@ def assert_vjp(
 def _check_request(
     order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any, wider: Any
 ) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse invalid options."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
             f"convention is {convention!r}: pass 'torch' (dL/dRe + i·dL/dIm), 'jax' (its "
@@ -323,7 +323,7 @@ def _refuse_infinite(array: Array, index: int) -> None:
 
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
-    """That of the real numbers, and of the parts of the complex ones."""
+    """The dtype of the real primals, or of the parts of the complex ones."""
     given = {a.dtype for a in arrays if a.dtype.kind == "c" or is_float(a.dtype)}
     if len(given) == 1 and np.dtype(np.float64) in given:
         return "float64"

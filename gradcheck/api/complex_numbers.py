@@ -1,4 +1,4 @@
-"""A complex check as the real one of its parts, and its findings in complex terms.
+"""A complex check in terms of real and imaginary parts, and its findings in complex terms.
 
 Each primal becomes a real one with one more axis: the real and the imaginary part of a complex
 number, a real number alone. So a leading axis of copies lines up as before. A complex output has
@@ -33,13 +33,13 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 Findings = tuple[Finding, ...]
 
 OTHER: Final = {"torch": "jax", "jax": "torch"}
-"""The two conventions, each with the other one."""
+"""The other one of the two conventions."""
 DTYPES: Final = (np.dtype(np.complex128), np.dtype(np.complex64))
 PARTS: Final = ("real", "imag")
 APART: Final = {"float64": 2.0**-26, "float32": 2.0**-12}
-"""The part of a gradient's norm from which on two conventions differ at a point."""
+"""The part of a gradient's norm above which two conventions differ at a point."""
 PLACELESS: Final = frozenset({"call", "earlier", "lost", "narrow", "scale", "attributes"})
-"""Rules whose diagnoses name no place: places are those of the parts."""
+"""Rules whose diagnoses name no place: places would be those of the parts."""
 PLACES: Final = re.compile(r"\b(axis|axes|rows?|columns?|shape)\b")
 
 
@@ -94,7 +94,7 @@ class Parts:
         return tuple(map(self._in_complex_terms, found))
 
     def differs(self) -> bool:
-        """Whether what is due by the other convention is another gradient here."""
+        """Whether the right gradient by the other convention is another one here."""
         here, there = self.asked(), Parts(self.request, self.primals, OTHER[self.system]).asked()
         if here is None or there is None:
             return False
@@ -105,7 +105,7 @@ class Parts:
         return not np.linalg.norm(a - b) <= APART[self.request.dtype] * np.linalg.norm(a)
 
     def asked(self) -> dict[str, Array] | None:
-        """What vjp gives for one random cotangent, in parts; None where it breaks its contract."""
+        """The gradients of vjp for one random cotangent, in parts; None where the call fails."""
         try:
             self._forward(*self._real, **self.request.attrs)  # it may save what vjp reads
             draw = Draw(self.request.seed, "convention", self.request.subject)
@@ -130,7 +130,7 @@ class Parts:
         return self.system == "jax"
 
     def _given(self, arrays: Sequence[Array]) -> list[Array]:
-        """Primals, tangents of primals and the like, as the user's functions know them."""
+        """Primals and tangents in the form of the user's functions."""
         return [
             _joined(a) if p.dtype.kind == "c" else a.reshape(a.shape[:-1])
             for a, p in zip(arrays, self.primals, strict=True)
@@ -191,7 +191,7 @@ class Parts:
 
     @property
     def _cotangents(self) -> list[str]:
-        """What rows of the second order call the parts of ct."""
+        """Names of the parts of ct in rows of the second order."""
         lead = "ct" if "ct" not in self.request.names else "cotangent"
         count = len(self._outputs)
         return [lead] if count == 1 else [f"{lead}{k}" for k in range(count)]
@@ -205,7 +205,7 @@ class Parts:
         ]
 
     def _gradients(self, out: Any, names: Sequence[str]) -> Any:
-        """What vjp returned, in parts; a wrong number of them as it came."""
+        """The gradients of vjp in parts; a wrong number of them is passed on."""
         found = _several(out)
         if len(found) != len(self.primals):
             return out
@@ -219,9 +219,9 @@ class Parts:
         )
 
     def _part(self, value: Any, form: Form, name: str, turned: bool) -> Any:
-        """One gradient or tangent in parts; what is no array, or of another dtype, stays wrong.
+        """One gradient or tangent in parts; a value of another type or dtype stays wrong.
 
-        A real array in a complex one's place gets one more axis, of length 1, which no part has.
+        A real array in place of a complex one gets one more axis, of length 1, which no part has.
         """
         dtype = form[1]
         array = _array(value) if dtype.kind in "fc" else None
@@ -246,7 +246,7 @@ class Parts:
         widths |= {r: 2 for r, (_, dtype) in zip(rows, forms, strict=True) if dtype.kind == "c"}
         return widths
 
-    # ── what was found, in complex terms ─────────────────────────────────────────────────────
+    # ── findings in complex terms ─────────────────────────────────────────────────────
 
     def _in_complex_terms(self, finding: Finding) -> Finding:
         """A finding about parts as one about the complex array."""
@@ -265,7 +265,7 @@ class Parts:
         )
 
     def _miss(self, miss: Miss, name: str) -> Miss:
-        """An element, with the part of it that was compared in the name of its tensor."""
+        """An element, with its part in the name of its tensor."""
         width = self._widths.get(name)
         if width is None or not miss.index:
             return miss
@@ -274,7 +274,7 @@ class Parts:
         return replace(miss, index=tuple(index), tensor=tensor)
 
     def _text(self, text: str) -> str:
-        """A sentence in which places are those of complex arrays."""
+        """A sentence with places in terms of complex arrays."""
         for name, primal in zip(self.request.names, self.primals, strict=True):
             pair = primal.dtype.kind == "c"
             place = rf"(?<![\w.]){re.escape(name)}\[((?:\d+, )*)(\d+)\]"
@@ -282,7 +282,7 @@ class Parts:
         return text
 
     def _fault(self, name: str) -> str:
-        """What is wrong with the form of a gradient or tangent; empty: nothing of it."""
+        """The fault in the form of a gradient or tangent; empty without one."""
         if name not in self._came:
             return ""
         (shape, dtype), (due, kind) = self._came[name]
@@ -370,7 +370,7 @@ def _speaks_of_places(found: Diagnosis) -> bool:
 
 
 def _heat(finding: Finding, width: int) -> Heat | None:
-    """The map of the part that is worst; None where one was too large to be told apart."""
+    """The map of the worst part; None where one cell holds several elements."""
     heat, top = finding.heat, finding.top
     if heat is None or top is None or heat.block != (1, 1):
         return None

@@ -1,4 +1,4 @@
-"""One check element by element: each gradient, then what was asked for beside them."""
+"""One check element by element: each gradient, then the second order and forward mode."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 KEPT: Final = 1 << 14
-"""Numbers that forward may return for its cotangents to be kept from check to check."""
+"""Numbers that forward may return for its cotangents to be cached."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What one check asks for, at whatever primals; `told`: failures get their diagnosis.
+    """The arguments of one check but for the primals; with `explain`, failures get a diagnosis.
 
-    `rules` are the names of those that a diagnosis may rest on; None: all. What does not pass is
-    judged by a `wider` bound, where that is asked for.
+    `rules` are the names of the rules for a diagnosis (None: all). A gradient that does not pass is
+    judged by the `wider` bound, if there is one.
     """
 
     forward: Callable[..., Any]
@@ -66,11 +66,11 @@ class ElementwiseCheck:
     """A check at one point, element by element."""
 
     def __init__(self, request: Request, primals: tuple[Array, ...]) -> None:
-        """Ask nothing yet."""
+        """Call nothing yet."""
         self._request, self._primals = request, primals
 
     def findings(self) -> tuple[Finding, ...]:
-        """What is found, in the order of the rows of a result."""
+        """The findings, in the order of the rows of a result."""
         try:
             self._call_forward()
         except Broken as error:
@@ -94,10 +94,10 @@ class ElementwiseCheck:
             findings += self._forward_mode(self._request.jvp)
         return tuple(findings)
 
-    # ── what is asked ────────────────────────────────────────────────────────────────────────
+    # ── calls ────────────────────────────────────────────────────────────────────────
 
     def _call_forward(self) -> None:
-        """Forward's outputs here, and cotangents shaped as they are.
+        """Call forward, and draw cotangents of the shapes of its outputs.
 
         Raises:
             Broken: forward breaks its contract.
@@ -115,7 +115,7 @@ class ElementwiseCheck:
         ]
 
     def _call_vjp(self) -> None:
-        """Its gradients for every cotangent.
+        """Call vjp for every cotangent.
 
         Raises:
             Broken: vjp breaks its contract.
@@ -124,13 +124,13 @@ class ElementwiseCheck:
         self._answer = ask_vjp(asked.vjp, self._typed, self._primals, asked.names, asked.attrs)
 
     def _function(self, *values: Array) -> tuple[Array, ...]:
-        """Forward's values, as arrays, until the budget ends."""
+        """Forward's values, as arrays; raises Ended when the budget is spent."""
         asked = self._request
         asked.watch.look()
         return tuple(np.asarray(o) for o in as_tuple(asked.forward(*values, **asked.attrs)))
 
     def _elsewhere(self, cotangents: Cotangents) -> RowsAt:
-        """What vjp gives at other primals, until the budget ends."""
+        """The gradients of vjp at other primals; raises Ended when the budget is spent."""
         ask = vjp_rows_at(self._request.vjp, cotangents, self._request.attrs)
 
         def asked(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
@@ -139,11 +139,11 @@ class ElementwiseCheck:
 
         return asked
 
-    # ── what is known of forward and vjp, once somebody asks ─────────────────────────────────
+    # ── made on first use ─────────────────────────────────
 
     @cached_property
     def _point(self) -> Point:
-        """Forward and the primals; asked for after vjp, since a forward may save for it."""
+        """Forward and the primals; used after vjp only, since a forward may save values for it."""
         return promote_to_float64(
             Point(self._function, self._primals, watch=self._request.watch), self._outputs
         )
@@ -169,7 +169,7 @@ class ElementwiseCheck:
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
-        """The true gradients by name, as far as they were looked for."""
+        """The true gradients by name, as far as they are known."""
         return {}
 
     @property
@@ -180,7 +180,7 @@ class ElementwiseCheck:
         asked, shapes = self._request, [o.shape for o in self._outputs]
         return Draw(asked.seed, "check", asked.subject, *shapes, *role)
 
-    # ── the story ────────────────────────────────────────────────────────────────────────────
+    # ── judgement ────────────────────────────────────────────────────────────────────────────
 
     def _in_16_bits(self) -> tuple[Finding, ...]:
         asked = self._request
@@ -211,7 +211,7 @@ class ElementwiseCheck:
             return _undecided(name, ended)
 
     def _projected(self, index: int, got: Float) -> Finding:
-        """Along directions, whose number grows with the logarithm of the elements."""
+        """Judge along directions: their number grows with the logarithm of the elements."""
         asked = self._request
         projected = LargePrimalCheck(
             self._point, index, asked.names[index], self._cotangents, self._around, self._rules,
@@ -220,7 +220,7 @@ class ElementwiseCheck:
         return projected.judge(got)
 
     def _one_by_one(self, index: int, got: Float) -> Finding:
-        """By differences, by 50 digits where those leave something open, at every scale else."""
+        """Judge each element: by differences, then by 50 digits or at every scale."""
         name, wider = self._request.names[index], self._request.wider
         primal = PrimalCheck(
             self._point, index, name, self._cotangents, self._around, self._conditioning,
@@ -233,7 +233,7 @@ class ElementwiseCheck:
         return finding
 
     def _explained(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The findings, with what is wrong and why."""
+        """The findings, with a diagnosis of each failure."""
         asked = self._request
         if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
@@ -264,7 +264,7 @@ class ElementwiseCheck:
         return [self._request.names[i] for i in self._point.differentiable]
 
     def _second_order(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The derivative of vjp."""
+        """Findings on the derivative of vjp."""
         asked = self._request
         right = all(finding.verdict is Verdict.PASS for finding in findings)
         ct = tuple(
@@ -290,7 +290,7 @@ class ElementwiseCheck:
         return found
 
     def _forward_mode(self, jvp: Callable[..., Any]) -> list[Finding]:
-        """A jvp against forward, and against vjp."""
+        """Findings on a jvp, compared with forward and with vjp."""
         asked = self._request
         mode = ForwardMode(
             jvp,
@@ -311,7 +311,7 @@ class ElementwiseCheck:
 
 
 def _undecided(name: str, ended: Ended) -> Finding:
-    """What the budget left open."""
+    """INCONCLUSIVE, for a gradient that the budget left open."""
     return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=str(ended))
 
 
@@ -322,7 +322,7 @@ def kept_cotangents(
     shapes: tuple[tuple[int, ...], ...],
     kinds: tuple[np.dtype[Any], ...],
 ) -> Cotangents:
-    """Those of a check that goes element by element; read-only, for the next one has them too."""
+    """The cotangents of a check element by element, cached from check to check and read-only."""
     drawn = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
     # What vjp was asked first: an answer that it keeps is then known for what it is.
     drawn = drawn.holding(first_cotangent(seed, subject, drawn.flat.shape[1])).held(kinds)

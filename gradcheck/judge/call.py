@@ -23,16 +23,16 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 T = TypeVar("T")
 MAX_EXTRA_ELEMENTS: Final = 1 << 20
-"""Elements beyond those of its primal that a gradient of a wrong shape may have to be looked at."""
+"""A gradient of a wrong shape is refused before it is copied, if it is so much larger."""
 LEADING_ARGUMENT: Final = {"jvp": "us", "double_vjp": "ggs"}
-"""What messages call the first argument of a role, where it is not the cotangent `ct`."""
+"""The name of the first argument of a role in messages, if it is not the cotangent `ct`."""
 RowsAt = Callable[[tuple[Array, ...], str], list[Float] | None]
-"""Gradients at other primals in a dtype, as rows [q, n] per primal; None where the code refuses."""
+"""Gradients at given primals in a dtype: rows [q, n] per primal; None where the code refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a VJP gave: per floating primal, its gradients as rows [q, n], or what is wrong."""
+    """The result of a VJP: per floating primal its gradients as rows [q, n], or the fault found."""
 
     gradients: dict[str, NDArray[np.float64] | Finding]
 
@@ -45,14 +45,14 @@ def ask_vjp(
     attrs: Attrs,
     role: str = "vjp",
 ) -> Answer:
-    """Call `vjp` once per cotangent, the first one twice, and look at what came back.
+    """Call `vjp` once per cotangent, the first one twice, and check the results.
 
-    `role` is what messages call it.
+    `role` is its name in messages.
 
     Raises:
         Broken: the call as a whole broke its contract: it raised, returned another number of
             gradients, wrote into its arguments, or gave other bits the second time.
-        Unsupported: the code says that it lacks this.
+        Unsupported: the code lacks this feature.
     """
     called = _Called(steady(role, vjp), role, primals, names, attrs)
     return called.answer(cts, dict(zip(names, primals, strict=True)), "gradient", "primal")
@@ -88,7 +88,7 @@ def ask_jvp(
 
 @dataclass(frozen=True, slots=True)
 class _Called:
-    """A derivative that is judged, and the arguments that follow its first."""
+    """A derivative that is judged, with the arguments that follow its first one."""
 
     function: Callable[..., Any]
     role: str
@@ -99,7 +99,7 @@ class _Called:
     def answer(
         self, leads: Sequence[tuple[Array, ...]], like: Mapping[str, Array], gives: str, of: str
     ) -> Answer:
-        """Rows [q, n] for each array of `like` that is floating, or what is wrong with them."""
+        """Rows [q, n] for each floating array of `like`, or the fault found in them."""
         rows = [self._once(lead, like, gives, of) for lead in leads]
         again = self._once(leads[0], like, gives, of)
         first = [returned.as_array(g) for g in rows[0]]
@@ -138,7 +138,7 @@ class _Called:
         return tuple(g if (a := returned.as_array(g)) is None else np.array(a) for g in parts)
 
     def _refuse_vast(self, gradient: Any, pattern: Array, name: str, gives: str) -> None:
-        """A broadcast view may be larger than all memory: it is not copied to be refused."""
+        """Refuse a gradient that may be a broadcast view larger than all memory."""
         array = returned.as_array(gradient)
         if array is not None and array.size > pattern.size + MAX_EXTRA_ELEMENTS:
             fault = returned.fault(gradient, pattern, name, role=self.role, gives=gives)
@@ -192,7 +192,7 @@ def guarded_call(
     names: Sequence[str],
     attrs: Attrs,
 ) -> Any:
-    """One call on read-only copies; whatever it raises becomes a broken contract."""
+    """Call a function on read-only copies; any exception becomes a broken contract."""
     copies, cotangents = purity.guarded(primals), purity.guarded(ct)
     leading = () if not ct else (cotangents[0] if len(ct) == 1 else cotangents,)
     out = attempt(role, lambda: function(*leading, *copies, **attrs))
@@ -204,10 +204,10 @@ def guarded_call(
 
 
 def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, for the calls of one case: once it has answered, it lacks nothing.
+    """The same function, for the calls of one case: after an answer, Unsupported is an error.
 
-    What code lacks may hang on shapes, dtypes and attributes. If it hung on numbers, a gradient
-    that is wrong somewhere could say there that it is not supported.
+    A function may lack shapes, dtypes and attributes, not numbers: a gradient that is wrong
+    somewhere could otherwise escape as not supported there.
     """
     answered = False
 
@@ -220,8 +220,8 @@ def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             raise broken(
                 role,
-                f"{role} raised {_one_line(error)}; it had answered another call of this case: decide "
-                "by shapes, dtype and attributes, at the first call",
+                f"{role} raised {_one_line(error)}; it had answered another call of this case: "
+                "decide by shapes, dtype and attributes, at the first call",
             ) from error
         answered = True
         return found
@@ -230,9 +230,9 @@ def steady(role: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
-    """What an implementation binds: code of its own may run for that, and raise anything.
+    """Run the binding code of an implementation, which may raise anything.
 
-    `name` is that of the finding where it fails.
+    `name` is the name of the finding if it fails.
 
     Raises:
         Broken, Unsupported: as `attempt` does.
@@ -242,11 +242,11 @@ def bound_by(bind: Callable[[], T], name: str = "vjp") -> T:
 
 
 def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
-    """What one call of foreign code returns; messages call it `role`, the finding `name` or so.
+    """Make one call of foreign code; messages call it `role`, the finding `name` or `role`.
 
     Raises:
-        Broken: it raised, whatever that was; a `Broken` of its own says nothing about the verdict.
-        Unsupported: the code says that it lacks this.
+        Broken: it raised anything, a `Broken` of its own included.
+        Unsupported: the code lacks this feature.
     """
     try:
         with np.errstate(all="ignore"):
@@ -263,7 +263,6 @@ def attempt(role: str, call: Callable[[], Any], name: str = "") -> Any:
 
 
 def _one_line(error: BaseException) -> str:
-    """What was raised, in one line."""
     return f"{type(error).__name__}: {text_of(error) or 'no message'}"
 
 
@@ -285,7 +284,7 @@ def vjp_rows_at(
 
 
 def rows_of(answer: Answer, names: Sequence[str], count: int) -> list[Float] | None:
-    """The rows of an answer in the order of `names`; None if something is wrong with one."""
+    """The rows of an answer in the order of `names`; None if one of them is a fault."""
     out = []
     for name in names:
         found = answer.gradients.get(name, np.zeros((count, 0)))

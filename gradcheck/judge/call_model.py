@@ -27,10 +27,10 @@ from gradcheck.spec.program import Program, Stage, StageVjp, Values
 
 Float = NDArray[np.float64]
 GivenGradient = Float | Finding
-"""A gradient as a row [1, n], or what is wrong with its form."""
+"""A gradient as a row [1, n], or the fault found in its form."""
 GRADIENTS: Final = "gradients"
 MAX_UNKNOWN_NAMES: Final = 5
-"""Unknown names that get a line each; what is more is counted."""
+"""Unknown names with a line each; the others are counted."""
 
 
 def ask_gradients(
@@ -146,13 +146,13 @@ def stage_of(bound: BoundModel, stage: Stage) -> StageVjp | None:
 
 
 def role_of(stage: Stage) -> str:
-    """What messages call a stage's VJP."""
+    """The name of a stage's VJP in messages."""
     return f"the VJP of {stage.name}"
 
 
 @contextmanager
 def _findings_named(name: str, part: Part) -> Iterator[None]:
-    """Findings about a call as a whole bear a name and a part of the model."""
+    """Give a name and a part of the model to findings about a call as a whole."""
     try:
         yield
     except Unsupported as error:
@@ -177,7 +177,7 @@ def _answered(
 
 
 class _Saved(Mapping[str, Array]):
-    """Saved values as read-only copies, each made when it is first asked for."""
+    """Saved values as read-only copies, each made on first use."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
@@ -205,7 +205,7 @@ class _Saved(Mapping[str, Array]):
 def _called(
     role: str, function: Callable[[Values, Values], Any], params: Values, inputs: Values
 ) -> Any:
-    """One call with dicts of read-only copies; a mapping that it returns comes back as a dict."""
+    """One call with dicts of read-only copies; a mapping returned becomes a dict."""
     names, arrays = [*params, *inputs], [*params.values(), *inputs.values()]
 
     def shaped(*copies: Array) -> Any:
@@ -221,7 +221,7 @@ def _called(
 def _returned(
     gradients: Callable[[Values, Values], Any], params: Values, inputs: Values
 ) -> dict[Any, dict[str, Any]]:
-    """Per name returned, its buffers by their own names; a bare array is called ''."""
+    """Per returned name its buffers, by their own names; a bare array is named ''."""
     out = _called(GRADIENTS, gradients, params, inputs)
     if not isinstance(out, dict):
         what = "None" if out is None else f"a {type(out).__name__}"
@@ -264,7 +264,7 @@ def _buffers(entry: Any) -> dict[str, Any]:
 
 
 def _copied(gradient: Any) -> Any:
-    """A copy: it may be a view of an argument, or of a buffer that the next call reuses."""
+    """A copy of what may be a view of an argument, or of a buffer that the next call reuses."""
     array = returned.as_array(gradient)
     return gradient if array is None else np.array(array)
 
@@ -279,7 +279,7 @@ def _differ(first: Mapping[Any, Mapping[str, Any]], again: Mapping[Any, Mapping[
 
 
 def _summed(name: str, buffers: Mapping[str, Any] | None, pattern: Array) -> GivenGradient:
-    """The sum of a gradient's buffers as a row [1, n], or what is wrong with the first bad one."""
+    """The sum of a gradient's buffers as a row [1, n], or the fault of the first bad one."""
     if not buffers:
         what = "did not return it" if buffers is None else "returned no buffer of it"
         reason = f"no gradient for {name}: gradients {what}"

@@ -28,19 +28,19 @@ Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 NARROWINGS_BY_NAME: Final = {one.name: one for one in NARROWINGS}
 SAME_SHARE: Final = 1e-12
-"""Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
+"""An impostor nowhere further off than this part of the largest Σ|ct·J| equals the truth."""
 SAME_BARS: Final = 4.0
-"""Error bars that it may be off besides: two gradients that are equal are not equally known."""
+"""Error bars that it may be off besides: equal gradients are not equally well known."""
 WIDEST_DTYPE: Final = "float32"
-"""The dtype whose tolerance allow most, of those that are differenced: all others reject more."""
+"""The differenced dtype with the widest tolerance: the others reject more."""
 
 
 @dataclass(slots=True)
 class Certifier:
-    """The impostors of every gradient of one case, made of what is known of the true ones.
+    """The impostors of every gradient of one case, made from the true gradients.
 
-    `truths` holds None for an index; `narrowed` is what narrower types do to the gradients under
-    the first cotangent.
+    `truths` holds None for an index; `narrowed` are the gradients of narrower types under the first
+    cotangent.
     """
 
     truths: Sequence[GradientTruth | None]
@@ -76,7 +76,7 @@ class Certifier:
         )
 
     def short(self, tolerance: Tolerance) -> Narrow | None:
-        """A type that holds all primals, and whose rounding would show at others beside them."""
+        """A type that holds all primals, and whose rounding would show at other primals."""
         held = [t for t in narrower(tolerance.dtype) if self.narrowed.holds(t)]
         coarsest = min(held, key=lambda t: t.bits, default=None)
         if coarsest is None:
@@ -91,10 +91,10 @@ class Certifier:
     def _rejected(
         self, truth: GradientTruth, index: int, stack: Float, tolerance: Tolerance
     ) -> Mask:
-        """Which of `stack` [k, q, n] fail: asked by the widest tolerance, for all dtypes at once.
+        """Which of `stack` [k, q, n] fail, judged by the widest tolerance for all dtypes at once.
 
-        What fails by these fails by all others, whose bounds are smaller element by element. They
-        are asked again only once a refinement of the truth lies between the dtypes.
+        An impostor that fails by it fails by all others, whose bounds are smaller everywhere. It is
+        judged again only if the truth was refined in between.
         """
         if tolerance.dtype not in TOLERANCES:
             return truth.rejects(stack, tolerance)
@@ -112,8 +112,7 @@ class Certifier:
     def _make(self, truth: GradientTruth, index: int) -> tuple[list[str], Float]:
         """Names of the impostors, and each as rows: [k, q, n].
 
-        One that equals the truth here (zeros, where the gradient is zero) proves nothing and
-        does not count.
+        An impostor that equals the truth here (zeros, where the gradient is zero) is left out.
         """
         answers, right = self._answers(), truth.settled()
         estimate = truth.differences.estimate
@@ -167,6 +166,6 @@ def _beside(truth: GradientTruth, offs: Sequence[Float]) -> Float:
 
 
 def _state(truth: GradientTruth) -> tuple[bytes, ...]:
-    """All that a comparison takes from what is known of a gradient by now."""
+    """Everything about the truth that a comparison depends on."""
     now = truth.differences.estimate
     return tuple(part.tobytes() for part in (now.value, now.bar, now.scale, now.terms))

@@ -23,17 +23,17 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 FAILED_CALL: Final = object()
 SECOND_FACTOR: Final = -2.0
-"""A factor by which products and sums round as before."""
+"""A factor that leaves the rounding of products and sums unchanged."""
 MAX_NONLINEARITY: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
-"""The part of a gradient's norm that rounding may change where it is asked for with that: less than
-a fourth of what is lost of THIRDS in a narrower type."""
+"""The rounding of a gradient for THIRDS, relative to its norm: less than a fourth of what a
+narrower type loses of THIRDS."""
 OUTPUT_DTYPES: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class CheckedPair:
-    """Both functions and what they are called with: the same read-only copies every time.
+    """Both functions and their arguments: the same read-only copies in every call.
 
-    `floating` are the places of the primals that have a gradient.
+    `floating` are the positions of the primals that have a gradient.
     """
 
     __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp", "floating")
@@ -62,7 +62,7 @@ class CheckedPair:
         return tuple(np.asarray(part) for part in parts)
 
     def outputs(self) -> tuple[Array, ...] | None:
-        """Forward's values at the primals, copied; None if there is anything against them."""
+        """Forward's values at the primals, copied; None on any violation."""
         out = self._call(self.values, ())
         if out is FAILED_CALL or not out:
             return None
@@ -72,11 +72,10 @@ class CheckedPair:
         return tuple([o.copy() for o in out])
 
     def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
-        """What vjp gives for the cotangent `v` [m]: floating primals end to end, [N].
+        """The gradients for the cotangent `v` [m]: floating primals end to end, [N]; or None.
 
-        None if it broke its contract. It is asked for −2v too, and must give −2 times that to the
-        last bit: it is linear. So one call shows what it does with its cotangent, and what is left
-        in it from the call before.
+        vjp is also called with −2v, and must return −2 times that to the last bit, since it is
+        linear. This shows a cotangent that is ignored and a buffer that is not zeroed.
         """
         kept: Array | None = None
         for factor in (1.0, SECOND_FACTOR):
@@ -101,10 +100,10 @@ class CheckedPair:
         return kept.astype(np.float64, copy=False)
 
     def scales(self, gradient: Float, output: Array) -> bool:
-        """Whether vjp of a forward that is one number scales with a cotangent that types round.
+        """Whether the vjp of a forward with one number is linear for a cotangent that types round.
 
-        `gradient` is what it gave for 1, the cotangent of a loss: short, as its multiples by
-        powers of two are, so nothing that rounds its cotangent has shown there.
+        `gradient` is that for 1, the cotangent of a loss. 1 and its multiples by powers of two fit
+        in every type, so that rounding of the cotangent has not shown there.
         """
         ct = np.full(output.shape, THIRDS, output.dtype)
         ct.setflags(write=False)
@@ -121,7 +120,7 @@ class CheckedPair:
         return True
 
     def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
-        """Forward's values in float64, if a forward of float32 computes in its arguments' dtype."""
+        """Forward's values in float64, if a float32 forward computes in its arguments' dtype."""
         wide = [p.astype(np.float64) if p.dtype.kind == "f" else p.copy() for p in self._primals]
         try:
             values = self.values(*wide)
@@ -136,7 +135,7 @@ class CheckedPair:
         return tuple(o.copy() for o in values) if apart <= PROMOTION_AGREEMENT * largest else None
 
     def _parts(self, out: Any) -> list[Array] | None:
-        """The gradients of floating primals as arrays, if their form is right."""
+        """The gradients of floating primals as arrays; None if their form is wrong."""
         parts = out if isinstance(out, (tuple, list)) else (out,)
         if len(parts) != len(self._primals):
             return None
@@ -152,7 +151,7 @@ class CheckedPair:
         return found
 
     def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
-        """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""
+        """The result of `function`; FAILED_CALL if it raises or changes a primal."""
         try:
             out = function(*lead, *self._copies, **attrs)
         except KeyboardInterrupt:
@@ -163,7 +162,7 @@ class CheckedPair:
 
 
 def rounded_to_outputs(v: Float, outputs: Sequence[Array]) -> Float:
-    """A cotangent [m], all outputs end to end, as their dtypes hold it."""
+    """A cotangent [m] of all outputs end to end, rounded to their dtypes."""
     if all(o.dtype == np.float64 for o in outputs):
         return v
     ends = np.cumsum([o.size for o in outputs])[:-1]
@@ -172,5 +171,4 @@ def rounded_to_outputs(v: Float, outputs: Sequence[Array]) -> Float:
 
 
 def _bits(arrays: Sequence[Any]) -> bytes:
-    """Those of contiguous arrays, one after the other."""
     return b"".join(arrays)

@@ -19,7 +19,7 @@ from gradcheck.results.verdict import Verdict
 from gradcheck.spec.suite import Case
 
 MAX_ELEMENTS: Final = 4096
-"""Elements of all primals above which a sample is too large to be asked a hundred times."""
+"""Elements of all primals above which a sample is too large for a hundred calls."""
 
 
 def judge_contract(
@@ -29,12 +29,11 @@ def judge_contract(
     properties: Sequence[Property] = PROPERTIES,
     judged: Sequence[Finding] = (),
 ) -> list[Finding]:
-    """A finding per property, its name the property's; none where the call itself fails.
+    """A finding per property, named after it; none where the call itself fails.
 
-    `judged` is what the ordinary judgement found: where that says why no gradient could be judged,
-    a call that fails again is not told once more. A property that cannot be asked is SKIP, with
-    the reason; one that says nothing about the operator is left out. After a call that hung,
-    nothing else is asked: NOTRUN.
+    `judged` are the ordinary findings: where they say why no gradient could be judged, a failing
+    call is not reported again. A property that cannot be tested is SKIP, with the reason; one that
+    does not apply to the operator is left out. After a call that hung, the rest is NOTRUN.
     """
     answered = any(f.name in truth.names and f.compared for f in judged)
     subject: Subject | None = None
@@ -59,10 +58,10 @@ def judge_contract(
 
 
 def _asked(truth: CaseTruth, binding: Binding, dtype: str) -> Subject:
-    """Who is to be asked, once it has answered.
+    """The binding with its arguments, after one successful call.
 
     Raises:
-        Unfit, Broken: it does not.
+        Unfit, Broken: the call fails.
     """
     subject = Subject(truth, binding, dtype).without_lacking()
     subject.ask(subject.cts[0])
@@ -70,7 +69,7 @@ def _asked(truth: CaseTruth, binding: Binding, dtype: str) -> Subject:
 
 
 def _of_form(error: Unfit | Broken) -> bool:
-    """Whether the call went well and a gradient has another form, which its own finding says."""
+    """Whether the call succeeded and a gradient has another form, which its own finding states."""
     return isinstance(error, Broken) and error.finding.verdict in (Verdict.FAIL, Verdict.MISSING)
 
 
@@ -83,7 +82,7 @@ def _failed(asked: Property, error: Unfit | Broken) -> Finding:
 
 
 def examine(asked: Property, subject: Subject) -> Finding | None:
-    """What one property finds; None where it says nothing."""
+    """The finding on one property; None where it does not apply."""
     try:
         breach = asked.examine(subject)
     except Vacuous:
@@ -110,7 +109,7 @@ def _finding(asked: Property, verdict: Verdict, reason: str) -> Finding:
 
 
 def contract_cases(cases: Iterable[Case]) -> frozenset[str]:
-    """Names of the cases at which contracts are asked: one per operator and dialect.
+    """Names of the cases at which contracts are tested: one per operator and dialect.
 
     The first with several rows, away from kinks; without one, the first that has any elements.
     """

@@ -31,32 +31,32 @@ from gradcheck.results.finding import Finding, Taylor, VCurve
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 FIT_STEPS: Final = 5
-"""Steps in a fit. Weights go with h²: a step beyond these would weigh 1/1000, and what the curve
-has of order 6 would drown in the count of the steps that agree."""
+"""Steps in a fit. Weights go with h²: one more step would weigh 1/1000, and the order 6 of the
+curve would be hidden by the number of steps that agree."""
 FIT_TERMS: Final = 3
 """1, h² and h⁴."""
 TAIL_STEPS: Final = 6
-"""The finest steps: what 1 and h² leave there is noise, whatever had been measured."""
+"""The finest steps: the misfit of 1 and h² there is noise."""
 MAX_WINDOW_MOVE: Final = 16.0
-"""The window before must not have been further off than so many bars."""
+"""Error bars that the intercept may move from the window before."""
 CHUNK: Final = 4096
-"""Elements whose steps are rounded at once: all of them stay in the cache."""
+"""Elements whose steps are rounded at once, to stay in the cache."""
 SIGMAS: Final = 3.0
 LEAST_NOISE: Final = float(np.finfo(np.float64).tiny)
-"""The noise of a forward that is zero all along."""
+"""The noise of a forward that is zero everywhere."""
 Mask = NDArray[np.bool_]
 CURVE_STEPS: Final = 27
 STEPS_PER_DECADE: Final = 2
 MAX_CURVE_ELEMENTS: Final = 1 << 17
-"""Elements of a primal, or of the outputs, up to which 54 more forwards cost nobody's patience."""
+"""Elements of a primal, or of the outputs, above which 54 more evaluations are too slow."""
 CURVE_DIGITS: Final = 6
-"""Significant digits of what is kept: none of them is seen in a picture, or survives rounding."""
+"""Significant digits that are stored: more would neither be seen nor survive rounding."""
 
 
 class TaylorLine:
-    """φ = Σ ct·f along one direction through a point: its slopes at all steps, realised.
+    """φ = Σ ct·f along one direction through a point: its slopes at all steps, measured once.
 
-    It is measured once; `left_by` then tells what any gradient leaves of it.
+    `left_by` gives the remainder of any gradient.
     """
 
     def __init__(self, along: Along, direction: Direction, ct: Float) -> None:
@@ -76,10 +76,10 @@ class TaylorLine:
         self._u = float(np.finfo(dtype).eps) / 2
 
     def left_by(self, gradients: Sequence[Array | None]) -> Taylor | None:
-        """The remainder of `gradients`, one per primal that moves (others are not looked at).
+        """The remainder of `gradients`, one per primal that moves (others are ignored).
 
-        None where there is nothing to fit: forward has no finite values at the finest steps, or
-        the gradient has none at all.
+        None where nothing can be fitted: forward has no finite values at the finest steps, or the
+        gradient has none.
         """
         with np.errstate(all="ignore"):
             product, size = self._products(gradients)
@@ -106,7 +106,7 @@ class TaylorLine:
         )
 
     def _products(self, gradients: Sequence[Array | None]) -> tuple[Float, float]:
-        """⟨g, d⟩ with d as the machine rounded x ± hd, [s], and Σ |g·d|."""
+        """⟨g, d⟩ with d as realised by rounding x ± hd, [s], and Σ|g·d|."""
         products, size = np.zeros(self.h.size), 0.0
         for x, d, g in zip(self._primals, self._direction, gradients, strict=True):
             if d is None:
@@ -123,13 +123,13 @@ class TaylorLine:
 
 
 def _fitted(h: Float, left: Float, noise: float, rounding: Float) -> tuple[float, float]:
-    """The intercept of r/2h at h = 0, and its bar: of all windows, the one with the least.
+    """The intercept of r/2h at h = 0, and its error bar: those of the window with the least bar.
 
     A bar is three deviations of the intercept, times χ where the fit is worse than noise explains,
-    and how far the intercept moves to the next window, whose steps are half as long: what is of
-    order 6 falls by 64 there. Lest two windows agree by accident, it is no less than a part of the
-    move from the window before. Where the remainders at a window's longest steps do not settle,
-    a function saturates (r does not change with h), and the window knows nothing.
+    plus the move of the intercept to the next window, whose steps are half as long: terms of order
+    6 fall by 64 there. Lest two windows agree by accident, it is at least a part of the move from
+    the window before. Where the remainders at a window's longest steps do not settle, the function
+    saturates (r does not change with h), and the bar is infinite.
     """
     count = len(h) - FIT_STEPS  # the last window has none to vouch for it
     floor = _noise_floor(h, noise, rounding)
@@ -151,7 +151,7 @@ def _fitted(h: Float, left: Float, noise: float, rounding: Float) -> tuple[float
 def _fits(h: Float, left: Float, width: int, terms: int) -> tuple[Float, Float, float]:
     """Fits of 1, h², … to r/2h in every window of so many steps.
 
-    Returns intercepts [w], what the fits leave, as a deviation of φ, [w], and the deviation of an
+    Returns the intercepts [w], the misfits as deviations of φ [w], and the deviation of an
     intercept in units of that of φ over the window's longest step.
     """
     weights = 0.5 ** np.arange(width)  # h in units of the longest step, the same in every window
@@ -166,7 +166,7 @@ def _fits(h: Float, left: Float, width: int, terms: int) -> tuple[Float, Float, 
 
 
 def _noise_floor(h: Float, noise: float, rounding: Float) -> Float:
-    """What noise and rounding may make of each remainder, three deviations."""
+    """Three deviations of noise and rounding, in each remainder."""
     return SIGMAS * (noise / h + RELATIVE * rounding)
 
 
@@ -179,9 +179,9 @@ def _slopes(left: Float) -> tuple[float, ...]:
 
 
 class Remainders:
-    """Lines through one point, one per primal: random, dense, and still where there are kinks.
+    """Random dense lines through one point, one per primal, that leave out elements on kinks.
 
-    They are measured in float64 when first asked for, and serve every implementation and dtype.
+    They are measured in float64 on first use, and serve every implementation and dtype.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Remainders:
         still: Sequence[Mask | None],
         draw: Callable[[int], Draw],
     ) -> None:
-        """`ct` [m] weighs the outputs; `still` marks, per primal, what no line may move."""
+        """`ct` [m] weighs the outputs; `still` marks, per primal, the elements that do not move."""
         self._along = Along(point)
         self._ct, self._draw, self._still = ct, draw, still
         self._lines: dict[int, TaylorLine | None] = {}
@@ -220,10 +220,10 @@ class Remainders:
 
 
 def v_curve(truth: GradientTruth, found: Finding) -> VCurve | None:
-    """The V-curve at the worst element of a finding about the gradient that `truth` tells.
+    """The V-curve at the worst element of a finding about the gradient of `truth`.
 
-    None where the true derivative is not known there or is a matter of convention, where forward
-    has no value at any step, and where it is so large that 54 more calls would be felt.
+    None where the true derivative is unknown or a convention, where forward has no value at any
+    step, and where 54 more calls would be slow.
     """
     top, evaluator = found.top, truth.differences.evaluator
     if top is None or max(evaluator.x.size, evaluator.base.size) > MAX_CURVE_ELEMENTS:

@@ -26,15 +26,15 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 SMOOTH_DISTANCE: Final = 0.125
-"""What a sample keeps away from a kink that it does not visit."""
+"""Distance of a smooth sample from every kink."""
 ORACLE_DISTANCE: Final = 1e-20
-"""Nearer than this, the oracle's ordinary step would cross the kink."""
+"""Below this distance the oracle's ordinary step would cross the kink."""
 POINTS_PER_ELEMENT: Final = 12
-"""Random points beside a tie, per element of it: two elements take each place and sign in some."""
+"""Random points beside a tie, per element: two elements take each place and sign in some."""
 MAX_POINTS: Final = 48
 """Points at most: among five equal elements each takes each place in some of them."""
 POINT_DISTANCE: Final = 1e-15
-"""How far they are: nearer than any other element, further than the oracle steps."""
+"""Their distance: nearer than any other element, farther than the oracle steps."""
 RANDOM_DIRECTIONS: Final = 4
 """Random directions through all elements on a kink, beside the one of all ones."""
 
@@ -108,15 +108,15 @@ class DeclaredKinks:
         return np.any([on for _, on in pairs], axis=0) if pairs else None
 
     def still(self) -> list[Mask | None]:
-        """Per primal, in its shape: what no direction may move."""
+        """Per primal, in its shape: the elements that no direction may move."""
         return self._shaped([self.on(i) for i in range(len(self._primals))])
 
     def close(self) -> list[Mask | None]:
-        """Per primal, in its shape: what lies nearer to a kink than the oracle steps."""
+        """Per primal, in its shape: the elements nearer to a kink than the oracle steps."""
         return self._shaped([self._close.get(i) for i in range(len(self._primals))])
 
     def near(self) -> list[Mask | None]:
-        """Per primal, in its shape: what lies on a kink, or so near that long steps cross it."""
+        """Per primal, in its shape: the elements on a kink, or so near that long steps cross it."""
         on = {i: self.on(i) for i in range(len(self._primals))}
         return self._shaped([m if m is None else m | self.beside[i] for i, m in on.items()])
 
@@ -127,7 +127,7 @@ class DeclaredKinks:
     def allowed(
         self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]
     ) -> KinkConstraint | None:
-        """What may be returned for primal `index`; None if none of its elements is on a kink."""
+        """The gradients allowed for primal `index`; None if none of its elements is near a kink."""
         on, beside = self.on(index), self.beside.get(index)
         if on is None or beside is None or not (on.any() or beside.any()):
             return None
@@ -169,8 +169,8 @@ class DeclaredKinks:
     def _resolutions(self, oracle: Oracle, index: int, which: Mask) -> list[Float]:
         """Gradients [q, n] at points where the kink is resolved in one way or another.
 
-        The one-sided derivatives see an element of a tie go to its ends; other elements that move
-        put it in the middle (the second of three equal ones, sorted).
+        The one-sided derivatives move an element of a tie to its ends; where other elements move
+        too, it comes to stand in the middle (the second of three equal ones, sorted).
         """
         if which.sum() < 2:
             return []
@@ -185,7 +185,7 @@ class DeclaredKinks:
         return self._resolved[key]
 
     def _wanted(self, convention: Convention, index: int, cts: Cotangents) -> Float:
-        """What a convention returns for primal `index`, [q, n]."""
+        """The gradient of primal `index` by a convention, [q, n]."""
         case = self._case
         if convention.vjp is None:
             slope = convention.slope
@@ -204,14 +204,14 @@ class DeclaredKinks:
 
 @dataclass(frozen=True, slots=True)
 class KinkDirections:
-    """Directions [k, n] through elements on a kink, and what ⟨g, d⟩ may be: [q, k] each."""
+    """Directions [k, n] through elements on a kink, and the range of ⟨g, d⟩: [q, k] each."""
 
     along: Float
     low: Float
     high: Float
 
     def violated(self, got: Float, bound: Float) -> tuple[float, float, float] | None:
-        """The worst (⟨g, d⟩, low, high) outside; `got` and `bound` are [q, n]."""
+        """The worst (⟨g, d⟩, low, high) outside its range; `got` and `bound` are [q, n]."""
         with np.errstate(invalid="ignore"):
             product = got @ self.along.T
             allowed = bound @ np.abs(self.along).T
@@ -225,14 +225,14 @@ class KinkDirections:
 
 @dataclass(frozen=True, slots=True)
 class FollowedConvention:
-    """One kink's table of conventions: what each would return, for the elements on it."""
+    """One kink's conventions, and the gradient of each for the elements on it."""
 
     kink: str
     which: Mask
     tables: tuple[tuple[Convention, Float], ...]
 
     def by(self, found: Comparison) -> str:
-        """Which conventions a gradient follows, "" where all of them say the same."""
+        """The conventions that a gradient follows; "" where all of them agree."""
         agree = []
         for convention, wanted in self.tables:
             here = self.which & (np.abs(wanted) < np.inf)
@@ -252,7 +252,10 @@ class FollowedConvention:
 
 @dataclass(frozen=True, slots=True)
 class KinkConstraint:
-    """One primal's elements on declared kinks, `on` [n], and beside one, `beside` [n]."""
+    """The gradients allowed for one primal's elements on declared kinks.
+
+    `on` [n] marks the elements on a kink, `beside` [n] those close to one.
+    """
 
     on: Mask
     beside: Mask
@@ -263,7 +266,7 @@ class KinkConstraint:
 
     @property
     def known(self) -> Mask:
-        """What the oracle must tell: beside a kink, and on one where directions are judged."""
+        """Elements to be settled by the oracle: beside a kink, and on one with directions."""
         return self.beside if self.directions is None else self.beside | self.on
 
 
@@ -290,7 +293,7 @@ def slope_interval(slopes: tuple[float, float], cts: Float) -> tuple[Float, Floa
 
 
 def one_sided(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> tuple[Float, Float]:
-    """Between the one-sided derivatives of every output, element by element; [q, n] each."""
+    """The range of the one-sided derivatives of every output, element by element; [q, n] each."""
     low, high = np.zeros((len(cts.values), which.size)), np.zeros((len(cts.values), which.size))
     for element in np.flatnonzero(which):
         direction = np.zeros(which.size)
@@ -300,10 +303,10 @@ def one_sided(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> tuple
 
 
 def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> tuple[Float, Float]:
-    """What Σ ct·f may change by along a direction: [q] each.
+    """The range of the change of Σ ct·f along a direction: [q] each.
 
     An output alone is (mostly) convex or concave at its kink: its slopes lie between the two
-    one-sided ones, and a cotangent's sign turns the interval round.
+    one-sided ones, and a negative cotangent reverses the interval.
     """
     behind, ahead = oracle.one_sided(index, direction)
     products = cts.flat * np.stack([behind, ahead])[:, None, :]  # [2, q, m]
@@ -313,7 +316,7 @@ def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> t
 def shared_directions(
     oracle: Oracle, cts: Cotangents, index: int, which: Mask, resolved: list[Float]
 ) -> KinkDirections:
-    """Directions through the elements `which` [n] of a tie, and what each may come to.
+    """Directions through the elements `which` [n] of a tie, and the range of each.
 
     `resolved` are gradients [q, n] at points beside the tie.
     """

@@ -37,36 +37,35 @@ from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 TARGET_BAR: Final = {"float64": 1e-9, "float32": 1e-4}
-"""The error bar, as a part of ‖g∘d‖₂, with which the ladder is content: in float64 one element of
-10⁸ shows if it is a thousandth off."""
+"""The error bar to aim for, relative to ‖g∘d‖₂: in float64 one element of 10⁸ shows if it is a
+thousandth off."""
 LONE_BAR: Final = 0.025
 CROWDED_BAR: Final = 5e-3
-"""The same in float32: LONE/√n shows one of n elements that is a tenth off. Where that is less than
-TARGET, no step will show it, and CROWDED shows what is wrong with the whole."""
+"""Bars to aim for in float32: LONE_BAR/√n shows one of n elements that is a tenth off. Where
+that is below TARGET_BAR, no step shows it, and CROWDED_BAR shows an error of the whole."""
 MAX_VISIBLE: Final = {"float64": 1e-3, "float32": 0.1}
-"""The smallest error of a whole tensor that must be visible, relative: a mean over T − 1 instead of
-T for a thousand tokens. In float32 a network with kinks shows no less than a few per cent, and a
+"""The smallest relative error of a whole tensor that must be visible: a mean over T − 1 instead of
+T for a thousand tokens. In float32 a network with kinks shows no less than a few per cent; a
 missing term, a sign or a factor 2 is more than a tenth."""
 MAX_DIRECTIONS: Final = 3
 """Directions at most: two that fail, or one that decides otherwise."""
 MAX_VISIBLE_AT_ZERO: Final = {"float64": 1e-8, "float32": 1e-4}
-"""The smallest slope that must be visible where the gradient is zero: as a part of the loss, for a
+"""The smallest slope that must be visible where the gradient is zero, relative to the loss, for a
 step of the tensor's own size. (Values that do not move at all show a slope of 1e-15, 1e-6.)"""
 MIN_ALIGNMENT: Final = 0.25
-"""|⟨g, d⟩| is at least this part of ‖g∘d‖₂, or another direction is drawn: none should be blind to
-an error of the whole tensor by chance."""
+"""|⟨g, d⟩| over ‖g∘d‖₂ below which another direction is drawn: it could miss an error of the
+whole."""
 MAX_DRAWS: Final = 8
 CONFIRMED_BAR: Final = 0.01
-"""The error bar of an element, as a part of its error, where others confirm what is accused."""
+"""The error bar of an element, relative to its error, where the caller confirms elements."""
 CLEARING_FACTOR: Final = 8.0
-"""How many times finer than an alarm the error bar must be that may clear it."""
+"""An error bar clears an alarm if it is so many times finer."""
 MEAN_SQUARE: Final = 13.0 / 12.0
 """The mean square of a direction's elements."""
 ZERO_NOISES: Final = 16.0
-"""Deviations of the loss's noise below which a gradient is zero but for rounding: nothing can be
-relative to it."""
+"""Below so many noise standard deviations a gradient counts as zero and is tested absolutely."""
 MIXED_KINKS_FACTOR: Final = 32.0
-"""Kinks whose slopes partly cancel may allow so many times more than what is left of them."""
+"""Where the slopes of several kinks partly cancel, so many times their difference is allowed."""
 
 
 def judge_tensors(
@@ -131,7 +130,7 @@ def _judge(
 
 
 def _not_finite(name: str, view: TensorView) -> Finding | None:
-    """A tensor, or a gradient, that holds NaN or infinity: where, and what should be there."""
+    """A finding about NaN or infinity in the tensor or its gradient: where, and the true value."""
     if strange := not_finite(view.tensor):
         reason = f"{name} holds {strange[0]} numbers that are not finite: no slope there"
         return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=reason)
@@ -154,11 +153,11 @@ def _not_finite(name: str, view: TensorView) -> Finding | None:
 
 @dataclass(slots=True)
 class DirectionalCheck:
-    """The check of one tensor's gradient, wherever the tensor lies; both are finite.
+    """The check of one tensor's gradient; both are finite, and `place` hides where the tensor lies.
 
-    An error of `least` in any one element, in units of the gradient, is to be visible where it
-    passes; `subject` is what sentences call the function. Where what is accused is confirmed by
-    others, a `clear` alarm is one: so many times what is tolerated.
+    In a PASS an error of `least` in any element, in units of the gradient, must have been visible;
+    `subject` is the name of the function in sentences. Where the caller confirms failures, an error
+    of `clear` times its tolerance needs no full ladder.
     """
 
     name: str
@@ -170,7 +169,7 @@ class DirectionalCheck:
     results: list[DirectionalResult] = field(default_factory=list)
 
     def judge(self, search: int) -> Finding:
-        """The verdict, after as many directions as it takes."""
+        """The verdict, from one to three directions."""
         for _ in range(MAX_DIRECTIONS):
             self.results.append(self._measure())
             wrong = [s for s in self.results if s.wrong]
@@ -181,7 +180,7 @@ class DirectionalCheck:
         return self._passed()
 
     def _measure(self) -> DirectionalResult:
-        """One more direction: three steps and a few more, or the whole ladder."""
+        """One more direction: three steps and a few more, or the full ladder."""
         ray, product, norm = self._aligned()
         with ray:
             search = rungs_of(self.place, ray)
@@ -198,7 +197,7 @@ class DirectionalCheck:
 
     @property
     def _alarm(self) -> float:
-        """The least error that a direction took for one."""
+        """The least error that any direction took for an alarm."""
         return min((result.alarm for result in self.results), default=np.inf)
 
     def _target(self) -> float:
@@ -224,7 +223,7 @@ class DirectionalCheck:
     def _sees(self, result: DirectionalResult) -> bool:
         """Whether it passes, and would have shown an error of the whole tensor.
 
-        It clears an alarm only if it would have been one in its place.
+        It clears an alarm only if it would have raised one in its place.
         """
         kind = self.place.dtype.name
         visible = MAX_VISIBLE[kind] * abs(result.product)
@@ -234,7 +233,7 @@ class DirectionalCheck:
         return lone and result.ok and result.visible <= min(visible, result.alarm, self._alarm)
 
     def lone(self, result: DirectionalResult) -> float:
-        """The error of one element that would be seen for certain, in units of the gradient."""
+        """The error of one element that would be visible for certain, in units of the gradient."""
         return result.visible / (LEAST * self.place.ray(result.heading).unit)
 
     def _passed(self) -> Finding:
@@ -247,7 +246,7 @@ class DirectionalCheck:
         return replace(finding, verdict=verdict, unresolved=count, reason=self._unclear(result))
 
     def _caveat(self, result: DirectionalResult) -> str:
-        """What a pass does not say."""
+        """Limits of a pass."""
         notes = []
         if result.sides is not None:
             notes.append(f"{self.subject} has a kink here: judged by the slopes on both sides")
@@ -256,7 +255,7 @@ class DirectionalCheck:
         return "; ".join(notes)
 
     def _unclear(self, result: DirectionalResult) -> str:
-        """Why nothing can be said."""
+        """Why the verdict is INCONCLUSIVE."""
         base = self.place.base
         if result.sides is not None:
             low, high = (result.product + side for side in (result.sides.low, result.sides.high))
@@ -286,7 +285,7 @@ class DirectionalCheck:
         )
 
     def _failed(self, results: Sequence[DirectionalResult], search: int) -> Finding:
-        """Two directions say that it is wrong: where, and by how much?"""
+        """FAIL along two directions: the wrong elements, or the error of the whole."""
         first = results[0]
         finding = replace(self.finding(first), verdict=Verdict.FAIL, failed=1)
         whole = self._as_a_whole(results)
@@ -308,7 +307,7 @@ class DirectionalCheck:
         return replace(finding, reason=whole or self._extent(found, results))
 
     def _as_a_whole(self, results: Sequence[DirectionalResult]) -> str:
-        """What is wrong with the whole of it, if all directions agree; else an empty string."""
+        """What is wrong with the whole gradient, if all directions agree; else an empty string."""
         if all(abs(s.product + s.error) <= s.tolerance for s in results):
             return (
                 f"{self.subject} does not depend on {self.name}, but the gradient is not zero; "
@@ -325,7 +324,7 @@ class DirectionalCheck:
         )
 
     def _extent(self, found: Located, results: Sequence[DirectionalResult]) -> str:
-        """How many elements are wrong, as far as that was found out."""
+        """The number of wrong elements, as far as they were found."""
         count, of = len(found.wrong), self.place.size
         if not count:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in results)
@@ -360,7 +359,7 @@ class DirectionalCheck:
 
 
 def miss_of(place: Place, wrong: WrongElement) -> Miss:
-    """A wrong element as a finding shows it."""
+    """A wrong element in the form of a finding."""
     error, u = abs(wrong.got - wrong.want), place.u
     with np.errstate(all="ignore"):
         ulp = float(np.spacing(np.asarray(abs(wrong.want), place.dtype)))
@@ -378,10 +377,10 @@ def miss_of(place: Place, wrong: WrongElement) -> Miss:
 
 @dataclass(frozen=True, slots=True)
 class DirectionalResult:
-    """What one direction says: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
+    """One direction: ⟨g, d⟩, ‖g∘d‖₂ and the error along d, all times the unit.
 
     `noise` is one standard deviation of the loss; `sides` are the errors on both sides of a kink.
-    `alarm` is what a few steps tolerated, where they saw more.
+    `alarm` is the tolerance of a few steps that saw a larger error.
     """
 
     heading: Heading
@@ -395,7 +394,7 @@ class DirectionalResult:
 
     @property
     def error(self) -> float:
-        """Of the gradient along d; on a kink, to the nearest slope between both sides."""
+        """The error of the gradient along d; on a kink, to the nearest slope between both sides."""
         if self.sides is None:
             return self.slope.value
         return max(self.sides.low, 0.0) + min(self.sides.high, 0.0)
@@ -425,7 +424,7 @@ class DirectionalResult:
 
     @property
     def visible(self) -> float:
-        """What another error along d would have to be to be seen for certain."""
+        """The smallest other error along d that would be seen for certain."""
         between = 0.0 if self.sides is None else self.sides.high - self.sides.low
         return self.tolerance + abs(self.error) + between
 
@@ -436,7 +435,7 @@ class DirectionalResult:
 
 
 def common_factor(results: Sequence[DirectionalResult]) -> float | None:
-    """By what the whole gradient is multiplied, if all directions agree on one factor."""
+    """The factor of the whole gradient, if all directions agree on one."""
     if not all(s.sides is None and s.product and s.product + s.error for s in results):
         return None
     ratios = [s.product / (s.product + s.error) for s in results]

@@ -40,17 +40,17 @@ from gradcheck.results.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 TANGENT_KINDS: Final = ("normal", "signed", "ones")
-"""How tangents are drawn (see `Draw`); ones never alone."""
+"""How tangents are drawn (see `Draw`); never ones alone."""
 SIGN_CHANGES: Final = 8
-"""Changes of sign of each tangent that show what cancels in the sum over the inputs."""
+"""Random signs of each tangent that show the size of terms in the sum over the inputs."""
 
 
 @dataclass(frozen=True)
 class ForwardMode:
-    """A jvp at one point: `point` is forward (in float64 where it can be), `outputs` its values.
+    """A jvp at one point: `point` is forward (in float64 if possible), `outputs` its values.
 
-    `primals` are in the dtype that is judged; `names` are theirs. `vjp` gives the gradients of the
-    VJP at other primals for the cotangents `cts` (see `conditioning.Ask`).
+    `primals` are in the dtype judged, with `names`. `vjp` gives the gradients of the VJP at other
+    primals for the cotangents `cts`.
     """
 
     jvp: Callable[..., Any]
@@ -67,7 +67,7 @@ class ForwardMode:
     def judge(self, gradients: list[Float] | None) -> list[Finding]:
         """J·u, element by element, and the dot products with `gradients` [q, n] per primal.
 
-        `gradients` is None where the VJP gave none that could be compared.
+        `gradients` is None where the VJP returned none that could be compared.
         """
         try:
             findings = self._judge(self._tangents(None), gradients)
@@ -130,9 +130,10 @@ class ForwardMode:
         return compared.finding("jvp", shape, tangents.names)
 
     def _look_closer(self, found: Comparison, directions: Sequence[Direction]) -> None:
-        """Let shorter ladders overrule what failed, where they agree and could see the error.
+        """Let shorter ladders overrule failures, where they agree and could see the error.
 
-        What none of them overrules and none that is much shorter confirms is unknown.
+        The truth is unknown for elements that none of them overrules and no much shorter one
+        confirms.
         """
         doubted, estimate = found.failed.copy(), found.estimate
         for finer in FINER:
@@ -185,9 +186,9 @@ class ForwardMode:
         return pairs.finding(name, self.tolerance, bound, reasons)
 
     def _lost(self, v: Float, u: Float, again: RowsAt) -> Float:
-        """What right products may differ by at this point, as neighbouring points show it.
+        """The allowed difference of right products, as neighbouring points show it.
 
-        Noise is allowed here: the comparison with forward's differences does not allow it.
+        Noise is allowed here; the comparison with forward's differences does not allow it.
         """
         reach = np.full((len(u), v.shape[1]), np.inf)
         out = np.zeros((len(v), len(u)))
@@ -257,7 +258,7 @@ class ForwardMode:
         return tuple(next(rest) if p.dtype.kind == "f" else None for p in self.primals)
 
     def _on_kinks(self) -> dict[int, NDArray[np.bool_]]:
-        """Per floating primal, the elements that sit on a kink of forward."""
+        """Per floating primal, the elements on a kink of forward."""
         ones = np.ones((1, flatten(self.outputs).size))
         found = {}
         for i in self.point.differentiable:

@@ -147,7 +147,7 @@ class GradientTruth:
         )
 
     def _refined(self, got: Float, tolerance: Tolerance, kinks: list[Interval]) -> Comparison:
-        """Refine the differences of every open element, and of failing ones until one is confirmed."""
+        """Refine all open elements, and failing ones until one is confirmed."""
         tried = np.zeros(got.shape[1], dtype=bool) | self.differences.estimate.screened
         found = self._compare(got, tolerance, kinks)
         blurred = found.blurred
@@ -171,7 +171,7 @@ class GradientTruth:
 
 
 def _on_kinks(kinks: KinkConstraint, found: Comparison, finding: Finding) -> Finding:
-    """The finding, with the conventions followed, and a FAIL where elements on a kink violate a sum."""
+    """The finding with the conventions followed; FAIL where elements on a kink violate a sum."""
     followed = tuple(filter(None, (table.by(found) for table in kinks.followed)))
     finding = replace(finding, conventions=followed)
     if finding.verdict is Verdict.FAIL:

@@ -24,17 +24,18 @@ Float = NDArray[np.float64]
 MAX_NUMBERS: Final = 1 << 18
 """Numbers of 50 digits that one check computes at most: some two seconds."""
 FEWER_DIGITS: Final = {"float64": (13, 14), "float32": (4, 5)}
-"""Digits with which a forward rounds eight times as coarsely, or more, as in its own dtype."""
+"""Digits with which a forward rounds at least eight times as coarsely as in its own dtype."""
 AGREEMENT: Final = 1e-3
-"""How closely, as a part of the largest value, forward in 50 digits must agree with forward."""
+"""Largest difference between forward in 50 digits and forward, relative to the largest value."""
 
 
 class HighPrecisionForward:
-    """One-sided slopes of forward in 50 digits; none, with the `refusal`, where it refuses.
+    """One-sided slopes of forward in 50 digits; None, with a `refusal`, where it refuses.
 
-    What a forward returns in 50 digits is believed where it is what the forward returns otherwise:
-    one that looks at its arguments' dtype may be another function there. Where it is not, it
-    `differs`: forward's own values may have overflown, or underflown, on the way.
+    The values in 50 digits must agree with forward's own: a function that looks at its arguments'
+    dtype may be another one there. If they do not, forward `differs`: its own values may have
+    overflowed or underflowed on the way. `rounding` is the largest error of its own values, 0
+    before slopes are known.
     """
 
     def __init__(
@@ -52,12 +53,12 @@ class HighPrecisionForward:
         self.refusal = ""
         self.differs = False
         self.rounding = 0.0
-        """The largest error of forward's own values, in their units; 0 before slopes are known."""
 
     def slopes(self, index: int, elements: NDArray[np.int64]) -> tuple[Float, Float] | None:
         """Slopes of every output, [m] each, behind and ahead of primal `index`.
 
-        Its `elements` (flat) move together, by the same. None where forward refuses 50 digits.
+        Its `elements` (flat) move together by the same amount. None where forward refuses 50
+        digits.
         """
         direction = np.zeros(self._primals[index].size)
         direction[elements] = 1.0
@@ -80,10 +81,10 @@ class HighPrecisionForward:
         return self._slopes.get(key)
 
     def _checked(self) -> BigForward:
-        """Forward in 50 digits, which returns what forward does.
+        """Forward in 50 digits, once its values agree with forward's own.
 
         Raises:
-            NoArbiter: it does not, or cannot be evaluated.
+            NoArbiter: they do not agree, or cannot be evaluated.
         """
         from gradcheck.numerics.highprecision.forward import BigForward, NoArbiter
 
@@ -96,9 +97,9 @@ class HighPrecisionForward:
         return self._big
 
     def _agree(self, big: BigForward) -> bool:
-        """Whether forward returns here what it does otherwise, but for rounding inside.
+        """Whether the values agree with forward's own, but for rounding inside.
 
-        How much that is shows where it is evaluated in fewer digits than its dtype has.
+        An evaluation in fewer digits than the dtype has shows how large that rounding is.
         """
         exact = flatten(big.outputs())
         if exact.shape != self._values.shape:
@@ -115,7 +116,7 @@ class HighPrecisionForward:
 
 
 class HighPrecisionVjp:
-    """What a VJP gives in 50 digits: what is left of its text where nothing rounds."""
+    """The gradients of a VJP in 50 digits: those of its formula without rounding."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class HighPrecisionVjp:
 
 
 def _with_joined_cotangent(vjp: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """`vjp`, called with the `count` parts of its cotangent one by one."""
+    """`vjp` as a function of the `count` parts of its cotangent."""
 
     def joined(*values: Any, **attrs: Any) -> Any:
         return vjp(values[:count], *values[count:], **attrs)

@@ -35,7 +35,7 @@ from gradcheck.numerics.narrow import (
 Array = NDArray[Any]
 Gradients = Sequence[Array | None]
 ELEMENT_ERROR: Final = 2.0**-7
-"""What one element is off by, relative to itself: a binary one per cent."""
+"""The relative error of one wrong element: a binary one per cent."""
 Float = NDArray[np.float64]
 Vjp = Callable[[Arithmetic, tuple[Array, ...], Sequence[Array]], "list[Float]"]
 """A VJP in an arithmetic, for a cotangent, at primals: one flat row per primal, [n] each."""
@@ -59,11 +59,11 @@ ARITHMETICS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The right gradients under one cotangent, and other right ones to be passed off as them.
+    """The right gradients under one cotangent, and others that may be returned in their place.
 
-    `gradients` holds one array per primal (None: an index); `ignored()` gives those for a
-    cotangent of all ones, `earlier()` those for some other cotangent, `elsewhere()` those at
-    other primals (None: not known).
+    `gradients` holds one array per primal (None: an index); `ignored()` gives those for a cotangent
+    of all ones, `earlier()` those for some other cotangent, `elsewhere()` those at other primals
+    (None: not known).
     """
 
     gradients: Gradients
@@ -75,7 +75,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Impostor:
-    """One wrong gradient: `make(answers, index)` gives it, or None where it makes no sense."""
+    """One wrong gradient: `make(answers, index)` gives it, or None where it does not apply."""
 
     name: str
     says: str
@@ -93,7 +93,7 @@ def _own(answers: Answers, index: int) -> Array:
 
 
 def _largest(gradient: Array, value: Callable[[Any], Any]) -> Array:
-    """A copy whose largest element is changed."""
+    """A copy with its largest element changed."""
     out = gradient.copy()
     if out.size:
         flat = out.reshape(-1)
@@ -180,13 +180,13 @@ IMPOSTORS: Final = (
 
 
 def describe(narrowing: Narrowing) -> str:
-    """The wrong answer in words."""
+    """A narrowing in words."""
     return f"{DESCRIPTIONS[narrowing.what]} {narrowing.type.title}"
 
 
 @dataclass
 class NarrowedGradients:
-    """What each narrowing does to the gradients of one VJP at one point, under one cotangent."""
+    """Each narrowing's gradients of one VJP at one point, under one cotangent."""
 
     vjp: Vjp
     primals: Sequence[Array]
@@ -196,7 +196,7 @@ class NarrowedGradients:
 
     @cached_property
     def offs(self) -> dict[str, list[Float]]:
-        """By the names of narrowings, how far each primal's gradient is off, [n] each."""
+        """How far each primal's gradient is off, [n] each, by the names of narrowings."""
         return {one.name: self._off_by(one) for one in NARROWINGS}
 
     def _off_by(self, narrowing: Narrowing) -> list[Float]:
@@ -212,7 +212,7 @@ class NarrowedGradients:
     def moved(self, kept: Narrow, index: int) -> Float:
         """How far the gradient of primal `index` is off at primals beside these, [n].
 
-        Each lies as far away as rounding to the type may take it; zeros stay.
+        They are as far away as rounding to the type may move them; zeros stay.
         """
         return self._off(F64, self.ct, self._beside(kept))[index]
 
@@ -233,7 +233,7 @@ class NarrowedGradients:
         ]
 
     def _off(self, xp: Arithmetic, ct: tuple[Array, ...], primals: Sequence[Array]) -> list[Float]:
-        """Made once of the same numbers: float16 and TF32 round most of them alike."""
+        """Computed once for the same numbers: float16 and TF32 round most of them alike."""
         key = str(id(xp)), b"".join(p.tobytes() for p in (*ct, *primals))
         if key not in self._known:
             with np.errstate(all="ignore"):
@@ -243,6 +243,6 @@ class NarrowedGradients:
 
 
 def with_visible_bits(name: str, kind: Narrow, share: float) -> str:
-    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
     bits = kind.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
     return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"

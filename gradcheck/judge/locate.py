@@ -24,16 +24,16 @@ DIRECTION_ROUNDINGS: Final = 12.0
 HALF_SHARPNESS: Final = 32.0
 """A half is measured until its error bar is so many times smaller than the whole's error."""
 LITTLE_SHARE: Final = 16.0
-"""Of the whole's error so small a part in one half, at one step, leaves all of it to the other."""
+"""A half with less than 1/16 of the whole's error, by one step, leaves all of it to the other."""
 ELEMENT_PRECISION: Final = 1e-6
-"""The error bar of a wrong element, as a part of its error, with which its ladder is content."""
+"""The error bar to aim for at a wrong element, relative to its error."""
 MAX_WRONG: Final = 8
-"""Wrong elements after which the search ends: they are many."""
+"""Wrong elements after which the search ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectionError:
-    """The error along the whole direction that started the search."""
+    """The error along the whole direction that starts the search."""
 
     heading: Heading
     slope: Slope
@@ -51,7 +51,7 @@ class WrongElement:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What was found; `complete` if it explains the errors along all directions."""
+    """The wrong elements; `complete` if they explain the errors along all directions."""
 
     wrong: tuple[WrongElement, ...]
     complete: bool
@@ -59,7 +59,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Elements start … stop, their error along the direction, its bar, and a level that served."""
+    """Elements start … stop, their error along the direction, its bar, and a level of steps."""
 
     start: int
     stop: int
@@ -100,9 +100,9 @@ def one_element(
     precise: float = ELEMENT_PRECISION,
     expected: float = 0.0,
 ) -> WrongElement:
-    """The true derivative with respect to one element, and what was given for it.
+    """The true derivative with respect to one element, and the one given for it.
 
-    It is known well enough with an error bar of `precise` times its error, which is `expected`.
+    The error bar to aim for is `precise` times the error, which is `expected`.
     """
     with site.ray(heading, index, index + 1) as ray:
         rungs = rungs_of(site, ray)
@@ -124,10 +124,10 @@ class _Search:
     wrong: dict[int, WrongElement] = field(default_factory=dict)
 
     def explain(self, seen: DirectionError) -> bool:
-        """Bisect what the wrong elements known so far leave of an error; says whether all was.
+        """Bisect the error that the wrong elements known so far leave; says whether none is left.
 
-        A half that seemed to have nothing of it may be left over: that is bisected in its turn,
-        and measured where one step led nowhere.
+        A half that seemed to have no error may keep one: it is bisected in its turn, and measured
+        where one step was not enough.
         """
         peeking = self._peeks(seen)
         while True:
@@ -143,7 +143,7 @@ class _Search:
                 peeking = False
 
     def _peeks(self, seen: DirectionError) -> bool:
-        """Whether one step shows the whole error well enough, to bisect by one step."""
+        """Whether one step shows the whole error well enough to bisect by one step."""
         whole = self._run(seen.heading, 0, self.site.size, seen.slope)
         if not self._significant(whole):
             return False
@@ -152,7 +152,7 @@ class _Search:
         return abs(peeked.value - seen.slope.value) * LITTLE_SHARE <= abs(whole.error)
 
     def _bisected(self, seen: DirectionError, peeking: bool) -> bool:
-        """Bisect once, down to the elements; False where it ended before."""
+        """Bisect once, down to the elements; False where the search ended early."""
         root = self._run(seen.heading, 0, self.site.size, seen.slope)
         stack = [root] if self._significant(root) else []
         while stack:
@@ -167,7 +167,7 @@ class _Search:
         return True
 
     def _halves(self, heading: Heading, whole: Span, peeking: bool) -> list[Span]:
-        """The halves that are wrong; none if neither can be told to be.
+        """The halves that are wrong.
 
         With `peeking`, one step is enough where it leaves nearly all of the error to one half.
         """
@@ -187,7 +187,7 @@ class _Search:
         return [half for half in (left, right) if self._significant(half)]
 
     def _lone(self, heading: Heading, whole: Span, middle: int, left: Slope) -> Span | None:
-        """The half that has nearly all of the error, by what one step says of the left one."""
+        """The half that has nearly all of the error, by one step of the left one."""
         part, little = (
             self._run(heading, whole.start, middle, left),
             abs(whole.error) / LITTLE_SHARE,
@@ -203,7 +203,7 @@ class _Search:
         return self._run(heading, start, stop, slope)
 
     def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Span:
-        """An error that was measured, without that of the elements already known."""
+        """A measured error, without that of the elements already known."""
         error, bar = slope.value, slope.bar
         for known in self.wrong.values():
             if start <= known.index < stop:
@@ -216,7 +216,7 @@ class _Search:
         return abs(suspect.error) > ERROR_BAR_FACTOR * suspect.bar + self.allowed
 
     def _confirm(self, heading: Heading, suspect: Span) -> None:
-        """Note an element as wrong if a ladder of its own says so."""
+        """Record an element as wrong if its own ladder confirms it."""
         index = suspect.start
         if index in self.wrong:
             return

@@ -31,53 +31,53 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 Draws = Callable[[], Sequence[Float]]
 MIN_SUBNORMALS: Final = 256.0
-"""Smallest numbers of the dtype that the largest of a tensor must exceed."""
+"""The largest number of a tensor, over the dtype's smallest subnormal, at least."""
 MIN_BIAS_ERRORS: Final = 16
-"""Errors needed before their mean says anything."""
+"""Errors needed for their mean to be significant."""
 MIN_LEANING_ERRORS: Final = 64
-"""Errors that say something by all leaning to one side."""
+"""Errors that are significant if nearly all have the same sign."""
 LEANING_SHARE: Final = 0.97
-"""The part of them that all but noise is."""
+"""The part of them that must have the same sign."""
 MAX_BIAS_RATIO: Final = 4.0
-"""Times what right values lean by, as their rounding is drawn."""
+"""The mean error over that of right values rounded at random, at most."""
 MIN_BIAS: Final = 0.25
-"""Of a unit in the last place: truncation is off by half of one on average."""
+"""The mean error in ulp that counts as a bias: that of truncation is half a unit."""
 HALF_ULP: Final = 0.55
-"""Ulp that rounding a good value to nearest never exceeds; a third of what truncation does is."""
+"""Ulp that rounding to nearest never exceeds; a third of the errors of truncation does."""
 ONE_ROUNDING: Final = 1.05
 """Ulp that one rounding or truncation can cost."""
 BEYOND_SHARE: Final = 0.2
 Mask = NDArray[np.bool_]
 DRAWS: Final = 8
 MIN_ROW_SHARE: Final = 0.25
-"""An element may have been lucky eight times: it counts for this part of its row's typical."""
+"""The least spread of an element, relative to its row's: eight draws may be lucky."""
 TERM_ROUNDINGS: Final = 0.5
-"""Units of u that another text of the formula may lose on each term of a sum, one as the other."""
+"""Units of u that another implementation may lose on each term of a sum."""
 ROUNDING_DEVIATION: Final = 0.3
-"""Ulp: the standard deviation of one rounding."""
+"""The standard deviation of one rounding, in ulp."""
 MAX_MEAN_RATIO: Final = 2.0
-"""Times the spread that errors may be, in the mean square."""
+"""Errors over their spread, in the mean square, at most."""
 MAX_RATIO: Final = 6.0
-"""Times its spread that the error of one element may be."""
+"""The error of one element over its spread, at most."""
 MAX_RATIO_ROUNDED_ONCE: Final = 3.0
-"""The same, where all other elements show that the kernel rounds once."""
+"""The same limit, where all other elements show that the kernel rounds once."""
 NEAREST_ULP: Final = 0.51
 """Ulp that one rounding to nearest costs, of a value that is right in float32."""
 NEAREST_SHARE: Final = 0.9
-"""The part of the elements that must lie so near for a kernel to count as one that rounds once."""
+"""The part of the elements within NEAREST_ULP, for a kernel that rounds once."""
 MIN_INEXACT: Final = 16
-"""Elements that the dtype does not hold, needed to tell how often a kernel rounds."""
+"""Elements that the dtype does not hold exactly, needed to tell how often a kernel rounds."""
 FAIL_EXCESS: Final = 2.0
-"""Times what is allowed, above which an error is no matter of another text of the formula."""
+"""An error so many times its limit is a FAIL, and no difference of implementations."""
 MAX_ROW_SPREAD: Final = 0.1
-"""The spread, as a part of its row, above which it is cut to that: what rounding every operation
-loses is more than a kernel may lose."""
+"""The largest spread, relative to its row: a kernel may not lose as much as rounding every
+operation does."""
 ZERO_ROW_SPREAD: Final = 4.0
-"""The same, above which a row is zero but for rounding: bounds alone judge it."""
+"""Above this spread a row counts as zero, and bounds alone judge it."""
 
 
 def rounded(values: Array, dtype: str) -> Array:
-    """`values` in float64, as the dtype holds them; integers stay."""
+    """`values` in float64, rounded to the dtype; integers unchanged."""
     if values.dtype.kind != "f":
         return values
     with np.errstate(over="ignore"):
@@ -87,7 +87,7 @@ def rounded(values: Array, dtype: str) -> Array:
 
 
 def loses_values(before: Sequence[Array], after: Sequence[Array]) -> bool:
-    """Whether rounding the primals made a finite number infinite, or another one zero."""
+    """Whether rounding made a finite number infinite, or a number zero."""
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a.dtype.kind == "f"]
     return any(
         bool(np.any(np.isinf(b) & np.isfinite(a)) or np.any((b == 0) & (a != 0))) for a, b in pairs
@@ -95,7 +95,7 @@ def loses_values(before: Sequence[Array], after: Sequence[Array]) -> bool:
 
 
 def cannot_hold(values: Float, dtype: str) -> bool:
-    """Whether the dtype cannot hold some finite value, or all of them drown in its last place."""
+    """Whether the dtype overflows for some finite value, or all values are near its least ones."""
     largest = float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
     if 0 < largest < MIN_SUBNORMALS * float(dtype_limits(dtype).smallest_subnormal):
         return True
@@ -105,26 +105,25 @@ def cannot_hold(values: Float, dtype: str) -> bool:
 
 
 def last_place(values: Float, dtype: str) -> Float:
-    """Units in the last place of values that are held in the dtype; 0 where it holds none."""
+    """Units in the last place of values in the dtype; 0 where it holds none."""
     with np.errstate(all="ignore"):
         place = np.spacing(np.abs(values).astype(dtype_named(dtype))).astype(np.float64)
     return np.where(np.isfinite(place), place, 0.0)
 
 
 def within_last_place(got: Float, want: Float, dtype: str) -> bool:
-    """Whether no element is further off than the last place of what it should be."""
+    """Whether every element is within one unit in the last place of its true value."""
     with np.errstate(invalid="ignore"):  # an infinity where one belongs
         return bool(np.all((got == want) | (np.abs(got - want) <= last_place(want, dtype))))
 
 
 def bias(got: Float, want: Float, dtype: str, drawn: Draws) -> float | None:
-    """Mean error away from zero in ulp, where rounding to nearest does not explain it, else None.
+    """The mean error away from zero in ulp, where rounding to nearest does not explain it; or None.
 
-    `got`, `want` and each of what is `drawn()`, right values that are rounded at random inside, are
-    [q, n]. A mean alone proves nothing: thirds of short numbers are all off to the same side, and
-    so are elements that share a factor that was rounded. So many elements must also be off by more
-    than half a unit; and the mean is larger than what is drawn shows, or (nearly) all elements
-    lean.
+    `got`, `want` and each of `drawn()`, right values rounded at random inside, are [q, n]. A mean
+    alone is no proof: thirds of short numbers are all off to the same side, and so are elements
+    that share a rounded factor. So many elements must also be off by more than half a unit; and the
+    mean exceeds that of the values drawn, or nearly all errors have the same sign.
     """
     errors = _in_places(got, want, dtype)
     if errors.size < MIN_BIAS_ERRORS:
@@ -152,7 +151,7 @@ def _in_places(got: Float, want: Float, dtype: str) -> Float:
 
 
 def judge_bias(finding: Finding, got: Float, want: Float, dtype: str, drawn: Draws) -> Finding:
-    """A pass, unless its errors lean to one side further than rounding to nearest explains."""
+    """A pass becomes INCONCLUSIVE where its errors are biased beyond rounding to nearest."""
     off = bias(got, want, dtype, drawn) if finding.verdict is Verdict.PASS else None
     if off is None:
         return finding
@@ -165,7 +164,7 @@ def judge_bias(finding: Finding, got: Float, want: Float, dtype: str, drawn: Dra
 
 
 def scattered_arithmetics(dtype: str) -> Iterator[ScatteredArithmetic]:
-    """Arithmetics that round every result to the dtype, each in another way."""
+    """Arithmetics that round every result to the dtype, up or down at random."""
     for k in range(DRAWS):
         draws = np.random.Generator(np.random.Philox(key=key_of("dispersion", k)))
         yield ScatteredArithmetic(dtype_named(dtype), draws)
@@ -179,10 +178,10 @@ def judge_spread(
     dispersion: Callable[[], Dispersion],
     form: tuple[tuple[int, ...], Sequence[str]],
 ) -> Finding:
-    """A finding by bounds, unless its errors are of another size than those of rounding.
+    """The finding by bounds, unless its errors are not of the size of those of rounding.
 
-    What the bounds leave open passes if they are of that size. `form` is the shape of a row, and
-    the names of the cotangents. A wider bound that was asked for stays.
+    Elements that the bounds leave open pass if their errors are of that size. `form` is the shape
+    of a row, and the names of the cotangents. A finding by a wider bound stays.
     """
     undecided = finding.verdict is Verdict.INCONCLUSIVE
     if finding.slack or not (undecided or finding.verdict is Verdict.PASS):
@@ -194,7 +193,7 @@ def judge_spread(
 
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    """The spread [q, n] of right values around `want` [q, n] in a dtype; `counts`: where."""
+    """The spread [q, n] of right values around `want` [q, n] in a dtype, where it `counts`."""
 
     dtype: str
     want: Float
@@ -205,7 +204,7 @@ class Dispersion:
 
     @classmethod
     def of(cls, dtype: str, truth: Estimate, draws: Sequence[Float], counts: Mask) -> Dispersion:
-        """Of gradients drawn, each [q, n], around the true one; it is judged where `counts`."""
+        """The spread of gradients drawn, each [q, n], around the true one, where it `counts`."""
         tolerance, counts = tolerance_of(dtype), counts & np.isfinite(truth.value)
         want = np.where(counts, truth.value, 0.0)
         with np.errstate(all="ignore"):
@@ -232,7 +231,7 @@ class Dispersion:
     def judge(
         self, finding: Finding, got: Float, shape: tuple[int, ...], cotangents: Sequence[str]
     ) -> Finding:
-        """A finding on `got` [q, n] that bounds alone have not failed, by its errors' spread."""
+        """The finding on `got` [q, n], not failed by bounds, by the size of its errors."""
         judged = self._rows < ZERO_ROW_SPREAD
         if not judged.any():
             return finding
@@ -267,7 +266,7 @@ class Dispersion:
         shape: tuple[int, ...],
         cotangents: Sequence[str],
     ) -> Finding:
-        """A finding on errors that are larger than rounding explains."""
+        """The finding on errors that are larger than rounding explains."""
         largest, (limit, typical, mean) = float(times.max()), limits
         says = (
             f"an error is {largest:.3g} times what rounding every operation to {self.dtype} does "
@@ -301,7 +300,7 @@ class Dispersion:
         return times, MAX_RATIO_ROUNDED_ONCE if once else MAX_RATIO
 
     def _visible(self, limit: float) -> float | None:
-        """The largest relative error, of elements that are not zero, that would not be seen."""
+        """The largest relative error of a non-zero element that would not be seen."""
         seen = self.counts & (self.want != 0) & (self._rows < ZERO_ROW_SPREAD)[:, None]
         return float(np.max(limit * self.spread[seen] / np.abs(self.want[seen]), initial=0.0))
 

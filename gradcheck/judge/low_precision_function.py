@@ -38,13 +38,13 @@ Float = NDArray[np.float64]
 FORWARD_ROUNDINGS: Final = 16.0
 """Units of u of its largest value that forward may be off in low precision."""
 PROBE_DISTANCE: Final = 2.0**-4
-"""How far beside the primals forward is asked what its values are kept in."""
+"""Relative distance of the point that shows in which type forward keeps its values."""
 WIDE_DTYPES: Final = ("float64", "float32")
 
 
 @dataclass(frozen=True, slots=True)
 class LowPrecisionFunction:
-    """A forward and the VJP judged, at primals of a dtype of low precision."""
+    """A forward and the VJP judged, at primals of float16 or bfloat16."""
 
     forward: Function
     vjp: Callable[..., Any]
@@ -80,10 +80,7 @@ class LowPrecisionFunction:
         return found
 
     def wide(self, outputs: Sequence[Array]) -> Point | str:
-        """Where the truth comes from: forward at the same numbers in a wider dtype.
-
-        Else a sentence that says why there is none.
-        """
+        """The point in a wider dtype that is differenced, or a sentence why there is none."""
         why = ""
         for dtype in WIDE_DTYPES:
             point = Point(self.forward, self.held(dtype))
@@ -97,7 +94,7 @@ class LowPrecisionFunction:
         return tuple(p.astype(dtype) if is_float(p.dtype) else p for p in self.primals)
 
     def _unlike(self, point: Point, outputs: Sequence[Array], dtype: str) -> str:
-        """Why forward shows no more in a wider dtype than here; empty if it does."""
+        """Why forward shows no slope in a wider dtype; empty if it does."""
         ask = f"forward at {dtype} primals, where the truth of {self.dtype} ones is sought,"
         rng = np.random.Generator(np.random.Philox(key=key_of("aside")))
         aside = [
@@ -154,7 +151,7 @@ class LowPrecisionFunction:
         cotangents: Cotangents,
         rounding: LowPrecisionRounding,
     ) -> Finding:
-        """The verdict by bounds, and by what rounding does to right values where that is known."""
+        """The verdict by bounds, and by the spread of right values where that is known."""
         finding, truth, shape = box.judge(got), box.estimate, self.primals[index].shape
         if finding.kinked or not finding.compared:
             return finding

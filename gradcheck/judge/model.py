@@ -25,16 +25,16 @@ from gradcheck.spec.program import Stage, Values
 
 Float = NDArray[np.float64]
 Gradients = Mapping[str, "Float | Finding"]
-"""Per parameter (or other value) its gradient as rows [q, n], or what is wrong with it."""
+"""Per parameter (or other value) its gradient as rows [q, n], or the fault found in it."""
 CERTIFICATE: Final = "mp50"
-"""The dtype under which a model's own fold is held against 50-digit differences."""
+"""The dtype under which 50-digit differences certify a model's own gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJudgement:
-    """What was found: findings in the order in which reports show them, and what blame needs.
+    """A model's findings, in the order of reports, and the gradients behind them for blame.
 
-    `bound` is what was judged (None: nothing), `gradients` what it gave for each name.
+    `bound` is the code judged (None: nothing was bound), `gradients` its gradients by name.
     """
 
     findings: tuple[Finding, ...]
@@ -54,11 +54,11 @@ def judge_model(
     taylor: bool = False,
     project: bool = False,
 ) -> ModelJudgement:
-    """What `binding` makes of the model in `dtype`: the loss, then parameters, then stages.
+    """Judge `binding` at the model in `dtype`: the loss, then parameters, then stages.
 
-    With `taylor`, every parameter's gradient gets the curve of what it leaves of the loss. With
-    `project`, gradients are held against slopes of the loss in `dtype`, as of any function, and
-    not element by element against the truth; a large model's own fold in float64 always is.
+    With `taylor`, every parameter's gradient gets its Taylor remainder. With `project`, gradients
+    are compared with slopes of the loss in `dtype`, as of any function, and not element by element
+    with the truth; a large model's own gradients in float64 always are.
     """
     if dtype == CERTIFICATE:
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
@@ -103,7 +103,7 @@ def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Findin
 
 
 def _told(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
-    """The stages' findings, and what `failed` while they were folded and not when asked alone."""
+    """The stages' findings, and faults that appeared in the fold but not in a call alone."""
     untold = {f.name: f for f in failed if not f.verdict.expected}
     for finding in stages:
         before = untold.pop(finding.name, finding)
@@ -118,7 +118,7 @@ def judge_gradients(
     dtype: str,
     names: Iterable[str] | None = None,
 ) -> Iterator[Finding]:
-    """One finding per name; without `names` per parameter, then per other name that was given."""
+    """One finding per name; without `names` per parameter, then per other name returned."""
     truth = truth.at(dtype)
     cts = cotangents(truth, bound)
     every = [*truth.floating, *_beside(truth, gradients)]
@@ -134,7 +134,7 @@ def judge_gradients(
 def _projected(
     truth: ModelTruth, bound: BoundModel, gradients: Gradients, dtype: str
 ) -> Iterator[Finding]:
-    """Parameters by slopes of the loss, for the cotangent 1; other names as ever."""
+    """Parameters by slopes of the loss, for the cotangent 1; other names element by element."""
     shaped: dict[str, Array | Finding] = {}
     for name in truth.floating:
         got = gradients[name]
@@ -145,12 +145,12 @@ def _projected(
 
 
 def _beside(truth: ModelTruth, gradients: Gradients) -> list[str]:
-    """Names beside the parameters: other values of the program, and unknown ones."""
+    """Names that are no parameters: other values of the program, and unknown names."""
     return [name for name in gradients if name not in truth.params]
 
 
 def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
-    """A parameter's finding with the curve of what its gradient leaves of the loss."""
+    """A parameter's finding with the Taylor remainder of its gradient."""
     got = gradients.get(found.name)
     if found.name not in truth.params or not isinstance(got, np.ndarray):
         return found
@@ -159,7 +159,7 @@ def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
 
 
 def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:
-    """The loss's cotangents [q]: 1 where nobody asks for another, and a random one."""
+    """The loss's cotangents [q]: 1, and a random one where the code takes a cotangent."""
     if bound.gradients is not None:
         return np.ones(1)
     return np.array([1.0, float(truth.case.draw("cotangent").signed())])
@@ -168,7 +168,7 @@ def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:
 def gradients_of(
     truth: ModelTruth, bound: BoundModel, dtype: str, replaced: frozenset[str] = frozenset()
 ) -> Gradients:
-    """What `bound` gives: from its whole backward, or folded from its stages.
+    """The gradients of `bound`: from its whole backward, or folded from its stages.
 
     Stages that are not bound, that are named in `replaced`, or that raise, are the reference's.
 
@@ -202,7 +202,7 @@ def _fold(
     ct: float,
     replaced: frozenset[str],
 ) -> dict[str, Any]:
-    """The gradient of every parameter, folded; a Finding where a stage does not give its share."""
+    """The gradient of every parameter, folded; a Finding where a stage returns a faulty share."""
     faults: dict[str, Finding] = {}
 
     def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ def _judge_gradient(
 
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
-    """Whether the implementation computes the same loss at all."""
+    """Whether the implementation computes the same loss."""
     typed = truth.typed(dtype)
     params = {name: typed[name] for name in truth.params}
     inputs = {name: typed[name] for name in truth.inputs}
@@ -255,7 +255,7 @@ def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
 
 
 def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
-    """The suite's own fold against 50-digit differences: per parameter, and per stage."""
+    """The suite's own gradients against 50-digit differences: per parameter, and per stage."""
     if binding.name != "reference":
         reason = "50 digits certify the suite's own reverse pass only"
         return [Finding(name="gradients", verdict=Verdict.UNSUPPORTED, reason=reason)]
@@ -307,7 +307,7 @@ def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
 
 
 def _fair(truth: ModelTruth, finding: Finding) -> Finding:
-    """Nobody is blamed where our own gradients are not certified."""
+    """INVALID in place of a verdict where the suite's own gradients are not certified."""
     blamed = finding.verdict in (Verdict.FAIL, Verdict.PASS) and finding.compared > 0
     if not blamed or truth.certified:
         return finding

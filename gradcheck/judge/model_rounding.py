@@ -24,11 +24,12 @@ from gradcheck.spec.program import Program, Stage, Values
 Float = NDArray[np.float64]
 DRAWS: Final = 8
 NOISE_UNIT: Final = 2.0**-36
-"""What stands for one u: far above float64's own rounding, small enough to be carried linearly."""
+"""The size of one u in the simulation: far above float64's rounding, and small enough to propagate
+linearly."""
 SPREAD_FACTOR: Final = 4.0
-"""Eight draws bound the next one within this factor of their root mean square (with `SAFETY`)."""
+"""Eight draws bound the next one within this factor of their root mean square."""
 MIN_TYPICAL_SHARE: Final = 0.25
-"""An element may have been lucky eight times: it counts for this part of its tensor's typical."""
+"""The least spread of an element, relative to its tensor's: eight draws may be lucky."""
 
 
 class PropagatedRounding:
@@ -87,7 +88,7 @@ def _backward_cost(stage: Stage, values: Values, cts: Mapping[str, Array]) -> li
 
 
 def _lifted(stage: Stage, values: Values) -> dict[str, Any]:
-    """What the stage reads, as exact numbers of the rounding arithmetic."""
+    """The values that the stage reads, as exact numbers of the rounding arithmetic."""
     reads = {name: np.asarray(values[name]) for name in stage.reads}
     return {n: ROUNDING.asarray(v) if v.dtype.kind == "f" else v for n, v in reads.items()}
 
@@ -111,9 +112,10 @@ def _add(totals: dict[str, Float], noisy: Mapping[str, Array], exact: Mapping[st
 
 
 def _spread(total: Float) -> Float:
-    """One allowance [n] from summed squares: an element's own spread, or its tensor's typical.
+    """One allowance [n] from summed squares: an element's own spread, or its tensor's typical one.
 
-    What no noise ever reached is exact: the row of an unused token, the weights of a blank pixel.
+    An element that no noise reached is exact: the row of an unused token, the weights of a blank
+    pixel.
     """
     mean = np.ravel(total) / DRAWS
     typical = np.sqrt(np.mean(mean)) if mean.size else 0.0

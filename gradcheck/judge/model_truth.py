@@ -41,9 +41,9 @@ MAX_EXACT_PARAMETERS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class KnownGradient:
-    """A true gradient [n] (or value), its error bar, and what rounding may cost it in units of u.
+    """A true gradient [n] (or value), its error bar, and the cost of rounding in units of u.
 
-    `rounding()` [n] is asked only where a judgement depends on it.
+    `rounding()` [n] is called only if a judgement depends on it.
     """
 
     value: Float
@@ -56,7 +56,7 @@ class KnownGradient:
         return certain(cts[:, None] * self.value, np.abs(cts[:, None]) * self.bar)
 
     def compared(self, got: Float, cts: Float, tolerance: Tolerance) -> Comparison:
-        """What was given for each loss cotangent of `cts` [q], rows [q, n], against this."""
+        """Rows [q, n], one for each loss cotangent of `cts` [q], compared with this gradient."""
         return compare_with_rounding(
             got,
             self.estimate(cts),
@@ -65,10 +65,10 @@ class KnownGradient:
         )
 
     def beside(self, own: Float, there: Float) -> KnownGradient | None:
-        """What is known at a point beside this one, where the same text gives `there`.
+        """The gradient at a rounded point, where the float64 fold gives `there`.
 
-        In float64 it gives `own` here, and lies as near to the truth there as it is shown to lie
-        here; None where it is wrong here.
+        The fold gives `own` here, and is as near to the truth there as it is here; None where it is
+        wrong here.
         """
         found = self.compared(own[None], np.ones(1), TOLERANCES["float64"])
         off = distance(found)
@@ -79,9 +79,8 @@ class ModelTruth:
     """The true loss and gradients of one model case, made once for all implementations.
 
     A small model is folded in 50-digit arithmetic and certified by 50-digit differences of its
-    loss. A large one is folded in float64, with the rounding that it collects as its error bar.
-
-    `given` is the point: the case's own numbers, or (`at`) those rounded to float32.
+    loss. A large one is folded in float64, with accumulated rounding as its error bar. `given` is
+    the point: the case's own numbers, or (`at`) those rounded to float32.
 
     Raises:
         SpecError: the program contradicts itself, or its loss is no finite number.
@@ -92,8 +91,8 @@ class ModelTruth:
     ) -> None:
         """Evaluate the program forward, once in float64.
 
-        `given` is another point than the case's; `wide` the truth at the case's, which vouches for
-        the float64 fold at the one beside: `wide.at` makes it.
+        `given` is a point other than the case's; `wide` is the truth at the case's, which certifies
+        the float64 fold at the rounded point (made by `wide.at`).
         """
         self.case = case
         self.program = case.program
@@ -113,8 +112,8 @@ class ModelTruth:
     def at(self, dtype: str) -> ModelTruth:
         """The truth at the parameters and inputs that code of `dtype` gets.
 
-        In float32 these are the case's, rounded; the gradients there are those of the float64 fold,
-        once it has passed here (ADR 42).
+        In float32 these are rounded; the gradients there are those of the float64 fold, if it
+        passes here (ADR 42).
         """
         return self._single if dtype == SINGLE else self
 
@@ -153,7 +152,7 @@ class ModelTruth:
 
     @cached_property
     def cts64(self) -> Mapping[str, Array]:
-        """The same in float64."""
+        """These cotangents in float64."""
         return {name: self._float64(ct) for name, ct in self.cts.items()}
 
     @cached_property
@@ -165,7 +164,7 @@ class ModelTruth:
             return self.program.backward(F64, self.values64, np.asarray(1.0))
 
     def gradient(self, name: str) -> KnownGradient:
-        """What is known of the gradient of one parameter, or the cotangent of another value."""
+        """The gradient of one parameter, or the cotangent of another value."""
         if name not in self._gradients:
             self._gradients[name] = self._gradient(name)
         return self._gradients[name]
@@ -188,12 +187,12 @@ class ModelTruth:
 
     @cached_property
     def _by_itself(self) -> ModelTruth:
-        """The truth at this point, where the one beside does not vouch for the float64 fold."""
+        """The truth at this point by itself, where `wide` does not certify the float64 fold."""
         return ModelTruth(self.case, self.given)
 
     @cached_property
     def loss(self) -> KnownGradient:
-        """What is known of the loss, [1]."""
+        """The true loss, [1]."""
         name = self.program.loss
         if self._wide is not None and self.exact:
             own, there = (truth.values64[name].reshape(1) for truth in (self._wide, self))
@@ -214,13 +213,13 @@ class ModelTruth:
 
     @cached_property
     def certificates(self) -> list[Finding]:
-        """A large model's own fold, held against slopes of its loss in float64."""
+        """A large model's own gradients, compared with slopes of its loss in float64."""
         return self.projected({name: self._exact(name) for name in self.floating}, "float64")
 
     def projected(self, gradients: Mapping[str, Array | Finding], dtype: str) -> list[Finding]:
-        """Gradients held against slopes of the loss along directions, as of any function.
+        """Findings on gradients compared with slopes of the loss along directions.
 
-        One finding per parameter; a single one called "loss" where it cannot be differenced.
+        One per parameter; a single one called "loss" where it cannot be differenced.
         """
         xp, program, given = FLOATS[dtype], self.program, self.typed(dtype)
         tensors = {name: given[name] for name in self.floating}
@@ -241,7 +240,7 @@ class ModelTruth:
 
     @cached_property
     def remainders(self) -> Remainders:
-        """Lines through the parameters, one per tensor, along which the loss is expanded."""
+        """Taylor remainders of the loss, along one line per parameter."""
         whole = Whole(self.program, self.inputs)
         params = tuple(self.params.values())
         point = Point(lambda *moved: (whole.forward(F64, *moved),), params)
@@ -250,7 +249,7 @@ class ModelTruth:
         )
 
     def stage(self, stage: Stage) -> StageTruth:
-        """What is true of one stage (a small model's only)."""
+        """The truth of one stage (of a small model only)."""
         if stage.name not in self._stages:
             wide = None if self._wide is None else self._wide.stage(stage)
             self._stages[stage.name] = StageTruth(self, stage, wide)
@@ -289,7 +288,7 @@ class ModelTruth:
         return mp50().to_float64(array) if array.dtype == object else array.astype(np.float64)
 
     def _rounding(self, name: str) -> Float:
-        """What rounding may cost one gradient, [n], in units of u."""
+        """The cost of rounding for one gradient, [n], in units of u."""
         cost = self._propagated.cts.get(name)
         return np.zeros(self.values64[name].size) if cost is None else cost
 

@@ -94,7 +94,7 @@ def _judge_gradient(
     *,
     details: bool,
 ) -> Finding:
-    """The verdict on one gradient; by a wider bound only where the code asks for one and needs it."""
+    """The verdict on one gradient; by a wider bound if the code asks for one and needs it."""
     name = truth.names[index]
     if isinstance(got, Finding):
         reason = bound.missing.get(got.name)

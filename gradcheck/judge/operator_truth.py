@@ -53,7 +53,7 @@ MAX_ORACLE_ELEMENTS: Final = 32
 
 
 class Unsuitable(Exception):  # noqa: N818  a case is
-    """A case cannot be put in some dtype of low precision."""
+    """A case that does not fit in some dtype of low precision."""
 
 
 class CaseTruth:
@@ -71,12 +71,11 @@ class CaseTruth:
         cotangents: Cotangents | None = None,
         wide: CaseTruth | None = None,
     ) -> None:
-        """Evaluate forward and draw the cotangents, where none are given.
+        """Evaluate forward, and draw the cotangents if none are given.
 
         `convention` names a system whose choice on kinks is the only one allowed (empty: any);
-        `low` a dtype of low precision, to which primals and cotangents are rounded first. `wide`
-        is the truth in float64, where this one is of float32's numbers beside it: `wide.at` makes
-        it.
+        `low` a dtype of low precision, to which primals and cotangents are rounded first. `wide` is
+        the truth in float64, where this is the one at float32 numbers (made by `wide.at`).
         """
         self.case = case
         self.convention = convention
@@ -105,8 +104,8 @@ class CaseTruth:
     def at(self, dtype: str) -> CaseTruth:
         """The truth at the primals and cotangents that code of `dtype` gets.
 
-        In float32 these are the case's, rounded; the gradients there are those of the spec's VJP in
-        float64, once it has passed here (ADR 42).
+        In float32 these are rounded; the gradients there are those of the spec's VJP in float64, if
+        it passes here (ADR 42).
         """
         return self._single if dtype == SINGLE else self
 
@@ -151,7 +150,7 @@ class CaseTruth:
         return self._truths[index]
 
     def _on_kinks(self, index: int) -> KinkConstraint | None:
-        """What is declared of the elements on kinks: the same where rounding moved none to one."""
+        """The declared kinks of a primal; those of `wide` if rounding moved no element to one."""
         if self._wide is not None:
             known = self._wide.truth(index).kinks
             on = self.declared.on(index)
@@ -160,9 +159,9 @@ class CaseTruth:
         return self.declared.allowed(index, self.cotangents, lambda: self._oracle)
 
     def carried(self, index: int, beside: CaseTruth) -> Estimate | None:
-        """The gradient of primal `index` at a point `beside` this one; None: it is not known.
+        """The gradient of primal `index` at the rounded point `beside` this one; None: unknown.
 
-        The spec's VJP, which lies as near to the truth there as it is shown to lie here.
+        It is that of the spec's VJP, which is as near to the truth there as it is here.
         """
         here = self.truth(index)
         off = here.confirmed(self.own[index], tolerance_of("float64"))
@@ -173,7 +172,7 @@ class CaseTruth:
 
     @cached_property
     def own(self) -> list[Float]:
-        """What the spec's VJP gives in float64, [q, n] per primal (an index has none, [q, 0])."""
+        """The spec's VJP in float64, [q, n] per primal (an index has none, [q, 0])."""
         with np.errstate(all="ignore"):
             rows = [self._vjp(F64, ct, self.primals) for ct in self.cotangents.values]
         return [np.stack(primal) for primal in zip(*rows, strict=True)]
@@ -187,7 +186,7 @@ class CaseTruth:
         return [np.zeros(0) if g is None else np.asarray(g).reshape(-1) for g in found]
 
     def certain(self, index: int) -> GradientTruth:
-        """The gradient of primal `index` once the oracle has been asked for all of it."""
+        """The gradient of primal `index`, with all of it settled by the oracle."""
         truth = self.truth(index)
         estimate = truth.differences.estimate
         if not estimate.settled.all():
@@ -195,7 +194,7 @@ class CaseTruth:
         return truth
 
     def value_dispersion(self) -> Dispersion:
-        """How far forwards that round every operation lie from the operator's value."""
+        """The spread around the operator's value of forwards that round every operation."""
         want, drawn = flatten(self.outputs)[None], []
         with np.errstate(all="ignore"):
             for xp in scattered_arithmetics(self.low):
@@ -205,7 +204,7 @@ class CaseTruth:
         return Dispersion.of(self.low, certain(want), drawn, np.isfinite(want))
 
     def certificate(self, index: int, dtype: str, slack: float = 0.0) -> Certificate:
-        """What the check of the gradient of primal `index` rejects, widened by `slack` ulp."""
+        """The wrong gradients of primal `index` that the check rejects, widened by `slack` ulp."""
         if self._wide is not None:  # rounding changes what is true by less than any impostor
             return self._wide.certificate(index, dtype, slack)
         key = (index, dtype, slack)
@@ -226,9 +225,9 @@ class CaseTruth:
         )
 
     def short(self, dtype: str) -> Narrow | None:
-        """A type that holds all primals, so that no gradient shows who rounds them to it.
+        """A type that holds all primals, so that no gradient shows a rounding to it.
 
-        None where a sample needs just these numbers, and says so.
+        None for a sample that declares to need these numbers.
         """
         if self._wide is not None:
             return self._wide.short(dtype)
@@ -264,7 +263,7 @@ class CaseTruth:
 
     @cached_property
     def remainders(self) -> Remainders:
-        """What any gradient leaves of forward's change, under the first cotangent."""
+        """Taylor remainders of any gradient, under the first cotangent."""
         from gradcheck.judge.curves import Remainders  # deferred: few ask for it
 
         names, case = self.names, self.case
@@ -291,7 +290,7 @@ class CaseTruth:
         return tuple(np.asarray(o) for o in outputs)  # NumPy turns 0-d results into scalars
 
     def _finite_forward(self, *primals: Array) -> tuple[Array, ...]:
-        """Forward, with 0 for what is infinite at the case's point and stays so: no slope."""
+        """Forward with 0 for outputs that are infinite at the case's point, which have no slope."""
         return tuple(
             np.where(np.isinf(base), np.where(out == base, 0.0, np.nan), out)
             for out, base in zip(self._forward(*primals), self.outputs, strict=True)
@@ -299,7 +298,7 @@ class CaseTruth:
 
     @cached_property
     def _carrying(self) -> Float:
-        """The cotangents [q, m] of the outputs that carry a slope; 0 for the others."""
+        """The cotangents [q, m] of the outputs with a slope; 0 for the others."""
         return np.where(np.isinf(flatten(self.outputs)), 0.0, self.cotangents.flat)
 
     def _check_outputs(self) -> None:
@@ -345,7 +344,7 @@ class CaseTruth:
 
     @cached_property
     def _vjp_rounding(self) -> list[Float]:
-        """What rounding may cost each primal's gradient, [q, n], in units of u."""
+        """The cost of rounding for each primal's gradient, [q, n], in units of u."""
         spec, attrs = self.case.spec, self.case.attrs
         primals = self._rounding_primals()
         rows, tolerance = [], tolerance_of(self.low or "float64")
@@ -361,14 +360,14 @@ class CaseTruth:
 
     @cached_property
     def value_rounding(self) -> Float:
-        """What rounding may cost forward's value, [1, m], in units of u."""
+        """The cost of rounding for forward's value, [1, m], in units of u."""
         with np.errstate(all="ignore"):
             outputs = self.case.spec.forward(ROUNDING, *self._rounding_primals(), **self.case.attrs)
         costs = [allowance(o) for o in as_tuple(outputs)]
         return flatten([c for c in costs if c is not None])[None]
 
     def dispersion(self, index: int) -> Dispersion:
-        """How far kernels that round every operation lie from the gradient of primal `index`."""
+        """The spread around the gradient of primal `index` of kernels that round everything."""
         if index not in self._dispersions:
             known, draws = self.truth(index), self.scattered(index)
             estimate, kinks = known.differences.estimate, known.kinks
@@ -377,12 +376,11 @@ class CaseTruth:
         return self._dispersions[index]
 
     def scattered(self, index: int) -> list[Float]:
-        """Gradients of primal `index` by the spec's VJP, every result rounded at random."""
+        """Gradients of primal `index` by the spec's VJP, with every result rounded at random."""
         return [draw[index] for draw in self._scattered]
 
     @cached_property
     def _scattered(self) -> list[list[Float]]:
-        """Gradients by the spec's VJP with every result rounded at random: [q, n] per primal."""
         drawn = []
         with np.errstate(all="ignore"):
             for xp in scattered_arithmetics(self.low):

@@ -36,26 +36,25 @@ from gradcheck.results.verdict import Verdict
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 ELEMENT_SHARE: Final = {"float64": 0.005, "float32": 0.05}
-"""What must be visible along one direction through all tensors, as a part of each one's least
-element: half of an error of a hundredth (float32: a tenth). Otherwise a tensor moves alone."""
+"""The error that must be visible along one direction through all tensors, relative to each tensor's
+least element: half of a hundredth (float32: of a tenth). Otherwise the tensor moves alone."""
 LONE_ELEMENT_SHARE: Final = {"float64": 0.025, "float32": 0.05}
-"""The same where it moves alone: an error of a tenth shows, several times over."""
+"""The error that must be visible where a tensor moves alone: a tenth, several times over."""
 WHOLE_SHARE: Final = 2.0**-11
-"""What must be visible at least, as a part of the slope itself: half of an error of a thousandth in
-all of a gradient."""
+"""The error that must be visible at least, relative to the slope itself: half of a thousandth."""
 KINK_DECAY: Final = 8.0
-"""An even part that falls less per level (16 where φ is smooth, 4 at a kink) is a kink's."""
+"""An even part that falls less per level belongs to a kink (16 where φ is smooth, 4 at a kink)."""
 CLEARING_SHARE: Final = 0.5
-"""What a ladder could overlook is at most this part of an alarm that it clears."""
+"""A ladder clears an alarm only if it could overlook at most this part of it."""
 MAX_LADDER_SIZE: Final = 1 << 17
-"""Elements of all tensors above which what needs a ladder is handed over: it costs seconds."""
+"""Elements of all tensors above which no ladder is tried: it costs seconds."""
 ELEMENTS_PER_SPARED: Final = 1 << 13
 """One element of so many may be too small to show, if it is negligible in its tensor."""
 UNIT_ROUNDOFF: Final = 2.0**-53
 PLAN: Final = PLANS["float64"]
 FIRST_STEP: Final = RATIO**-5
-"""The longest of three steps: truncation and noise are about as large where thirty tensors move,
-and where one does, both are far below what must show."""
+"""The longest of three steps: where thirty tensors move, truncation and noise are about equal
+there; where one moves, both are far below the error that must show."""
 STEPS: Final = np.array([[1.0, s * FIRST_STEP / RATIO**k] for k in range(3) for s in (1.0, -1.0)])
 UNKNOWN_SLOPE: Final = (0.0, math.inf, False)
 
@@ -70,10 +69,10 @@ def quick_check(
     seed: int,
     subject: str,
 ) -> tuple[Finding, ...] | None:
-    """One PASS per floating primal, or None if anything at all is not certain.
+    """One PASS per floating primal, or None if anything is uncertain.
 
-    Forward is called at the point, at a moved one and for the stack; vjp twice, with a cotangent
-    and −2 times that. Callers ignore floating-point warnings.
+    Forward is called at the point, at a moved one and for the stack of steps; vjp with a cotangent
+    and with −2 times that. The caller ignores floating-point warnings.
     """
     handed = CheckedPair(forward, vjp, primals, attrs)
     base = handed.outputs()
@@ -102,9 +101,9 @@ def quick_check(
 
 
 class QuickCheck:
-    """The decision, from as few values as it takes.
+    """The decision, from as few values as possible.
 
-    `floating` are the places of the bundle's tensors among the primals; `sigma` is the least noise
+    `floating` are the positions of the packed tensors among the primals; `sigma` is the least noise
     of φ = ⟨v, f⟩.
     """
 
@@ -155,9 +154,9 @@ class QuickCheck:
         return tuple(found)
 
     def _three(self, bundle: PackedPrimals, only: int | None = None) -> tuple[float, float, bool]:
-        """(e, error bar, whether there is a kink) from three steps along `bundle`'s direction.
+        """(e, error bar, whether there is a kink) from three steps along the direction.
 
-        It holds all tensors, or tensor `only`.
+        It moves all tensors, or tensor `only`.
         """
         places = self._floating if only is None else [self._floating[only]]
         found = self._points.along(bundle, places, STEPS, 3)
@@ -175,10 +174,10 @@ class QuickCheck:
         return error, bar, kinked
 
     def _alone(self, k: int, name: str, alarm: float, part: float) -> Finding | None:
-        """Three steps, or a whole ladder, through one tensor; None if it does not pass.
+        """Three steps, then a full ladder, through one tensor; None if it does not pass.
 
-        Each of its rows moves by its own size. To be seen are errors of `alarm` along the
-        direction of all tensors, whichever row has them, and `part` of ‖g∘d‖.
+        Each of its rows moves by its own size. Errors of `alarm` along the direction of all tensors
+        must be visible, whichever row has them, and errors of `part` of ‖g∘d‖.
         """
         bundle = self._bundle
         x, r, shape = bundle.part(bundle.x, k), bundle.part(bundle.r, k), bundle.shapes[k]
@@ -211,9 +210,9 @@ class QuickCheck:
         return None
 
     def _unseen(self, bundle: PackedPrimals, smallest: float) -> tuple[float, float]:
-        """How many |g∘d| that must show are below `smallest`, and the least of the others.
+        """The number of |g∘d| below `smallest` that should show, and the least of the others.
 
-        All of them count where even what is negligible in the tensor would not show.
+        Infinite where even an element that is not negligible in its tensor would not show.
         """
         size, g = np.abs(bundle.g * bundle.d), np.abs(bundle.g)
         negligible = TOLERANCES[self._dtype].negligible_scale
@@ -225,7 +224,7 @@ class QuickCheck:
         return int(hidden.sum()), float(size[size >= smallest].min())
 
     def _ladder(self, bundle: PackedPrimals, only: int) -> tuple[float, float, bool]:
-        """The same from all steps, and the noise on a line of its own."""
+        """As `_three`, from all steps, with the noise measured on a line of its own."""
         levels = range(top_of(float(np.max(np.abs(bundle.d)))), PLAN.bottom + 1)
         steps = np.repeat(RATIO ** -np.array(levels, dtype=np.float64), 2)
         steps[1::2] *= -1.0
@@ -254,7 +253,7 @@ def _finding(
     least: float,
     evaluations: int,
 ) -> Finding:
-    """PASS, and what it could have seen."""
+    """PASS, with the smallest error that would have been visible."""
     miss = Miss(
         index=(),
         got=product,

@@ -29,7 +29,6 @@ Float = NDArray[np.float64]
 
 
 def _one_off(want: Float) -> Float:
-    """One percent too much in the largest element of the first row, nothing else."""
     out = want.copy()
     out[0, int(np.argmax(np.abs(want[0])))] *= 1.01
     return out
@@ -46,11 +45,11 @@ IMPOSTORS: Final[Mapping[str, Callable[[Float], Float]]] = {
     "stale": lambda want: np.roll(want, 1, axis=0),
     "first-step": lambda want: np.broadcast_to(want[:1], want.shape),
 }
-"""What a rule may leave instead of the truth, [q, n] each; `RuleTruth.narrowed` makes others."""
+"""Wrong results of a rule, [q, n] each; `RuleTruth.narrowed` makes others."""
 
 
 def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Finding]:
-    """What `binding` makes of the case in `dtype`: a finding per tensor, then per state tensor."""
+    """Judge `binding` at the case in `dtype`: a finding per tensor, then per state tensor."""
     case = truth.case
     try:
         tolerance = tolerance_for(dtype)
@@ -74,7 +73,7 @@ def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Findi
 def _faults(
     name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], dtype: str
 ) -> Finding | None:
-    """What is wrong with the form of one output, where it is seen first."""
+    """The first fault in the form of one output."""
     for row in rows:
         if row.name in got:
             pattern, tensor = np.empty(row.want.shape, dtype=dtype), got[row.name].get(name)
@@ -87,7 +86,7 @@ def _faults(
 def _judged(
     name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], tolerance: Tolerance
 ) -> Finding:
-    """The verdict on one output over all rows that were asked for."""
+    """The verdict on one output over all rows that were called for."""
     asked = [row for row in rows if row.name in got]
     flat = np.stack([(_wide(got[row.name][name]) - row.base).reshape(-1) for row in asked])
     names = tuple(row.name for row in asked)
@@ -118,7 +117,7 @@ def _compared(got: Float, rows: Sequence[ExpectedRow], tolerance: Tolerance) -> 
 
 
 def certified_rule(truth: RuleTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
-    """The findings with what the same comparison would have rejected."""
+    """The findings with the wrong results that the same comparison would have rejected."""
     if not any(f.compared for f in findings):
         return [*findings]
     rows, narrow = truth.rows(dtype), truth.narrowed(dtype)
@@ -161,7 +160,7 @@ def _certificate(
 
 
 def _tolerated(name: str, share: float) -> str:
-    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
     kind = next(one for one in TYPES if name.startswith(one.name))
     return with_visible_bits(name, kind, share)
 
@@ -173,7 +172,7 @@ def _whole(verdict: Verdict, reason: str) -> Finding:
 def single_steps(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
     """Every step from the true state before it; the last one first, and twice.
 
-    Backwards: a memory that the code keeps for itself would otherwise be the right one.
+    In reverse order, since the state that the code may keep for itself would otherwise be right.
     """
     for k, t in reversed(list(enumerate(truth.case.times))):
         here, grads = truth.before(k, dtype)
@@ -184,7 +183,7 @@ def single_steps(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tup
 
 
 def step_runs(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
-    """All steps one after the other, from what the last one left."""
+    """All steps in sequence, each from the result of the last one."""
     here, _ = truth.before(0, dtype)
     init = bound.init
     if truth.case.state is None and init is not None:
@@ -200,7 +199,7 @@ def step_runs(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[
 def _take_step(
     truth: RuleTruth, bound: BoundRule, here: Snapshot, grads: Tensors, k: int
 ) -> Snapshot:
-    """One step of the code judged, on copies of its own; in-place code may return None."""
+    """One step of the code judged, on copies; in-place code may return None."""
     t = truth.case.times[k]
     params, given = _copied(here.params), _copied(grads)
     state = {slot: _copied(old) for slot, old in here.state.items()}
@@ -229,7 +228,7 @@ def _mapping(role: str, made: Any) -> dict[str, Any]:
 
 
 def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of what are arrays: the next call may reuse the buffer."""
+    """Copies of arrays, whose buffer the next call may reuse."""
     found = {name: returned.as_array(a) for name, a in tensors.items()}
     return {n: tensors[n] if a is None else np.array(a) for n, a in found.items()}
 

@@ -22,14 +22,15 @@ from gradcheck.spec.rule import RuleCase, State, Tensors
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 Flat = dict[str, Any]
-"""Tensors by output name: a parameter's own, or `slot.parameter` for what is remembered."""
+"""Tensors by output name: a parameter's own name, or `slot.parameter` for state."""
 SHARP_ROUNDINGS: Final = 16.0
-"""Units of u, relative to the element, beside what rounding is known to cost: nothing here is
-differenced, so nothing wider is needed."""
+"""Units of u, relative to the element, allowed beside the known cost of rounding: nothing is
+differenced here, so nothing wider is needed."""
 MAX_NARROWED_STEPS: Final = 3
-"""Single steps, at most, in which a rule that computes in a narrower type is tried."""
+"""Single steps at which rules in a narrower type are tried."""
 MAX_COST_SHARE: Final = 2.0**-6
-"""Of a tensor's largest number: where rounding may cost more, a way says nothing."""
+"""The cost of rounding, relative to a tensor's largest number, above which a run of steps shows
+nothing."""
 
 
 def tolerance_for(dtype: str) -> Tolerance:
@@ -51,7 +52,7 @@ class Snapshot:
     state: State
 
     def mapped(self, change: Callable[[Any], Any]) -> Snapshot:
-        """The same with every array changed."""
+        """A snapshot with `change` applied to every array."""
         state = {slot: map_tensors(change, old) for slot, old in self.state.items()}
         return Snapshot(map_tensors(change, self.params), state)
 
@@ -64,10 +65,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRow:
-    """One step, or a way of several, of one tensor: what is true, and what rounding may cost.
+    """One tensor after one step or a run of several: the truth, and the cost of rounding.
 
-    `base` is what the tensor was before: parameters are judged by how far they move. Shapes:
-    those of the tensor; `cost` is in units of u, `bar` is how well `want` is known.
+    `base` is the tensor before: parameters are judged by how far they move. Shapes: that of the
+    tensor; `cost` is in units of u, `bar` is the error bar of `want`.
     """
 
     name: str
@@ -83,11 +84,11 @@ class ExpectedRow:
 
 
 class RuleTruth:
-    """What one case's rule must leave behind, in 50-digit arithmetic; made once per case.
+    """The true results of one case's rule, in 50-digit arithmetic; made once per case.
 
-    Every dtype is judged at numbers of its own: single steps from the true states, rounded to it;
-    a way from the start, and with gradients, that it holds. The way of float32 is gone in float64,
-    whose rounding is 2^-29 of what it allows.
+    Every dtype is judged at numbers that it holds: single steps from the true states, rounded to
+    it, and a run of all steps from a rounded start with rounded gradients. The run of float32 is
+    computed in float64, whose rounding is 2^-29 of the bound.
 
     Raises:
         SpecError: the rule gives something else than its parameters' shapes, or no number.
@@ -97,7 +98,7 @@ class RuleTruth:
         """Take all steps of the case with 50 digits."""
         self.case = case
         self.xp = mp50()
-        self.way = self._way(self.xp)
+        self.states = self._run(self.xp)
         self._rows: dict[str, dict[str, list[ExpectedRow]]] = {}
 
     def step(self, xp: Any, here: Snapshot, grads: Tensors, k: int) -> Snapshot:
@@ -113,7 +114,7 @@ class RuleTruth:
     def gradients(self, xp: Any, params: Tensors, k: int, dtype: str = "float64") -> Tensors:
         """The gradients of the `k`-th step in the arithmetic `xp`, at its own parameters.
 
-        What was drawn is rounded to `dtype` first.
+        Gradients that were drawn are rounded to `dtype` first.
         """
         given = self.case.gradients[k]
         drawn = {name: xp.asarray(rounded(g, dtype)) for name, g in given.items()}
@@ -121,11 +122,11 @@ class RuleTruth:
         return drawn if slope is None else map_tensors(xp.asarray, slope(xp, params, drawn))
 
     def follow(self, here: Snapshot, new: Snapshot) -> Snapshot:
-        """Where the next step starts: clipped gradients move no parameter."""
+        """The start of the next step: clipped gradients move no parameter."""
         return Snapshot(new.params if self.moves else here.params, new.state)
 
     def start(self, xp: Any, dtype: str = "float64") -> Snapshot:
-        """Parameters and state before the first step, as numbers that `dtype` holds."""
+        """Parameters and state before the first step, rounded to `dtype`."""
 
         def held(a: Array) -> Any:
             return xp.asarray(rounded(a, dtype))
@@ -142,7 +143,7 @@ class RuleTruth:
 
     def before(self, k: int, dtype: str) -> tuple[Snapshot, Tensors]:
         """The true state before step `k` and its gradients, as arrays of `dtype`."""
-        here = self.way[k]
+        here = self.states[k]
         grads = self.gradients(self.xp, here.params, k)
 
         def typed(a: Any) -> Array:
@@ -152,7 +153,7 @@ class RuleTruth:
         return here.mapped(typed), map_tensors(typed, grads)
 
     def rows(self, dtype: str) -> dict[str, list[ExpectedRow]]:
-        """Per output, one row for each single step, then one for each way from the start."""
+        """Per output, one row for each single step, then one for each run from the start."""
         if dtype in self._rows:
             return self._rows[dtype]
         found = self._rows[dtype] = {}
@@ -170,20 +171,20 @@ class RuleTruth:
             self._add(found, f"step {t}", want, cost, here.mapped(_to_float64))
         if self.moves:
             exact = dtype == "float64"
-            way = self.way if exact else self._way(F64, dtype)
-            start = way[0].mapped(self._float)
+            run = self.states if exact else self._run(F64, dtype)
+            start = run[0].mapped(self._float)
             for k, t in enumerate(self.case.times):
-                new, cost = way[k + 1], self._costs[k + 1]
+                new, cost = run[k + 1], self._costs[k + 1]
                 if self._lost(new, cost, start, tolerance_for(dtype)):
                     break
                 name = f"steps {self.case.times[0]} to {t}"
                 self._add(found, name, new, cost, start, exact=exact)
 
     def narrowed(self, dtype: str) -> dict[str, dict[str, dict[str, Float]]]:
-        """What a rule leaves that computes in a narrower type than `dtype`: by kind, step, output.
+        """The results of a rule in a narrower type than `dtype`: by kind, step, output.
 
-        Its parameters, its state, its gradients, or what it leaves, are rounded to the type; a kind
-        for which nothing comes out otherwise than in float64 is left out.
+        Its parameters, its state, its gradients, or its results are rounded to the type; a kind
+        without any effect is left out.
         """
         found: dict[str, dict[str, dict[str, Float]]] = {}
         count = len(self.case.times)
@@ -204,7 +205,7 @@ class RuleTruth:
     def _kinds(
         self, here: Snapshot, grads: Tensors, k: int, plain: Snapshot, narrow: Narrow
     ) -> Iterator[tuple[str, Snapshot]]:
-        """One step from what is rounded to a narrower type, and one whose result is."""
+        """One step per kind: with some arguments, or with the result, in a narrower type."""
         short = here.mapped(narrow.rounded)
         yield "params", self.step(F64, Snapshot(short.params, here.state), grads, k)
         yield "state", self.step(F64, Snapshot(here.params, short.state), grads, k)
@@ -213,14 +214,14 @@ class RuleTruth:
 
     @cached_property
     def _costs(self) -> list[Snapshot]:
-        """The way in an arithmetic that remembers its rounding."""
-        return self._way(ROUNDING)
+        """The run in an arithmetic that tracks its rounding."""
+        return self._run(ROUNDING)
 
     def _lost(self, new: Snapshot, cost: Snapshot, start: Snapshot, tolerance: Tolerance) -> bool:
-        """Whether rounding that has piled up may be as large as what it is to be told from.
+        """Whether accumulated rounding may be as large as the numbers it is compared with.
 
-        Where later steps follow from earlier ones (L-BFGS), errors grow from step to step, and
-        the way says nothing any more; the single steps still do.
+        Where later steps follow from earlier ones (L-BFGS), errors grow from step to step, and the
+        run shows nothing any more; the single steps still do.
         """
         costs = cost.flat
         for output, want in self._wanted(new, start).items():
@@ -232,7 +233,7 @@ class RuleTruth:
         return False
 
     def _wanted(self, new: Snapshot, base: Snapshot) -> dict[str, Float]:
-        """Movements of parameters, and values of everything else."""
+        """Movements of parameters, and values of the other tensors."""
         found = {}
         for output, exact in new.flat.items():
             value = exact
@@ -243,14 +244,14 @@ class RuleTruth:
             found[output] = self._float(value)
         return found
 
-    def _way(self, xp: Any, dtype: str = "float64") -> list[Snapshot]:
+    def _run(self, xp: Any, dtype: str = "float64") -> list[Snapshot]:
         here = self.start(xp, dtype)
-        way = [here]
+        run = [here]
         for k in range(self.case.sample.count):
             new = self.step(xp, here, self.gradients(xp, here.params, k, dtype), k)
             here = self.follow(here, new)
-            way.append(here)
-        return way
+            run.append(here)
+        return run
 
     def _add(
         self,
@@ -280,7 +281,7 @@ class RuleTruth:
 
 
 def map_tensors(change: Callable[[Any], Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tensors, every one changed."""
+    """`change` applied to every tensor."""
     return {name: change(a) for name, a in tensors.items()}
 
 

@@ -47,7 +47,7 @@ Float = NDArray[np.float64]
 Array = NDArray[Any]
 DIRECTIONS: Final = 3
 SHARPER_FACTOR: Final = 4.0
-"""How many times smaller a shorter ladder must show an error to be, to explain it away."""
+"""A shorter ladder overrules a failure if it shows an error so many times smaller."""
 Measure = Callable[[int, int], tuple[Slopes, Slopes]]
 ROLE = "double_vjp"
 
@@ -56,8 +56,8 @@ ROLE = "double_vjp"
 class ScalarComparison:
     """Numbers `got` and `want` [k], with the error bar of their difference.
 
-    `scale` is what cancels in them, `natural` the size that one expects of them where they are not
-    exceptionally small: an error of a tenth of it (`Tolerance.max_useful_bound`) must be visible for a pass.
+    `scale` is the size of the terms that cancel in them, `natural` their usual size: for a pass, an
+    error of a tenth of it (`Tolerance.max_useful_bound`) must be visible.
     """
 
     got: Float
@@ -67,7 +67,7 @@ class ScalarComparison:
     natural: Float
 
     def failed(self, bound: Float) -> NDArray[np.bool_]:
-        """Where no explanation is left: neither the bound nor the error bars."""
+        """Where neither the bound nor the error bars explain the difference."""
         with np.errstate(all="ignore"):
             known = np.isfinite(self.want) & np.isfinite(self.bar)
             blur = ERROR_BAR_FACTOR * np.where(known, self.bar, np.inf)
@@ -76,7 +76,7 @@ class ScalarComparison:
     def finding(
         self, name: str, tolerance: Tolerance, bound: Float, reasons: tuple[str, str]
     ) -> Finding:
-        """The verdict; `reasons` say what a failure means, and what it is that cannot be seen."""
+        """The verdict; `reasons` are sentences for a FAIL and for INCONCLUSIVE."""
         with np.errstate(all="ignore"):
             error = np.abs(self.got - self.want)
             known = np.isfinite(self.want) & np.isfinite(self.bar)
@@ -123,7 +123,7 @@ class ScalarComparison:
 
 
 def scalar_bound(pairs: ScalarComparison, tolerance: Tolerance, terms: int) -> Float:
-    """What two ways to compute the same number may differ by; `terms` are summed in each."""
+    """The allowed difference of two ways to compute a number; `terms` are summed in each."""
     with np.errstate(all="ignore"):
         size = np.fmax(np.abs(pairs.got), np.abs(pairs.want))
         size = np.where(np.isfinite(size), size, 0.0)
@@ -137,7 +137,7 @@ def scalar_bound(pairs: ScalarComparison, tolerance: Tolerance, terms: int) -> F
 class VjpFunction:
     """A VJP at one point as a function of (each part of ct, each primal), and its values there.
 
-    `names` are the primals'; `flat` are the gradients of the floating ones, [1, n] each.
+    `names` are those of the primals; `flat` are the gradients of the floating ones, [1, n] each.
     """
 
     vjp: Callable[..., Any]
@@ -187,8 +187,8 @@ class SecondOrder:
     def judge(self, right: bool) -> list[Finding]:
         """One finding for ct, one per floating primal, one for the symmetry.
 
-        Nothing is failed here unless the VJP itself is `right`, as far as that could be seen: the
-        derivative of something else is no derivative of forward's.
+        Nothing fails unless the VJP itself is `right`: otherwise its derivative is not comparable
+        with forward's.
         """
         parts, names = tuple(range(self._outputs)), self.gradients.names
         groups = [("ct", parts)]
@@ -256,7 +256,7 @@ class SecondOrder:
         return self._finding("Hessian symmetry", measure, reasons)
 
     def _finding(self, name: str, measure: Measure, reasons: tuple[str, str]) -> Finding:
-        """What `measure(k, finer)`, got and wanted along direction k, amounts to."""
+        """The finding on `measure(k, finer)`: the slopes got and wanted along direction k."""
         measured = [measure(k, 0) for k in range(DIRECTIONS)]
         if any(want.seen and not got.seen for got, want in measured):
             reason = "vjp raises, or gives no numbers, right beside the primals"
@@ -275,7 +275,7 @@ class SecondOrder:
     ) -> tuple[Slopes, Slopes]:
         """The first shorter ladder that explains a failure and could have shown it, or `found`.
 
-        A failure that no much shorter ladder confirms is none: its bar becomes infinite.
+        The bar of a failure that no much shorter ladder confirms becomes infinite.
         """
         error, confirmed = abs(found[0].value[0] - found[1].value[0]), False
         for finer in FINER:
@@ -307,7 +307,7 @@ class SecondOrder:
 
 
 def _inconclusive(finding: Finding) -> Finding:
-    """A failure that may follow from what is wrong, or unknown, at first order."""
+    """INCONCLUSIVE in place of a FAIL that may follow from an error at first order."""
     if finding.verdict is not Verdict.FAIL:
         return finding
     reason = f"vjp itself did not pass, so its derivative is not judged; {finding.reason}"
@@ -318,10 +318,10 @@ def as_vjp(double_vjp: Callable[..., Any], outputs: int, primals: Sequence[Array
     """`double_vjp` as a VJP of the function (each part of ct, each primal) → gradients.
 
     It calls `double_vjp(ggs, ct, *primals)` with `ggs` in the form in which vjp returns gradients,
-    and flattens its answer (d_ct, d_primal, …).
+    and flattens the result (d_ct, d_primal, …).
 
     Raises:
-        Broken: the answer has another form.
+        Broken: the result has another form.
     """
     floating = [p.dtype.kind == "f" for p in primals]
 
@@ -386,10 +386,9 @@ def judge_double(
 
 
 def _least_scale(argument: Array, values: Sequence[Array], cotangents: Cotangents) -> Float:
-    """What changing all of vjp's values over the argument's reach would be, [q, 1].
+    """The change of all of vjp's values over the argument's reach, [q, 1].
 
-    The second derivative of what is piecewise linear is zero: that needs something to be small
-    against.
+    It is the scale for the second derivative of a piecewise linear function, which is zero.
     """
     terms = np.abs(cotangents.flat * flatten(values))
     return np.asarray(np.max(terms, axis=1, initial=0.0, keepdims=True) / top_step(argument))

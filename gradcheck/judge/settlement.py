@@ -1,6 +1,6 @@
 """Slopes and kinks of the elements that central differences leave failed or open.
 
-Forward in 50 digits gives the slopes on both sides of the point. Where that is impossible, forward's
+Forward in 50 digits gives the slopes on both sides of the point. Where that is impossible, its
 values at every scale do, and the finest scale decides. An element without a single slope is on a
 kink: any value between the slopes on both sides is allowed for it.
 """

@@ -193,7 +193,7 @@ class StageTruth:
 
 
 def distance(found: Comparison) -> Float | None:
-    """The distance [q, n] from the truth within which the gradient compared lies; None if any fails."""
+    """How far from the truth the gradient compared may lie, [q, n]; None if an element fails."""
     ok = not found.failed.any()
     return np.maximum(found.bound, found.error) + found.uncertainty if ok else None
 

@@ -173,7 +173,8 @@ def _bounds(op: OpSpec) -> list[tuple[str, str]]:
             rules.dtype,
             f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + "
             f"({rules.rtol / CANCELLATION_FACTOR:g} + {ALLOWED_ROUNDINGS:g}·u·√terms)·Σ|ct·J| + "
-            f"what rounding costs the formula; u = {rules.u:.3g}; the error bar of d counts {ERROR_BAR_FACTOR:g} times",
+            f"what rounding costs the formula; u = {rules.u:.3g}; "
+            f"the error bar of d counts {ERROR_BAR_FACTOR:g} times",
         )
         for rules in TOLERANCES.values()
     ]

@@ -111,7 +111,7 @@ def test_what_is_asked_once_for_both_dtypes_is_what_each_of_them_rejects(ulp):
     truth = CaseTruth(case(typical, Slack(ulp=ulp, because="of its tables") if ulp else None))
     shared = {dtype: set(truth.certificate(0, dtype).rejected) for dtype in FLOATS}
     for dtype in FLOATS:
-        names, stack = truth._impersonated._made[0]
+        names, stack = truth._certifier._made[0]
         failed = truth.truth(0).rejects(stack, TOLERANCES[dtype])
         assert shared[dtype] == {name for name, ok in zip(names, failed, strict=True) if ok}
     if ulp == 2.0**16:  # too wide for one of them alone

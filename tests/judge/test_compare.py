@@ -16,7 +16,7 @@ from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.verdict import Verdict
 
 # Every number in these is a power of two: no comparison is a near miss.
-DYADIC = Tolerance("float64", u=2.0**-12, rtol=0.0, negligible=2.0**-20, underflow=0.0)
+DYADIC = Tolerance("float64", u=2.0**-12, rtol=0.0, negligible_scale=2.0**-20, underflow=0.0)
 BOUND = 2.0**-10  # of an element of scale 1 with one term: 4 u
 TINY = 2.0**-40
 
@@ -135,7 +135,7 @@ def test_more_terms_and_a_larger_scale_allow_more(dtype):
 def test_the_bound_is_the_one_that_is_promised(got, want, accumulate):
     """By the larger of |a| and |d|, by Σ|ct·J| and its terms, and by where numbers end: exactly."""
     rules = Tolerance(
-        "float64", u=2.0**-12, rtol=2.0**-6, negligible=0.0, underflow=2.0**-30,
+        "float64", u=2.0**-12, rtol=2.0**-6, negligible_scale=0.0, underflow=2.0**-30,
         accumulate=accumulate,
     )  # fmt: skip
     found = against([got], known([want], scale=8.0, terms=9), rules)

@@ -435,8 +435,8 @@ def test_the_conventions_that_a_gradient_follows_are_named(got, says):
     which = np.array([True, False])
     assert FollowedConvention("tie", which, tables).by(found) == says
     # Where all say the same, none is followed; one alone is.
-    assert FollowedConvention("tie", which, tables[:2]).by(found) == ("" if got == 0 else says.replace(
-        "right (C)", "none that is known"))  # fmt: skip
+    alone = "" if got == 0 else says.replace("right (C)", "none that is known")
+    assert FollowedConvention("tie", which, tables[:2]).by(found) == alone
     assert (FollowedConvention("tie", which, tables[2:]).by(found) == "tie: right (C)") is (
         got == 1.0
     )

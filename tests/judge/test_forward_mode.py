@@ -12,7 +12,7 @@ from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.verdict import Verdict
 
 F64 = TOLERANCES["float64"]
-BY_HAND = Tolerance("float64", u=2.0**-53, rtol=0.0, negligible=0.0, underflow=1.0)
+BY_HAND = Tolerance("float64", u=2.0**-53, rtol=0.0, negligible_scale=0.0, underflow=1.0)
 
 
 def looked_closer(value, bar):

@@ -21,8 +21,9 @@ from gradcheck.results.finding import GLYPHS, Heat
 from gradcheck.results.verdict import Verdict
 
 F64 = TOLERANCES["float64"]
-SHAPES = [(), (1,), (7,), (MAX_HEAT_COLUMNS,), (300,), (1, 1), (6, 9), (MAX_HEAT_ROWS, MAX_HEAT_COLUMNS), (70, 101),
-          (2, 3, 4, 5), (3, 1, 50, 2), (4, 5, 6, 60)]  # fmt: skip
+SHAPES = [(), (1,), (7,), (MAX_HEAT_COLUMNS,), (300,), (1, 1), (6, 9),
+          (MAX_HEAT_ROWS, MAX_HEAT_COLUMNS),
+          (70, 101), (2, 3, 4, 5), (3, 1, 50, 2), (4, 5, 6, 60)]  # fmt: skip
 
 
 def drawn(shape, seed):

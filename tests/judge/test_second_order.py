@@ -117,7 +117,7 @@ def test_the_bound_follows_the_units():
 
 
 def test_the_bound_is_the_one_that_is_promised():
-    rules = Tolerance("float64", u=2.0**-12, rtol=2.0**-6, negligible=0.0, underflow=2.0**-30)
+    rules = Tolerance("float64", u=2.0**-12, rtol=2.0**-6, negligible_scale=0.0, underflow=2.0**-30)
     for got, want in ((1.0, -4.0), (-4.0, 1.0)):
         pairs = ScalarComparison(*(np.array([v]) for v in (got, want, 0.0, 8.0, 1.0)))
         (bound,) = scalar_bound(pairs, rules, 9)

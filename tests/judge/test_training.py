@@ -234,7 +234,7 @@ def test_the_same_training_gives_the_same_bits():
         for _ in range(2)
     )
     assert first.losses == second.losses
-    assert first.legs == second.legs
+    assert first.paths == second.paths
 
 
 def test_a_loss_without_a_lower_bound_ends_training_and_is_no_failure():
@@ -255,7 +255,7 @@ def leg(step, observed, predicted, bound=1e-6, size=1.0, tensor=""):
 
 
 def judged(losses, *legs):
-    return training_finding(TrainingRun(losses=losses, legs=legs, params={}), "adam")
+    return training_finding(TrainingRun(losses=losses, paths=legs, params={}), "adam")
 
 
 def test_a_loss_that_does_not_fall_is_not_a_pass():
@@ -304,7 +304,7 @@ def test_a_trained_baby_llama_follows_the_sine_wave(rule, steps, least):
     before = followed(case, {})
     bound = Reference().bind_model(case, "float64")
     found = Trainer(case, bound, "float64", rule, steps).run()
-    assert all(one.right for one in found.legs)
+    assert all(one.right for one in found.paths)
     assert before <= 1 / 11  # chance
     assert followed(case, found.params) >= least
 
@@ -332,7 +332,7 @@ def test_what_is_to_be_resolved_is_measured_by_the_largest_step():
     rule = SUITE.rules["sgd"]
     trainer = Trainer(TOY, Reference().bind_model(TOY, "float64"), "float64", rule, 3)
     assert trainer.largest == 0.0
-    legs = [leg for leg in trainer.run().legs if not leg.tensor]
+    legs = [leg for leg in trainer.run().paths if not leg.tensor]
     assert trainer.largest == max(leg.size for leg in legs) < 1
 
 
@@ -363,7 +363,7 @@ def along(slope, observed, *, splits=0, kinked=False):
     found, _ = way(slope, kinked)
     for _ in range(splits):
         found.split()
-    return found.leg(observed, 0.0, TOLERANCES["float64"], 1, "")
+    return found.check(observed, 0.0, TOLERANCES["float64"], 1, "")
 
 
 @pytest.mark.parametrize("power", range(6))
