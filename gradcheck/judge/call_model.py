@@ -264,7 +264,6 @@ def _buffers(entry: Any) -> dict[str, Any]:
 
 
 def _copied(gradient: Any) -> Any:
-    """A copy of what may be a view of an argument, or of a buffer that the next call reuses."""
     array = returned.as_array(gradient)
     return gradient if array is None else np.array(array)
 

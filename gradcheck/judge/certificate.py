@@ -138,7 +138,6 @@ class Certifier:
         return [names[k] for k in np.flatnonzero(proves)], stack[proves]
 
     def _answers(self) -> list[Answers]:
-        """The right answers to each cotangent."""
         rows = [None if t is None else t.settled() for t in self.truths]
 
         def under(q: int) -> list[Array | None]:

@@ -390,6 +390,22 @@ def _nearest_allowed(
     return kinked, want
 
 
+def number_miss(
+    got: float, want: float, error: float, bound: float, bar: float, cotangent: str = ""
+) -> Miss:
+    """A comparison of two numbers that stand for a whole tensor."""
+    return Miss(
+        index=(),
+        got=got,
+        want=want,
+        error=error,
+        bound=bound,
+        error_bar=bar,
+        ulp=None,
+        cotangent=cotangent,
+    )
+
+
 def by_wider_bound(finding: Finding, slack: Slack) -> Finding:
     """A finding by a bound wider than usual, with the reason given for it."""
     text = f"by a bound {slack.ulp:g} ulp wider: {slack.because}"

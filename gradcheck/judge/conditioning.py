@@ -223,7 +223,6 @@ class LowPrecisionRounding:
         return np.asarray(wide * (1 + unit * rng.uniform(-1.0, 1.0, wide.shape)))
 
     def _held(self, values: Sequence[Array]) -> tuple[Array, ...]:
-        """Values in float64, rounded to the dtype."""
         kind = dtype_named(self._dtype)
         return tuple(v.astype(kind).astype(np.float64) if is_float(v.dtype) else v for v in values)
 

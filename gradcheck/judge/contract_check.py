@@ -51,9 +51,9 @@ def judge_contract(
             findings.append(_failed(asked, error))
             continue
         found = examine(asked, subject)
-        heard = subject.bound.printed()  # taken, lest the next case be said to have printed it
+        printed = subject.bound.printed()  # read now: it belongs to this case
         if found is not None:
-            findings.append(found if found.verdict.expected else replace(found, printed=heard))
+            findings.append(found if found.verdict.expected else replace(found, printed=printed))
     return findings
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.compare import ERROR_BAR_FACTOR
+from gradcheck.judge.compare import ERROR_BAR_FACTOR, empty_pass, number_miss
 from gradcheck.judge.contract.loss import checksum, not_finite, value_at
 from gradcheck.judge.locate import (
     DIRECTION_ROUNDINGS,
@@ -117,8 +117,7 @@ def _judge(
         reason = f"no gradient for {name}: give zeros where it is zero"
         return Finding(name=name, verdict=Verdict.MISSING, reason=reason)
     if tensor.size == 0:
-        reason = "it has no elements: only its shape and its dtype were checked"
-        return Finding(name=name, verdict=Verdict.PASS, reason=reason)
+        return empty_pass(name)
     before, given = scalar.evaluations, Given.of(gradient)
     sums = checksum(given.buffers)
     view = TensorView(scalar, base, tensor, given, unit_of(tensor))
@@ -246,7 +245,6 @@ class DirectionalCheck:
         return replace(finding, verdict=verdict, unresolved=count, reason=self._unclear(result))
 
     def _caveat(self, result: DirectionalResult) -> str:
-        """Limits of a pass."""
         notes = []
         if result.sides is not None:
             notes.append(f"{self.subject} has a kink here: judged by the slopes on both sides")
@@ -255,7 +253,6 @@ class DirectionalCheck:
         return "; ".join(notes)
 
     def _unclear(self, result: DirectionalResult) -> str:
-        """Why the verdict is INCONCLUSIVE."""
         base = self.place.base
         if result.sides is not None:
             low, high = (result.product + side for side in (result.sides.low, result.sides.high))
@@ -285,7 +282,6 @@ class DirectionalCheck:
         )
 
     def _failed(self, results: Sequence[DirectionalResult], search: int) -> Finding:
-        """FAIL along two directions: the wrong elements, or the error of the whole."""
         first = results[0]
         finding = replace(self.finding(first), verdict=Verdict.FAIL, failed=1)
         whole = self._as_a_whole(results)
@@ -324,7 +320,6 @@ class DirectionalCheck:
         )
 
     def _extent(self, found: Located, results: Sequence[DirectionalResult]) -> str:
-        """The number of wrong elements, as far as they were found."""
         count, of = len(found.wrong), self.place.size
         if not count:
             off = " and ".join(f"{s.error / s.tolerance:.3g}" for s in results)
@@ -339,16 +334,8 @@ class DirectionalCheck:
         typical = result.norm / np.sqrt(MEAN_SQUARE * size)
         visible = min([s.visible for s in self.results if s.ok] or [result.tolerance])
         least = float(visible / (LEAST * typical)) if typical else None
-        miss = Miss(
-            index=(),
-            got=result.product,
-            want=result.product + result.error,
-            error=abs(result.error),
-            bound=result.tolerance,
-            error_bar=result.bar,
-            ulp=None,
-            cotangent="",
-        )
+        want, error = result.product + result.error, abs(result.error)
+        miss = number_miss(result.product, want, error, result.tolerance, result.bar)
         return Finding(
             name=self.name,
             verdict=Verdict.INCONCLUSIVE,

@@ -100,7 +100,6 @@ class ForwardMode:
     def _against_forward(
         self, got: Float, tangents: Cotangents, conditioning: Conditioning
     ) -> Finding:
-        """Every element of J·u against forward's slope along u."""
         directions = [self._direction(u) for u in tangents.values]
         found = self._slopes(tangents)
         value, bar = np.stack([s.value for s in found]), np.stack([s.bar for s in found])
@@ -212,7 +211,6 @@ class ForwardMode:
         return Along(self.point)
 
     def _slopes(self, tangents: Cotangents) -> list[Slopes]:
-        """Forward's slopes along each tangent."""
         return [self._forward.slopes(self._direction(u)) for u in tangents.values]
 
     @property

@@ -151,8 +151,6 @@ class HighPrecisionVjp:
 
 
 def _with_joined_cotangent(vjp: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """`vjp` as a function of the `count` parts of its cotangent."""
-
     def joined(*values: Any, **attrs: Any) -> Any:
         return vjp(values[:count], *values[count:], **attrs)
 

@@ -93,7 +93,6 @@ def _own(answers: Answers, index: int) -> Array:
 
 
 def _largest(gradient: Array, value: Callable[[Any], Any]) -> Array:
-    """A copy with its largest element changed."""
     out = gradient.copy()
     if out.size:
         flat = out.reshape(-1)

@@ -87,9 +87,9 @@ def locate(
         search: evaluations after which to stop.
         precise: error bar of an element, as a part of its error, that is narrow enough.
     """
-    hunt = _Search(site, allowed, most, site.value.evaluations + search, precise)
-    complete = all(hunt.explain(one) for one in seen)
-    ranked = sorted(hunt.wrong.values(), key=lambda w: -abs(w.got - w.want))
+    running = _Search(site, allowed, most, site.value.evaluations + search, precise)
+    complete = all(running.explain(one) for one in seen)
+    ranked = sorted(running.wrong.values(), key=lambda w: -abs(w.got - w.want))
     return Located(tuple(ranked), complete)
 
 

@@ -266,7 +266,6 @@ class Dispersion:
         shape: tuple[int, ...],
         cotangents: Sequence[str],
     ) -> Finding:
-        """The finding on errors that are larger than rounding explains."""
         largest, (limit, typical, mean) = float(times.max()), limits
         says = (
             f"an error is {largest:.3g} times what rounding every operation to {self.dtype} does "

@@ -14,11 +14,11 @@ from gradcheck.implementations.bound import BoundModel, ModelBinding
 from gradcheck.implementations.returned import Broken, failures
 from gradcheck.judge.call import bound_by
 from gradcheck.judge.call_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
-from gradcheck.judge.compare import TOLERANCES, Tolerance
+from gradcheck.judge.compare import TOLERANCES, Tolerance, empty_pass, number_miss
 from gradcheck.judge.model_truth import KnownGradient, ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
-from gradcheck.results.finding import Finding, Miss, Part
+from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Stage, Values
@@ -86,12 +86,11 @@ def judge_model(
         of_tensors = judge_gradients(truth, bound, gradients, dtype)
     findings += [_curved(truth, f, gradients) if taylor else f for f in of_tensors]
     stages = _stages(truth, bound, dtype) if truth.exact else ()
-    findings += _told(stages, [f for f in failed if f.part is Part.STAGE])
+    findings += _with_fold_faults(stages, [f for f in failed if f.part is Part.STAGE])
     return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
 
 
 def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Finding]:
-    """A finding per stage that is bound."""
     for stage in truth.program.stages:
         try:
             vjp = stage_of(bound, stage)
@@ -102,13 +101,13 @@ def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Findin
                 yield judge_stage(truth.stage(stage), vjp, dtype)
 
 
-def _told(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
+def _with_fold_faults(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
     """The stages' findings, and faults that appeared in the fold but not in a call alone."""
-    untold = {f.name: f for f in failed if not f.verdict.expected}
+    unreported = {f.name: f for f in failed if not f.verdict.expected}
     for finding in stages:
-        before = untold.pop(finding.name, finding)
+        before = unreported.pop(finding.name, finding)
         yield before if finding.verdict.expected else finding
-    yield from untold.values()
+    yield from unreported.values()
 
 
 def judge_gradients(
@@ -230,14 +229,12 @@ def _judge_gradient(
     known: KnownGradient, name: str, got: Float, cts: Float, tolerance: Tolerance
 ) -> Finding:
     if got.shape[1] == 0:
-        reason = "it has no elements: only its shape and its dtype were checked"
-        return Finding(name=name, verdict=Verdict.PASS, reason=reason)
+        return empty_pass(name)
     names = ("one", "random")[: len(cts)]
     return known.compared(got, cts, tolerance).finding(name, known.shape, names)
 
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
-    """Whether the implementation computes the same loss."""
     typed = truth.typed(dtype)
     params = {name: typed[name] for name in truth.params}
     inputs = {name: typed[name] for name in truth.inputs}
@@ -265,45 +262,27 @@ def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
     findings = []
     for name in truth.floating:
         found = truth.agreement(name)
-        miss = Miss(
-            index=(),
-            got=found.product,
-            want=found.slope,
-            error=found.error,
-            bound=found.allowed,
-            error_bar=0.0,
-            ulp=None,
-            cotangent="one",
+        why = "" if found.ok else "along one direction it is not the slope of the loss"
+        miss = number_miss(
+            found.product, found.slope, found.error, found.allowed, bar=0.0, cotangent="one"
         )
-        verdict = Verdict.PASS if found.ok else Verdict.FAIL
-        reason = "" if found.ok else "along one direction it is not the slope of the loss"
-        findings.append(
-            Finding(
-                name=name,
-                verdict=verdict,
-                reason=reason,
-                compared=1,
-                failed=int(not found.ok),
-                oracle=True,
-                worst=(miss,),
-            )
-        )
+        findings.append(replace(_certified(name, why), worst=(miss,)))
     for stage in truth.program.stages:
         ok = truth.stage(stage).gradients is not None
-        reason = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
-        verdict = Verdict.PASS if ok else Verdict.FAIL
-        findings.append(
-            Finding(
-                name=stage.name,
-                verdict=verdict,
-                reason=reason,
-                compared=1,
-                failed=int(not ok),
-                part=Part.STAGE,
-                oracle=True,
-            )
-        )
+        why = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
+        findings.append(replace(_certified(stage.name, why), part=Part.STAGE))
     return findings
+
+
+def _certified(name: str, why_not: str) -> Finding:
+    return Finding(
+        name=name,
+        verdict=Verdict.FAIL if why_not else Verdict.PASS,
+        reason=why_not,
+        compared=1,
+        failed=int(bool(why_not)),
+        oracle=True,
+    )
 
 
 def _fair(truth: ModelTruth, finding: Finding) -> Finding:

@@ -276,7 +276,6 @@ class ModelTruth:
         return oracle
 
     def _exact(self, name: str) -> Any:
-        """The gradient of one parameter in the arithmetic of the truth."""
         return self.cts.get(name, self._xp.zeros_like(self.values[name]))
 
     @property

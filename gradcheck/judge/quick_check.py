@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.judge.checked_pair import CheckedPair, rounded_to_outputs
-from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES
+from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES, number_miss
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.numerics import noise
@@ -30,7 +30,7 @@ from gradcheck.numerics.random_directions import run_of_direction
 from gradcheck.numerics.residuals import Residuals, three
 from gradcheck.numerics.richardson import RATIO
 from gradcheck.numerics.scales import RESOLVED
-from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
@@ -74,26 +74,26 @@ def quick_check(
     Forward is called at the point, at a moved one and for the stack of steps; vjp with a cotangent
     and with −2 times that. The caller ignores floating-point warnings.
     """
-    handed = CheckedPair(forward, vjp, primals, attrs)
-    base = handed.outputs()
+    pair = CheckedPair(forward, vjp, primals, attrs)
+    base = pair.outputs()
     if base is None:
         return None
     v = rounded_to_outputs(first_cotangent(seed, subject, sum([o.size for o in base])), base)
-    gradient = handed.gradient(v, base)
-    if gradient is not None and v.size == 1 and not handed.scales(gradient, base[0]):
+    gradient = pair.gradient(v, base)
+    if gradient is not None and v.size == 1 and not pair.scales(gradient, base[0]):
         return None
     if gradient is not None and v.size > 1 and fits_narrow(gradient, dtype):
         return None  # the cotangent fills its mantissa: one direction in 300 shows no rounding
     if gradient is not None and dtype != "float64":
-        base = handed.promoted(base)
+        base = pair.promoted(base)
     if gradient is None or base is None:
         return None
-    points = BatchedForward(handed.values, primals, base)
+    points = BatchedForward(pair.values, primals, base)
     weighted = v * points.base
     sigma = UNIT_ROUNDOFF * math.sqrt(weighted.dot(weighted))
     if not sigma < math.inf:
         return None
-    floating = handed.floating
+    floating = pair.floating
     r = run_of_direction(seed, subject, gradient.size)
     bundle = PackedPrimals([primals[k] for k in floating], gradient, r)
     screen = QuickCheck(points, bundle, floating, v, sigma, dtype)
@@ -253,17 +253,7 @@ def _finding(
     least: float,
     evaluations: int,
 ) -> Finding:
-    """PASS, with the smallest error that would have been visible."""
-    miss = Miss(
-        index=(),
-        got=product,
-        want=product + error,
-        error=abs(error),
-        bound=tolerance,
-        error_bar=bar,
-        ulp=None,
-        cotangent="normal",
-    )
+    miss = number_miss(product, product + error, abs(error), tolerance, bar, "normal")
     return Finding(
         name=name,
         verdict=Verdict.PASS,

@@ -73,7 +73,6 @@ def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Findi
 def _faults(
     name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], dtype: str
 ) -> Finding | None:
-    """The first fault in the form of one output."""
     for row in rows:
         if row.name in got:
             pattern, tensor = np.empty(row.want.shape, dtype=dtype), got[row.name].get(name)
@@ -86,7 +85,6 @@ def _faults(
 def _judged(
     name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], tolerance: Tolerance
 ) -> Finding:
-    """The verdict on one output over all rows that were called for."""
     asked = [row for row in rows if row.name in got]
     flat = np.stack([(_wide(got[row.name][name]) - row.base).reshape(-1) for row in asked])
     names = tuple(row.name for row in asked)

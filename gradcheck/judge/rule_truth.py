@@ -227,8 +227,10 @@ class RuleTruth:
         for output, want in self._wanted(new, start).items():
             largest = float(np.max(np.abs(want), initial=0.0))
             spent = float(np.max(np.asarray(allowance(costs[output])), initial=0.0))
-            told = ROUNDING_SAFETY * tolerance.u * spent <= MAX_COST_SHARE * largest or largest == 0
-            if not told:
+            known = (
+                ROUNDING_SAFETY * tolerance.u * spent <= MAX_COST_SHARE * largest or largest == 0
+            )
+            if not known:
                 return True
         return False
 

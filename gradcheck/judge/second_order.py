@@ -30,6 +30,7 @@ from gradcheck.judge.compare import (
     CANCELLATION_FACTOR,
     ERROR_BAR_FACTOR,
     Tolerance,
+    number_miss,
 )
 from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
@@ -40,7 +41,7 @@ from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import Point, flatten
 from gradcheck.numerics.richardson import top_step
-from gradcheck.results.finding import Finding, Miss
+from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
 Float = NDArray[np.float64]
@@ -98,6 +99,7 @@ class ScalarComparison:
         rank = ratio if failed.any() else np.where(blind, 1 + visible, ratio / 2)
         rank = np.where(failed, np.inf, np.nan_to_num(rank, nan=np.inf))
         order = np.argsort(-rank, kind="stable")[: int(failed.sum()) or 1]
+        rows = (self.got, self.want, error, bound, self.bar)
         return Finding(
             name=name,
             verdict=verdict,
@@ -106,19 +108,7 @@ class ScalarComparison:
             failed=int(failed.sum()),
             unresolved=int(blind.sum()),
             smallest_visible_error=float(np.max(visible)) if np.isfinite(visible).all() else None,
-            worst=tuple(self._miss(int(k), float(error[k]), float(bound[k])) for k in order),
-        )
-
-    def _miss(self, k: int, error: float, bound: float) -> Miss:
-        return Miss(
-            index=(),
-            got=float(self.got[k]),
-            want=float(self.want[k]),
-            error=error,
-            bound=bound,
-            error_bar=float(self.bar[k]),
-            ulp=None,
-            cotangent="",
+            worst=tuple(number_miss(*(float(row[k]) for row in rows)) for k in order),
         )
 
 
@@ -291,7 +281,6 @@ class SecondOrder:
         return found if confirmed else (found[0], blurred)
 
     def _pairs(self, measured: Sequence[tuple[Slopes, Slopes]]) -> tuple[ScalarComparison, Float]:
-        """The measurements as numbers to compare, and their bound."""
         rows = [self._row(self._through_primals("a", k)) * self._g.base for k in range(DIRECTIONS)]
         first = np.array([np.sum(np.abs(row)) for row in rows])  # the change of g over x itself
         scale = np.array([max(got.scale[0], want.scale[0]) for got, want in measured])

@@ -112,7 +112,6 @@ class StageTruth:
 
     @cached_property
     def _known(self) -> tuple[list[Float | None] | None, list[Float | None]]:
-        """The gradients, and their error bars."""
         unknown: list[Float | None] = [None] * len(self.primals)
         if self._wide is not None:
             if self._wide.gradients is None:
@@ -234,7 +233,6 @@ def judge_stage(known: StageTruth, vjp: StageVjp, dtype: str) -> Finding:
 def _judge_gradient(
     known: StageTruth, index: int, name: str, rows: list[Any], dtype: str
 ) -> Finding:
-    """The gradient of one value that the stage reads."""
     fault = next((row for row in rows if isinstance(row, Finding)), None)
     if fault is not None:
         return replace(fault, name=name)

@@ -250,41 +250,43 @@ def training_finding(trained: TrainingRun, rule: str) -> Finding:
     wrong = [path for path in paths if not path.right]
     whole = [path for path in paths if not path.tensor]
     largest = max((path.size for path in paths), default=0.0)
-    blind = [path for path in paths if path.right and not path.resolved(largest)]
+    uncertain = [path for path in paths if path.right and not path.resolved(largest)]
     start, end = trained.losses[0], trained.losses[-1]
-    told = (
+    summary = (
         f"loss {start:.6g} → {end:.6g} in {len(whole)} steps of {rule}: fell by "
         f"{-sum(path.observed for path in whole):.6g}, "
         f"{-sum(path.predicted for path in whole):.6g} predicted"
     )
     fell = end < start
     if wrong:
-        found, reason = Verdict.FAIL, f"{_broken_prediction(wrong[0])}; {told}"
-    elif _mostly_uncertain(paths, blind):
+        found, reason = Verdict.FAIL, f"{_broken_prediction(wrong[0])}; {summary}"
+    elif _mostly_uncertain(paths, uncertain):
         found = Verdict.INCONCLUSIVE
-        reason = f"{len(blind)} of {len(paths)} predictions are too uncertain; {told}"
+        reason = f"{len(uncertain)} of {len(paths)} predictions are too uncertain; {summary}"
     elif not fell:
-        found, reason = Verdict.INCONCLUSIVE, f"every step goes as predicted, but not down; {told}"
+        found, reason = (
+            Verdict.INCONCLUSIVE,
+            f"every step goes as predicted, but not down; {summary}",
+        )
     else:
-        found, reason = Verdict.PASS, told
+        found, reason = Verdict.PASS, summary
     shown = wrong or [max(paths, key=lambda path: path.error / path.bound if path.bound else 0.0)]
     return Finding(
         name="training", verdict=found, reason=reason, part=Part.TRAINING,
-        compared=len(paths), failed=len(wrong), unresolved=len(blind),
+        compared=len(paths), failed=len(wrong), unresolved=len(uncertain),
         worst=tuple(_miss(path) for path in shown[:20]),
     )  # fmt: skip
 
 
-def _mostly_uncertain(paths: Sequence[PathCheck], blind: Sequence[PathCheck]) -> bool:
+def _mostly_uncertain(paths: Sequence[PathCheck], uncertain: Sequence[PathCheck]) -> bool:
     """Whether most steps, or all paths of some tensor alone, are too uncertain."""
-    seen = [path for path in paths if path not in blind]
+    seen = [path for path in paths if path not in uncertain]
     steps = [path for path in paths if not path.tensor]
     lost = {path.tensor for path in paths} - {path.tensor for path in seen}
     return bool(lost) or 2 * len([path for path in seen if not path.tensor]) < len(steps)
 
 
 def _broken_prediction(path: PathCheck) -> str:
-    """A wrong prediction in words."""
     mover = f"moving {path.tensor} alone" if path.tensor else "the step"
     return (
         f"step {path.step}: {mover} changes the loss by {path.observed:.6g}, "
