@@ -16,8 +16,8 @@ from gradcheck.implementations import returned
 from gradcheck.judge.cotangents import THIRDS
 from gradcheck.judge.primal_check import PROMOTION_AGREEMENT
 from gradcheck.numerics.arrays import Attrs
+from gradcheck.numerics.batched import end_to_end
 from gradcheck.numerics.evaluate import REFUSALS
-from gradcheck.numerics.packed import end_to_end
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]

@@ -27,11 +27,9 @@ from gradcheck.judge.locate import (
     locate,
     one_element,
 )
-from gradcheck.numerics.adaptive_slope import TensorView, rungs_of
-from gradcheck.numerics.draw import key_of
-from gradcheck.numerics.line import Line, Place
-from gradcheck.numerics.projection import LEAST, Given, Heading, Scalar, unit_of
-from gradcheck.numerics.residuals import Sides, Slope
+from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView, slope_search
+from gradcheck.numerics.draw import LEAST_MAGNITUDE, key_of
+from gradcheck.numerics.ray import Given, Heading, Line, Place, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 
@@ -182,7 +180,7 @@ class DirectionalCheck:
         """One more direction: three steps and a few more, or the full ladder."""
         ray, product, norm = self._aligned()
         with ray:
-            search = rungs_of(self.place, ray)
+            search = slope_search(self.place, ray)
             target = self._target() * (norm or abs(self.place.base))
             slope = search.settle(min(target, self._alarm / CLEARING_FACTOR))
             allowed = DIRECTION_ROUNDINGS * self.place.u * norm
@@ -233,7 +231,7 @@ class DirectionalCheck:
 
     def lone(self, result: DirectionalResult) -> float:
         """The error of one element that would be visible for certain, in units of the gradient."""
-        return result.visible / (LEAST * self.place.ray(result.heading).unit)
+        return result.visible / (LEAST_MAGNITUDE * self.place.ray(result.heading).unit)
 
     def _passed(self) -> Finding:
         seeing = [result for result in self.results if self._sees(result)]
@@ -333,7 +331,7 @@ class DirectionalCheck:
         size = self.place.size
         typical = result.norm / np.sqrt(MEAN_SQUARE * size)
         visible = min([s.visible for s in self.results if s.ok] or [result.tolerance])
-        least = float(visible / (LEAST * typical)) if typical else None
+        least = float(visible / (LEAST_MAGNITUDE * typical)) if typical else None
         want, error = result.product + result.error, abs(result.error)
         miss = number_miss(result.product, want, error, result.tolerance, result.bar)
         return Finding(

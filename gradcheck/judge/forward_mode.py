@@ -29,11 +29,18 @@ from gradcheck.judge.primal_check import value_resolution
 from gradcheck.judge.second_order import SHARPER_FACTOR, ScalarComparison
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, magnitude
+from gradcheck.numerics.direction import (
+    CONFIRMING_LEVELS,
+    FINER,
+    Along,
+    Direction,
+    Slopes,
+    magnitude,
+)
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.evaluate import Evaluator, Point, flatten
-from gradcheck.numerics.scales import Scales
+from gradcheck.numerics.multiscale import Scales
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
@@ -142,7 +149,7 @@ class ForwardMode:
                 apart, blur = np.abs(found.got - value), ERROR_BAR_FACTOR * bar
                 agrees = doubted & (apart <= found.bound + blur)
                 agrees &= np.fmax(apart, blur) <= found.error / SHARPER_FACTOR
-                confirmed = doubted & (apart > found.bound + blur) & (finer >= STRIKE)
+                confirmed = doubted & (apart > found.bound + blur) & (finer >= CONFIRMING_LEVELS)
             estimate.value[agrees], estimate.bar[agrees] = value[agrees], bar[agrees]
             doubted &= ~(agrees | confirmed)
         estimate.bar[doubted] = np.inf

@@ -40,9 +40,8 @@ from gradcheck.numerics import sparsity
 from gradcheck.numerics.adaptive_slope import TensorView
 from gradcheck.numerics.draw import key_of
 from gradcheck.numerics.estimator import NoiseProbe
-from gradcheck.numerics.evaluate import Evaluator, Point, flatten
-from gradcheck.numerics.pages import keep_pages
-from gradcheck.numerics.projection import Given, Scalar, unit_of
+from gradcheck.numerics.evaluate import Evaluator, Point, flatten, keep_pages
+from gradcheck.numerics.ray import Given, Scalar, unit_of
 from gradcheck.results.finding import Finding, Miss
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack

@@ -29,7 +29,7 @@ from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.judge.settlement import Settlement
 from gradcheck.numerics.estimator import Differences, Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Point, flatten
-from gradcheck.numerics.scales import Along
+from gradcheck.numerics.multiscale import DirectionThroughAll
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Slack
@@ -154,7 +154,7 @@ class PrimalCheck:
         """
         if self.estimate.settled.all():
             return passed
-        along = Along(self._differences.evaluator)
+        along = DirectionThroughAll(self._differences.evaluator)
         slopes = forward.along(self._index, along.direction)
         flat = along.is_flat() if slopes is None else not any(side.any() for side in slopes)
         finding = passed if flat else self._judge_doubted(got, known=slopes is not None)

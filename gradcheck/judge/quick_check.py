@@ -20,16 +20,20 @@ from gradcheck.judge.compare import ERROR_BAR_FACTOR, FAINT_SHARE, TOLERANCES, n
 from gradcheck.judge.cotangents import first_cotangent
 from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.numerics import noise
-from gradcheck.numerics.adaptive_slope import LINE_UNITS, PLANS, top_of
+from gradcheck.numerics.adaptive_slope import (
+    LINE_UNITS,
+    STEP_RANGES,
+    Residuals,
+    richardson3,
+    top_of,
+)
 from gradcheck.numerics.arrays import Attrs
-from gradcheck.numerics.batched import BatchedForward
+from gradcheck.numerics.batched import BatchedForward, PackedPrimals, by_rows
+from gradcheck.numerics.draw import run_of_direction
+from gradcheck.numerics.multiscale import RESOLVED
 from gradcheck.numerics.narrow import fits_narrow
-from gradcheck.numerics.packed import PackedPrimals, by_rows
-from gradcheck.numerics.projection import Pair
-from gradcheck.numerics.random_directions import run_of_direction
-from gradcheck.numerics.residuals import Residuals, three
+from gradcheck.numerics.ray import Pair
 from gradcheck.numerics.richardson import RATIO
-from gradcheck.numerics.scales import RESOLVED
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
 
@@ -51,7 +55,7 @@ MAX_LADDER_SIZE: Final = 1 << 17
 ELEMENTS_PER_SPARED: Final = 1 << 13
 """One element of so many may be too small to show, if it is negligible in its tensor."""
 UNIT_ROUNDOFF: Final = 2.0**-53
-PLAN: Final = PLANS["float64"]
+PLAN: Final = STEP_RANGES["float64"]
 FIRST_STEP: Final = RATIO**-5
 """The longest of three steps: where thirty tensors move, truncation and noise are about equal
 there; where one moves, both are far below the error that must show."""
@@ -165,7 +169,7 @@ class QuickCheck:
         phi, given = found[0].dot(self._v).tolist(), found[1]
         odd = [phi[0] - phi[1], phi[2] - phi[3], phi[4] - phi[5]]
         even = [phi[0] + phi[1], phi[2] + phi[3], phi[4] + phi[5]]
-        error, bar, _ = three(odd, given, even, FIRST_STEP, UNIT_ROUNDOFF, self._sigma)
+        error, bar, _ = richardson3(odd, given, even, FIRST_STEP, UNIT_ROUNDOFF, self._sigma)
         kinked = (
             abs(even[2]) > RESOLVED * self._sigma
             and abs(even[1]) < KINK_DECAY * abs(even[2])

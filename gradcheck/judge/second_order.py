@@ -36,7 +36,14 @@ from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents
 from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
 from gradcheck.numerics.arrays import Attrs, as_tuple
-from gradcheck.numerics.direction import FINER, STRIKE, Along, Direction, Slopes, draw_direction
+from gradcheck.numerics.direction import (
+    CONFIRMING_LEVELS,
+    FINER,
+    Along,
+    Direction,
+    Slopes,
+    draw_direction,
+)
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import NoiseProbe
 from gradcheck.numerics.evaluate import Point, flatten
@@ -276,7 +283,7 @@ class SecondOrder:
             )
             if apart <= bound + blur and max(apart, blur) <= error / SHARPER_FACTOR:
                 return got, want
-            confirmed |= finer >= STRIKE and bool(apart > bound + blur)
+            confirmed |= finer >= CONFIRMING_LEVELS and bool(apart > bound + blur)
         blurred = replace(found[1], bar=np.full_like(found[1].bar, np.inf))
         return found if confirmed else (found[0], blurred)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradcheck.judge.compare import ERROR_BAR_FACTOR, Comparison, Interval
 from gradcheck.judge.high_precision import HighPrecisionForward
 from gradcheck.numerics.estimator import Differences
-from gradcheck.numerics.scales import Beside, Scales
+from gradcheck.numerics.multiscale import KinkNeighbours, Scales
 
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -261,10 +261,14 @@ class Settlement:
                 self._high[:, element] = np.maximum(self._high[:, element], high)
 
     @property
-    def _beside(self) -> Beside | None:
+    def _beside(self) -> KinkNeighbours | None:
         """Points beside the kinks found; in float32 they are too near for a slope."""
         evaluator = self._differences.evaluator
-        return Beside(evaluator, np.array(self.kinked)) if evaluator.x.dtype == np.float64 else None
+        return (
+            KinkNeighbours(evaluator, np.array(self.kinked))
+            if evaluator.x.dtype == np.float64
+            else None
+        )
 
     def wrong_sum(self, got: Float) -> str:
         """How `got` is wrong in the sum over the elements of a block that are on kinks; or "".

@@ -14,9 +14,9 @@ from gradcheck.judge.compare import Tolerance, compare
 from gradcheck.judge.conditioning import ElementConditioning
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.primal_check import PrimalCheck, value_resolution
+from gradcheck.numerics.element_slope import excluding
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
 from gradcheck.numerics.evaluate import REFUSALS, Function, Point, flatten
-from gradcheck.numerics.few_steps import excluding
 from gradcheck.numerics.sparsity import NUDGES
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from gradcheck.api.nearby import FAR_FACTORS, NEAR_FACTOR, jumps
 
 from gradcheck import check, check_model
+from gradcheck.api.judge_function import FAR_FACTORS, NEAR_FACTOR, jumps
 from gradcheck.numerics.narrow import BFLOAT16, FLOAT16, FLOAT32, TF32, narrower
 
 SHORT = np.array([1.0, 2.0, -3.0, 0.5, 7.0, 0.0, -1.5, 1.0])

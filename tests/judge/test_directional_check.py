@@ -12,9 +12,8 @@ from gradcheck.judge.directional_check import (
     common_factor,
     judge_tensors,
 )
-from gradcheck.numerics.adaptive_slope import TensorView
-from gradcheck.numerics.projection import Given, Heading, Scalar, unit_of
-from gradcheck.numerics.residuals import Sides, Slope
+from gradcheck.numerics.adaptive_slope import Sides, Slope, TensorView
+from gradcheck.numerics.ray import Given, Heading, Scalar, unit_of
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 

@@ -7,9 +7,9 @@ import pytest
 
 from gradcheck.judge.compare import TOLERANCES, Tolerance
 from gradcheck.judge.second_order import (
+    CONFIRMING_LEVELS,
     FINER,
     SHARPER_FACTOR,
-    STRIKE,
     ScalarComparison,
     SecondOrder,
     scalar_bound,
@@ -45,7 +45,7 @@ def test_the_first_shorter_ladder_that_explains_it_and_could_have_shown_it_count
 
 def test_what_a_much_shorter_one_confirms_stands():
     late = [(8.0, 0.1)] * len(FINER)
-    assert max(FINER) >= STRIKE
+    assert max(FINER) >= CONFIRMING_LEVELS
     assert judged(*late) == (8.0, 0.1, [*FINER])
 
 
