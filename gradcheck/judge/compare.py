@@ -391,7 +391,7 @@ def _nearest_allowed(
 
 
 def number_miss(
-    got: float, want: float, error: float, bound: float, bar: float, cotangent: str = ""
+    got: float, want: float, error: float, bound: float, bar: float, *, cotangent: str = ""
 ) -> Miss:
     """A comparison of two numbers that stand for a whole tensor."""
     return Miss(

@@ -257,7 +257,7 @@ def _finding(
     least: float,
     evaluations: int,
 ) -> Finding:
-    miss = number_miss(product, product + error, abs(error), tolerance, bar, "normal")
+    miss = number_miss(product, product + error, abs(error), tolerance, bar, cotangent="normal")
     return Finding(
         name=name,
         verdict=Verdict.PASS,
