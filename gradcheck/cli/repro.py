@@ -19,7 +19,7 @@ from gradcheck.results.ci_safe import heard
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
     from gradcheck.implementations.bound import Implementation
-    from gradcheck.report.scripts.name import Named
+    from gradcheck.report.scripts.export import Named
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
     from gradcheck.run.loaded_plan import LoadedPlan
@@ -61,7 +61,7 @@ def repro(arguments: argparse.Namespace) -> int:
         check_writable([path], "--export")
         check_form(path, implementations)
 
-    from gradcheck.report.scripts.name import named
+    from gradcheck.report.scripts.export import named
     from gradcheck.run.execute import executed
     from gradcheck.run.loaded_plan import loaded
     from gradcheck.run.plan import Plan
@@ -106,11 +106,12 @@ def _narrowed(run: Run, meant: Named) -> Run:
 
 def _wrong(run: Run, meant: Named) -> list[CaseResult]:
     """The results that say of a gradient that it is wrong."""
-    from gradcheck.explain.shrink import WRONG
+    from gradcheck.explain.shrink import WRONG_VERDICTS
     from gradcheck.explain.shrink_trial import CALL
 
     names = (*meant.case.primal_names, CALL)
-    return [r for r in run.results if r.finding.name in names and r.finding.verdict in WRONG]
+    found = (r for r in run.results if r.finding.name in names)
+    return [r for r in found if r.finding.verdict in WRONG_VERDICTS]
 
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:

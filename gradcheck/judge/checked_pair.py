@@ -150,7 +150,7 @@ class CheckedPair:
             found.append(array)
         return found
 
-    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], **attrs: Any) -> Any:
+    def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], /, **attrs: Any) -> Any:
         """The result of `function`; FAILED_CALL if it raises or changes a primal."""
         try:
             out = function(*lead, *self._copies, **attrs)

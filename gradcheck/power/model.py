@@ -9,7 +9,7 @@ from typing import Final
 import gradcheck
 from gradcheck.errors import told
 from gradcheck.explain.model_blame import ModelBlame
-from gradcheck.explain.pattern import WHERE_ALONE
+from gradcheck.explain.stage_defects import WHERE_ALONE
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
