@@ -20,9 +20,9 @@ from gradcheck_cases import SUITE
 
 from benchmarks.table import head, line, number
 from gradcheck.implementations.load import load
+from gradcheck.judge.curves import TaylorLine
 from gradcheck.judge.model import CERTIFICATE, judge_model
 from gradcheck.judge.model_truth import ModelTruth
-from gradcheck.judge.taylor import Line
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.direction import Along, draw_direction
 from gradcheck.numerics.evaluate import Point
@@ -73,7 +73,7 @@ def row(case: ModelCase, count: int) -> list[str]:
     def curve() -> None:
         direction = draw_direction(case.draw("direction"), params, {index})
         gradients = [gradient if i == index else None for i in range(len(params))]
-        Line(along, direction, np.ones(1)).left_by(gradients)
+        TaylorLine(along, direction, np.ones(1)).left_by(gradients)
 
     ratios = [backward, digits if truth.exact else None, known("float64"), known("float32"),
               seconds(curve, count)]  # fmt: skip

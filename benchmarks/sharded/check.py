@@ -9,11 +9,10 @@ from benchmarks.sharded.layout import Part
 from benchmarks.sharded.mesh import Lost, Mesh
 from benchmarks.sharded.remote import Forward, RemotePlace
 from benchmarks.sharded.wire import Reply
-from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.judge.contract.loss import value_at
-from gradcheck.judge.directional_result import DirectionalResult
-from gradcheck.judge.locate import ALLOWED
-from gradcheck.judge.projection import Projection
+from gradcheck.judge.directional_check import DirectionalCheck, DirectionalResult
+from gradcheck.judge.locate import DIRECTION_ROUNDINGS
 from gradcheck.numerics.adaptive_slope import slope_search
 from gradcheck.numerics.ray import Scalar
 from gradcheck.results.finding import Finding
@@ -88,7 +87,7 @@ def _judge(place: RemotePlace, seed: tuple[object, ...], search: int) -> Finding
     early = _surveyed(place, place.survey())
     if early is not None:
         return early
-    judging = Projection(place.name, place, seed)
+    judging = DirectionalCheck(place.name, place, seed)
     finding = judging.judge(search)
     apart = _replicas(place)
     if apart:
@@ -146,7 +145,7 @@ def _is_wrong(place: RemotePlace, part: Part, strike: DirectionalResult) -> bool
     with place.ray(strike.heading, part.start, part.stop) as ray:
         norm = ray.products()[1]
         slope = slope_search(place, ray).settle(abs(strike.error) / 32)
-    return abs(slope.value) > KAPPA * slope.bar + ALLOWED * place.u * norm
+    return abs(slope.value) > ERROR_BAR_FACTOR * slope.bar + DIRECTION_ROUNDINGS * place.u * norm
 
 
 def _named(place: RemotePlace, parts: Sequence[Part]) -> str:

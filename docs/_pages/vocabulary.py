@@ -12,11 +12,20 @@ from gradcheck_cases.mutants.contract import MUTANTS as CONTRACT_MUTANTS
 
 from _pages.operators import mutants, path_of
 from _pages.text import code, front, joined, link, table, text
-from gradcheck.judge.compare import CANCELLED, LOW_RULES, ROUNDINGS, RULES
+from gradcheck.judge.compare import (
+    ALLOWED_ROUNDINGS,
+    CANCELLATION_FACTOR,
+    LOW_TOLERANCES,
+    TOLERANCES,
+)
 from gradcheck.judge.contract.battery import PROPERTIES
-from gradcheck.judge.dispersion import CERTAIN, LARGEST, ONCE, TYPICAL
-from gradcheck.judge.impostors import IMPOSTORS
-from gradcheck.judge.narrowing import NARROWINGS, says
+from gradcheck.judge.impostors import IMPOSTORS, NARROWINGS, describe
+from gradcheck.judge.low_precision import (
+    FAIL_EXCESS,
+    MAX_MEAN_RATIO,
+    MAX_RATIO,
+    MAX_RATIO_ROUNDED_ONCE,
+)
 from gradcheck.numerics.arithmetic import Arithmetic
 from gradcheck.results import verdict
 from gradcheck.results.expectation import Breach, Known
@@ -159,7 +168,8 @@ def _impostors() -> str:
         "the bound is `tolerated`, with the number of bits at which it would show. A sample whose "
         "primals all fit in a narrower type is INVALID if rounding other primals would show.",
         table(
-            ["impostor", "what it is"], [[code(one.name), text(says(one))] for one in NARROWINGS]
+            ["impostor", "what it is"],
+            [[code(one.name), text(describe(one))] for one in NARROWINGS],
         ),
     )
 
@@ -170,15 +180,15 @@ def _bounds() -> str:
             code(rules.dtype),
             f"{rules.rtol:.3g}",
             f"{rules.u:.3g}",
-            f"{rules.rtol / CANCELLED:.3g} + {ROUNDINGS:g}·{rules.u:.2g}·√n",
-            f"{rules.negligible:g}",
+            f"{rules.rtol / CANCELLATION_FACTOR:.3g} + {ALLOWED_ROUNDINGS:g}·{rules.u:.2g}·√n",
+            f"{rules.negligible_scale:g}",
             f"{rules.underflow:.2g}",
         ]
-        for rules in RULES.values()
+        for rules in TOLERANCES.values()
     ]
     low = [
         [code(rules.dtype), f"{rules.rtol:.3g}", f"{rules.u:.3g}", f"{rules.underflow:.2g}"]
-        for rules in LOW_RULES.values()
+        for rules in LOW_TOLERANCES.values()
     ]
     return joined(
         front("Bounds", "The permitted error of a gradient, by dtype"),
@@ -196,9 +206,10 @@ def _bounds() -> str:
         "Compared with 50 digits at the rounded inputs, never differenced; sums may be kept in "
         "float32 ([background](../explanation/low-precision.md)).",
         table(["dtype", "rtol", "u", "underflow"], low, right=(1, 2, 3)),
-        f"In units of the spread from rounding every operation, errors may be {TYPICAL:g} in the "
-        f"mean square and {LARGEST:g} in one element ({ONCE:g} if the kernel evidently rounds "
-        f"once). Larger errors are INCONCLUSIVE, {CERTAIN:g} times as large ones FAIL.",
+        "In units of the spread from rounding every operation, errors may be "
+        f"{MAX_MEAN_RATIO:g} in the mean square and {MAX_RATIO:g} in one element "
+        f"({MAX_RATIO_ROUNDED_ONCE:g} if the kernel evidently rounds once). Larger errors are "
+        f"INCONCLUSIVE, {FAIL_EXCESS:g} times as large ones FAIL.",
     )
 
 

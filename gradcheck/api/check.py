@@ -1,4 +1,4 @@
-"""The library face: check any function and its VJP, without a spec."""
+"""`check` and `assert_vjp`: any function and its VJP, judged without a spec."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Any, Final, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
+from gradcheck.api.judge_function import judge_function
 from gradcheck.errors import UsageError
-from gradcheck.judge.compare import LOW_RULES, RULES
+from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES
 from gradcheck.numerics.dtypes import is_float
 from gradcheck.numerics.watch import Watch
 from gradcheck.results.finding import Finding
@@ -29,7 +30,7 @@ Float = NDArray[np.float64]
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 REAL: Final[Mapping[str, str]] = {"complex128": "float64", "complex64": "float32"}
-"""The dtypes of the parts of complex numbers."""
+"""Complex dtypes, and the dtype of their parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether everything passed. Nothing is a pass but PASS."""
+        """Whether every verdict is PASS."""
         return self.verdict is Verdict.PASS
 
     def __bool__(self) -> bool:
@@ -185,12 +186,12 @@ def check(
     _check_request(order, double_vjp, jvp, convention, budget, wider)
     arrays = tuple(_as_primal(value, i) for i, value in enumerate(primals))
     dtype = _common_dtype(arrays)
-    if dtype in LOW_RULES and (order == 2 or jvp is not None):
+    if dtype in LOW_TOLERANCES and (order == 2 or jvp is not None):
         raise UsageError(f"order=2 and jvp are judged in float64 and float32, not in {dtype}")
     names = _names(forward, len(arrays))
     subject = getattr(vjp, "__name__", type(vjp).__name__)
 
-    asked = Check(
+    request = Request(
         forward=forward,
         vjp=vjp,
         names=names,
@@ -204,26 +205,26 @@ def check(
         jvp=jvp,
         watch=Watch(budget, sys.stderr if full and _rewrites(sys.stderr) else None),
         wider=wider,
-        told=explain,
+        explain=explain,
     )
     try:
         holds = "c" in [a.dtype.kind for a in arrays]
-        findings = () if holds else asked.judged(arrays)
+        findings = () if holds else judge_function(request, arrays)
         if holds or (findings[0].name == "forward" and findings[0].verdict is Verdict.ERROR):
             # Deferred: few functions are complex.
             from gradcheck.api.complex_numbers import gives_complex
-            from gradcheck.api.convention import judged
+            from gradcheck.api.convention import judge_complex
 
-            if holds or gives_complex(asked, arrays):
-                findings = judged(asked, arrays, convention)
+            if holds or gives_complex(request, arrays):
+                findings = judge_complex(request, arrays, convention)
                 dtype = {real: name for name, real in REAL.items()}[dtype]
     finally:
-        asked.watch.clear()
+        request.watch.clear()
     return Result(findings=findings, dtype=dtype, subject=subject)
 
 
 def _rewrites(stream: TextIO | None) -> bool:
-    """Whether it is a terminal that can write a line again."""
+    """Whether the stream is a terminal that can rewrite a line."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -268,7 +269,7 @@ def assert_vjp(
 def _check_request(
     order: Any, double_vjp: Any, jvp: Any, convention: Any, budget: Any, wider: Any
 ) -> None:
-    """Refuse what cannot be meant."""
+    """Refuse invalid options."""
     if convention not in (None, "torch", "jax"):
         raise UsageError(
             f"convention is {convention!r}: pass 'torch' (dL/dRe + i·dL/dIm), 'jax' (its "
@@ -300,7 +301,7 @@ def _as_primal(value: Any, index: int) -> Array:
     kind = array.dtype.kind
     if kind in "iub":
         return array
-    if array.dtype != np.float64 and array.dtype.name not in (*RULES, *LOW_RULES, *REAL):
+    if array.dtype != np.float64 and array.dtype.name not in (*TOLERANCES, *LOW_TOLERANCES, *REAL):
         raise UsageError(
             f"primal {index} is {array.dtype}: pass float64 or float32, complex128 or complex64, "
             "float16 or the bfloat16 of ml_dtypes (integers for indices)"
@@ -322,7 +323,7 @@ def _refuse_infinite(array: Array, index: int) -> None:
 
 
 def _common_dtype(arrays: Sequence[Array]) -> str:
-    """That of the real numbers, and of the parts of the complex ones."""
+    """The dtype of the real primals, or of the parts of the complex ones."""
     given = {a.dtype for a in arrays if a.dtype.kind == "c" or is_float(a.dtype)}
     if len(given) == 1 and np.dtype(np.float64) in given:
         return "float64"

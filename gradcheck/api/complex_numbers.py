@@ -1,4 +1,4 @@
-"""A complex check as the real one of its parts, and its findings in complex terms.
+"""A complex check in terms of real and imaginary parts, and its findings in complex terms.
 
 Each primal becomes a real one with one more axis: the real and the imaginary part of a complex
 number, a real number alone. So a leading axis of copies lines up as before. A complex output has
@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
+from gradcheck.api.judge_function import judge_function, judge_quickly
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.evaluate import REFUSALS
 from gradcheck.numerics.highprecision.array import BigArray
@@ -32,20 +33,20 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 Findings = tuple[Finding, ...]
 
 OTHER: Final = {"torch": "jax", "jax": "torch"}
-"""The two conventions, each with the other one."""
+"""The other one of the two conventions."""
 DTYPES: Final = (np.dtype(np.complex128), np.dtype(np.complex64))
 PARTS: Final = ("real", "imag")
 APART: Final = {"float64": 2.0**-26, "float32": 2.0**-12}
-"""The part of a gradient's norm from which on two conventions differ at a point."""
+"""The part of a gradient's norm above which two conventions differ at a point."""
 PLACELESS: Final = frozenset({"call", "earlier", "lost", "narrow", "scale", "attributes"})
-"""Rules whose diagnoses name no place: places are those of the parts."""
+"""Rules whose diagnoses name no place: places would be those of the parts."""
 PLACES: Final = re.compile(r"\b(axis|axes|rows?|columns?|shape)\b")
 
 
-def gives_complex(check: Check, primals: Sequence[Array]) -> bool:
+def gives_complex(request: Request, primals: Sequence[Array]) -> bool:
     """Whether forward returns a complex array at real primals; False where it raises."""
     try:
-        out = check.forward(*(p.copy() for p in primals), **check.attrs)
+        out = request.forward(*(p.copy() for p in primals), **request.attrs)
     except REFUSALS:  # the check has named that
         return False
     return any(a is not None and a.dtype in DTYPES for a in map(_array, _several(out)))
@@ -56,66 +57,67 @@ class Parts:
 
     def __init__(
         self,
-        check: Check,
+        request: Request,
         primals: tuple[Array, ...],
         system: str,
         conjugated: frozenset[str] = frozenset(),
     ) -> None:
         """Evaluate nothing yet; the gradients of primals `conjugated` count as their conjugates."""
-        self.check, self.primals, self.system = check, primals, system
+        self.request, self.primals, self.system = request, primals, system
         self._conjugated = conjugated
         self._real = tuple(_parts(p) if p.dtype.kind == "c" else p[..., None] for p in primals)
         self._outputs: list[Form] = []
         self._came: dict[str, tuple[Form, Form]] = {}
 
     @cached_property
-    def _check(self) -> Check:
-        """The check of real functions at real primals."""
-        check = self.check
+    def _real_request(self) -> Request:
+        """The request for real functions at real primals."""
+        request = self.request
         return replace(
-            check,
+            request,
             forward=self._forward,
             vjp=self._vjp,
-            jvp=None if check.jvp is None else self._jvp,
-            double_vjp=None if check.double_vjp is None else self._double_vjp,
+            jvp=None if request.jvp is None else self._jvp,
+            double_vjp=None if request.double_vjp is None else self._double_vjp,
             rules=PLACELESS,
         )
 
     # ── judging ──────────────────────────────────────────────────────────────────────────────
 
-    def screened(self) -> Findings | None:
-        """PASS by a projection, or None."""
-        return self._check.screened(self._real)
+    def judge_quickly(self) -> Findings | None:
+        """PASS along one direction, or None."""
+        return judge_quickly(self._real_request, self._real)
 
     def judged(self, passed: Findings | None = None) -> Findings:
-        """The findings in complex terms; `passed` is what a projection has found already."""
-        return tuple(map(self._told, self._check.judged(self._real, passed)))
+        """The findings in complex terms; `passed` are those of a quick check made already."""
+        found = judge_function(self._real_request, self._real, passed)
+        return tuple(map(self._in_complex_terms, found))
 
     def differs(self) -> bool:
-        """Whether what is due by the other convention is another gradient here."""
-        here, there = self.asked(), Parts(self.check, self.primals, OTHER[self.system]).asked()
+        """Whether the right gradient by the other convention is another one here."""
+        here, there = self.asked(), Parts(self.request, self.primals, OTHER[self.system]).asked()
         if here is None or there is None:
             return False
         a, b = (np.concatenate([g.reshape(-1) for g in f.values()]) for f in (here, there))
         if a.shape != b.shape:
             return False
         # Not ≤: what is not finite differs.
-        return not np.linalg.norm(a - b) <= APART[self.check.dtype] * np.linalg.norm(a)
+        return not np.linalg.norm(a - b) <= APART[self.request.dtype] * np.linalg.norm(a)
 
     def asked(self) -> dict[str, Array] | None:
-        """What vjp gives for one random cotangent, in parts; None where it breaks its contract."""
+        """The gradients of vjp for one random cotangent, in parts; None where the call fails."""
         try:
-            self._forward(*self._real, **self.check.attrs)  # it may save what vjp reads
-            draw = Draw(self.check.seed, "convention", self.check.subject)
+            self._forward(*self._real, **self.request.attrs)  # it may save what vjp reads
+            draw = Draw(self.request.seed, "convention", self.request.subject)
             cts = tuple(
                 draw.away(0.0, *(shape if dtype.kind == "f" else (*shape, 2))).astype(
-                    self.check.dtype
+                    self.request.dtype
                 )
                 for shape, dtype in self._outputs
             )
             lead = cts[0] if len(cts) == 1 else cts
-            found = _several(self._vjp(lead, *self._real, **self.check.attrs))
-            named = zip(self.check.names, self._real, found, strict=True)
+            found = _several(self._vjp(lead, *self._real, **self.request.attrs))
+            named = zip(self.request.names, self._real, found, strict=True)
             return {n: np.array(g, dtype=np.float64) for n, p, g in named if p.dtype.kind == "f"}
         except REFUSALS:  # the judgement has named it
             return None
@@ -128,14 +130,14 @@ class Parts:
         return self.system == "jax"
 
     def _given(self, arrays: Sequence[Array]) -> list[Array]:
-        """Primals, tangents of primals and the like, as the user's functions know them."""
+        """Primals and tangents in the form of the user's functions."""
         return [
             _joined(a) if p.dtype.kind == "c" else a.reshape(a.shape[:-1])
             for a, p in zip(arrays, self.primals, strict=True)
         ]
 
     def _forward(self, *arrays: Array, **attrs: Any) -> Any:
-        out = self.check.forward(*self._given(arrays), **attrs)
+        out = self.request.forward(*self._given(arrays), **attrs)
         values = _several(out)
         if any(isinstance(a, BigArray) for a in arrays):
             kinds = [dtype.kind for _, dtype in self._outputs]
@@ -157,15 +159,15 @@ class Parts:
         return _like(ct, joined)
 
     def _vjp(self, ct: Any, *arrays: Array, **attrs: Any) -> Any:
-        out = self.check.vjp(self._cotangent(ct, self._turns), *self._given(arrays), **attrs)
-        return self._gradients(out, self.check.names)
+        out = self.request.vjp(self._cotangent(ct, self._turns), *self._given(arrays), **attrs)
+        return self._gradients(out, self.request.names)
 
     def _double_vjp(self, ggs: Any, ct: Any, *arrays: Array, **attrs: Any) -> Any:
-        assert self.check.double_vjp is not None
+        assert self.request.double_vjp is not None
         # The derivative of a conjugated result by a conjugated ct: neither shows; primals do.
         ct = self._cotangent(ct, self._turns)
         lead = _like(ggs, self._tangents(_several(ggs)))
-        out = self.check.double_vjp(lead, ct, *self._given(arrays), **attrs)
+        out = self.request.double_vjp(lead, ct, *self._given(arrays), **attrs)
         if not isinstance(out, (tuple, list)) or len(out) != 1 + len(self.primals):
             return out
         kinds = [f"double d{name}" for name in self._cotangents]
@@ -173,13 +175,13 @@ class Parts:
             self._part(value, form, name, turned=False)
             for value, form, name in zip(_several(out[0]), self._outputs, kinds, strict=False)
         ]
-        rest = self._gradients(tuple(out[1:]), [f"double d{n}" for n in self.check.names])
+        rest = self._gradients(tuple(out[1:]), [f"double d{n}" for n in self.request.names])
         return (first[0] if len(self._outputs) == 1 else tuple(first), *rest)
 
     def _jvp(self, us: Any, *arrays: Array, **attrs: Any) -> Any:
-        assert self.check.jvp is not None
+        assert self.request.jvp is not None
         lead = _like(us, self._tangents(_several(us)))
-        out = self.check.jvp(lead, *self._given(arrays), **attrs)
+        out = self.request.jvp(lead, *self._given(arrays), **attrs)
         found = _several(out)
         if len(found) != len(self._outputs):
             return out
@@ -189,8 +191,8 @@ class Parts:
 
     @property
     def _cotangents(self) -> list[str]:
-        """What rows of the second order call the parts of ct."""
-        lead = "ct" if "ct" not in self.check.names else "cotangent"
+        """Names of the parts of ct in rows of the second order."""
+        lead = "ct" if "ct" not in self.request.names else "cotangent"
         count = len(self._outputs)
         return [lead] if count == 1 else [f"{lead}{k}" for k in range(count)]
 
@@ -203,7 +205,7 @@ class Parts:
         ]
 
     def _gradients(self, out: Any, names: Sequence[str]) -> Any:
-        """What vjp returned, in parts; a wrong number of them as it came."""
+        """The gradients of vjp in parts; a wrong number of them is passed on."""
         found = _several(out)
         if len(found) != len(self.primals):
             return out
@@ -217,9 +219,9 @@ class Parts:
         )
 
     def _part(self, value: Any, form: Form, name: str, turned: bool) -> Any:
-        """One gradient or tangent in parts; what is no array, or of another dtype, stays wrong.
+        """One gradient or tangent in parts; a value of another type or dtype stays wrong.
 
-        A real array in a complex one's place gets one more axis, of length 1, which no part has.
+        A real array in place of a complex one gets one more axis, of length 1, which no part has.
         """
         dtype = form[1]
         array = _array(value) if dtype.kind in "fc" else None
@@ -234,7 +236,7 @@ class Parts:
     def _widths(self) -> dict[str, int]:
         """Lengths of the last axis, by the names of findings; no entry: there is none to drop."""
         widths = {}
-        for name, primal in zip(self.check.names, self.primals, strict=True):
+        for name, primal in zip(self.request.names, self.primals, strict=True):
             widths[name] = widths[f"double d{name}"] = 2 if primal.dtype.kind == "c" else 1
         if len(self._outputs) == 1:
             rows = ["jvp", f"double d{self._cotangents[0]}"]
@@ -244,9 +246,9 @@ class Parts:
         widths |= {r: 2 for r, (_, dtype) in zip(rows, forms, strict=True) if dtype.kind == "c"}
         return widths
 
-    # ── what was found, in complex terms ─────────────────────────────────────────────────────
+    # ── findings in complex terms ─────────────────────────────────────────────────────
 
-    def _told(self, finding: Finding) -> Finding:
+    def _in_complex_terms(self, finding: Finding) -> Finding:
         """A finding about parts as one about the complex array."""
         name, found = finding.name, finding.diagnosis
         if found is not None and (found.rule not in PLACELESS or _speaks_of_places(found)):
@@ -263,7 +265,7 @@ class Parts:
         )
 
     def _miss(self, miss: Miss, name: str) -> Miss:
-        """An element, with the part of it that was compared in the name of its tensor."""
+        """An element, with its part in the name of its tensor."""
         width = self._widths.get(name)
         if width is None or not miss.index:
             return miss
@@ -272,15 +274,15 @@ class Parts:
         return replace(miss, index=tuple(index), tensor=tensor)
 
     def _text(self, text: str) -> str:
-        """A sentence in which places are those of complex arrays."""
-        for name, primal in zip(self.check.names, self.primals, strict=True):
+        """A sentence with places in terms of complex arrays."""
+        for name, primal in zip(self.request.names, self.primals, strict=True):
             pair = primal.dtype.kind == "c"
             place = rf"(?<![\w.]){re.escape(name)}\[((?:\d+, )*)(\d+)\]"
             text = re.sub(place, partial(_place, name, pair), text)
         return text
 
     def _fault(self, name: str) -> str:
-        """What is wrong with the form of a gradient or tangent; empty: nothing of it."""
+        """The fault in the form of a gradient or tangent; empty without one."""
         if name not in self._came:
             return ""
         (shape, dtype), (due, kind) = self._came[name]
@@ -296,7 +298,7 @@ class Parts:
 
     def is_complex(self, name: str) -> bool:
         """Whether a primal is complex."""
-        return self.primals[self.check.names.index(name)].dtype.kind == "c"
+        return self.primals[self.request.names.index(name)].dtype.kind == "c"
 
     @property
     def gives_complex(self) -> bool:
@@ -368,7 +370,7 @@ def _speaks_of_places(found: Diagnosis) -> bool:
 
 
 def _heat(finding: Finding, width: int) -> Heat | None:
-    """The map of the part that is worst; None where one was too large to be told apart."""
+    """The map of the worst part; None where one cell holds several elements."""
     heat, top = finding.heat, finding.top
     if heat is None or top is None or heat.block != (1, 1):
         return None

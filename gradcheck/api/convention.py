@@ -1,4 +1,4 @@
-"""By which convention a complex gradient is right, and what complex gradients are wrong in."""
+"""The convention by which a complex gradient is right, and errors specific to complex numbers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from gradcheck.api.complex_numbers import OTHER, PARTS, Findings, Parts
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import SEVERITY, Verdict, worst
 
 Array = NDArray[Any]
 
 SYSTEMS: Final[Mapping[str, str]] = {"torch": "PyTorch's", "jax": "JAX's"}
-"""Whose convention each one is."""
+"""The system whose convention it is."""
 FORMULAS: Final[Mapping[str, str]] = {"torch": "dL/dRe + i·dL/dIm", "jax": "dL/dRe − i·dL/dIm"}
-"""What the gradient of a real L is in each."""
+"""The gradient of a real L in each convention."""
 
 
-def judged(check: Check, primals: tuple[Array, ...], convention: str | None) -> Findings:
-    """The findings of `check` where primals, or outputs, are complex.
+def judge_complex(request: Request, primals: tuple[Array, ...], convention: str | None) -> Findings:
+    """The findings of `request` where primals, or outputs, are complex.
 
-    Without a `convention`, by the one that passes, else by the one that explains most; where the
-    two differ, the first finding says which one passed.
+    Without a `convention`, by the one that passes, or else by the one that explains most; where the
+    two differ, the first finding names the one that passed.
     """
     if convention is not None:
-        return _by_convention(Parts(check, primals, convention))
-    torch, jax = Parts(check, primals, "torch"), Parts(check, primals, "jax")
-    passed = torch.screened()
-    first, second = (torch, jax) if passed is not None or jax.screened() is None else (jax, torch)
+        return _by_convention(Parts(request, primals, convention))
+    torch, jax = Parts(request, primals, "torch"), Parts(request, primals, "jax")
+    passed = torch.judge_quickly()
+    first, second = (
+        (torch, jax) if passed is not None or jax.judge_quickly() is None else (jax, torch)
+    )
     found = first.judged(passed)
     if _pass(found):
         return _noted(found, first)
@@ -46,18 +48,18 @@ def judged(check: Check, primals: tuple[Array, ...], convention: str | None) -> 
 
 
 def _by_convention(way: Parts) -> Findings:
-    """The findings by the convention asked for; a failure is held against the other one."""
+    """The findings by the convention asked for; a failure is compared with the other one."""
     found = way.judged()
     if _pass(found):
         return found
     if not _open(found) or not way.differs():
         return _Explained(way, found).findings
-    other = Parts(replace(way.check, told=False), way.primals, OTHER[way.system])
+    other = Parts(replace(way.request, explain=False), way.primals, OTHER[way.system])
     return _Explained(way, found, other.judged(), asked=True).findings
 
 
 def _noted(found: Findings, way: Parts) -> Findings:
-    """A pass that says by which convention it is one, where the other would be another gradient."""
+    """A pass with a note on its convention, where the other one gives another gradient."""
     if not way.differs():
         return found
     first, *others = found
@@ -70,12 +72,12 @@ def _pass(found: Findings) -> bool:
 
 
 def _open(found: Findings) -> bool:
-    """Whether numbers were wrong or unknown: a broken contract is one by both conventions."""
+    """Whether numbers were wrong or unknown; a broken contract is the same by both conventions."""
     return worst(f.verdict for f in found) in (Verdict.FAIL, Verdict.INCONCLUSIVE)
 
 
 def _rank(found: Findings) -> tuple[int, bool, int]:
-    """What sorts findings by how much a convention explains: the best first."""
+    """A sort key: the findings that a convention explains best come first."""
     named = any(f.diagnosis is not None and f.diagnosis.label for f in found)
     severity = SEVERITY.index(worst(f.verdict for f in found))
     return -severity, not named, sum(f.failed for f in found)
@@ -83,10 +85,10 @@ def _rank(found: Findings) -> tuple[int, bool, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Explained:
-    """What only complex numbers can be wrong in, for the failures among `found`.
+    """Diagnoses of errors specific to complex numbers, for the failures among `found`.
 
-    `other` are the findings by the other convention, where that is another gradient; `asked`: this
-    one was asked for.
+    `other` are the findings by the other convention, where it gives another gradient; `asked`: the
+    user chose this convention.
     """
 
     way: Parts
@@ -96,13 +98,13 @@ class _Explained:
 
     @property
     def findings(self) -> Findings:
-        """With their diagnoses."""
+        """The findings, with their diagnoses."""
         return tuple(map(self._explained, self.found))
 
     def _explained(self, finding: Finding) -> Finding:
         guilty = finding.verdict is Verdict.FAIL and finding.compared
         name = finding.name
-        if not guilty or name not in self.way.check.names:
+        if not guilty or name not in self.way.request.names:
             return finding
         says, label = "", "S"
         if any(f.name == name and f.verdict is Verdict.PASS for f in self.other):
@@ -133,7 +135,7 @@ class _Explained:
         return f"d{name} is {kind}: pass convention={system!r}, or {fix}"
 
     def _lost(self, finding: Finding) -> str:
-        """Which part the gradient has not, though it is due: a word, or empty."""
+        """The part that the gradient lacks and should have: a word, or empty."""
         found = (self.way.asked() or {}).get(finding.name)
         if found is None or found.shape[-1] != len(PARTS) or not found.any():
             return ""
@@ -146,6 +148,6 @@ class _Explained:
     def _is_conjugate(self, name: str) -> bool:
         """Whether the conjugate in its place passes."""
         way = self.way
-        check = replace(way.check, told=False, order=1, jvp=None, double_vjp=None)
-        found = Parts(check, way.primals, way.system, frozenset({name})).judged()
+        request = replace(way.request, explain=False, order=1, jvp=None, double_vjp=None)
+        found = Parts(request, way.primals, way.system, frozenset({name})).judged()
         return any(f.name == name and f.verdict is Verdict.PASS for f in found)

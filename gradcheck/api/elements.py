@@ -1,4 +1,4 @@
-"""One check element by element: each gradient, then what was asked for beside them."""
+"""One check element by element: each gradient, then the second order and forward mode."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.arbiter import Arbiter, Formula
-from gradcheck.judge.black_box import PrimalCheck, promoted
-from gradcheck.judge.compare import LOW_RULES, RULES, Rules
-from gradcheck.judge.conditioning import Ask, Conditioning, asking, rows_of
+from gradcheck.judge.call import RowsAt, ask_forward, ask_vjp, rows_of, vjp_rows_at
+from gradcheck.judge.compare import LOW_TOLERANCES, TOLERANCES, Tolerance, empty_pass
+from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents, draw_cotangents, first_cotangent
-from gradcheck.judge.double import judge_double
 from gradcheck.judge.forward_mode import ForwardMode
-from gradcheck.judge.large import Projected, too_large
-from gradcheck.judge.low_function import LowFunction
-from gradcheck.judge.probe import ask_forward, ask_vjp
-from gradcheck.judge.second import Gradients, Second
-from gradcheck.judge.value import empty
+from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVjp
+from gradcheck.judge.large_primal import LargePrimalCheck, too_large
+from gradcheck.judge.low_precision_function import LowPrecisionFunction
+from gradcheck.judge.primal_check import PrimalCheck, promote_to_float64
+from gradcheck.judge.second_order import SecondOrder, VjpFunction, judge_double
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.estimator import Estimate, NoiseProbe
@@ -36,15 +34,15 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 KEPT: Final = 1 << 14
-"""Numbers that forward may return for its cotangents to be kept from check to check."""
+"""Numbers that forward may return for its cotangents to be cached."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What one check asks for, at whatever primals; `told`: failures get their diagnosis.
+    """The arguments of one check but for the primals; with `explain`, failures get a diagnosis.
 
-    `rules` are the names of those that a diagnosis may rest on; None: all. What does not pass is
-    judged by a `wider` bound, where that is asked for.
+    `rules` are the names of the rules for a diagnosis (None: all). A gradient that does not pass is
+    judged by the `wider` bound, if there is one.
     """
 
     forward: Callable[..., Any]
@@ -58,21 +56,21 @@ class Request:
     order: int
     double_vjp: Callable[..., Any] | None
     jvp: Callable[..., Any] | None
-    told: bool = True
+    explain: bool = True
     rules: frozenset[str] | None = None
     watch: Watch = UNWATCHED
     wider: Slack | None = None
 
 
-class ByElement:
+class ElementwiseCheck:
     """A check at one point, element by element."""
 
     def __init__(self, request: Request, primals: tuple[Array, ...]) -> None:
-        """Ask nothing yet."""
+        """Call nothing yet."""
         self._request, self._primals = request, primals
 
     def findings(self) -> tuple[Finding, ...]:
-        """What is found, in the order of the rows of a result."""
+        """The findings, in the order of the rows of a result."""
         try:
             self._call_forward()
         except Broken as error:
@@ -85,9 +83,9 @@ class ByElement:
             self._call_vjp()
         except Broken as error:
             # In 16 bits there is no diagnosis yet.
-            low = self._request.dtype in LOW_RULES
+            low = self._request.dtype in LOW_TOLERANCES
             return (error.finding,) if low else tuple(self._explained([error.finding]))
-        if self._request.dtype in LOW_RULES:
+        if self._request.dtype in LOW_TOLERANCES:
             return self._in_16_bits()
         findings = self._explained([self._gradient(i) for i in self._point.differentiable])
         if self._request.order == 2:
@@ -96,10 +94,10 @@ class ByElement:
             findings += self._forward_mode(self._request.jvp)
         return tuple(findings)
 
-    # ── what is asked ────────────────────────────────────────────────────────────────────────
+    # ── calls ────────────────────────────────────────────────────────────────────────
 
     def _call_forward(self) -> None:
-        """Forward's outputs here, and cotangents shaped as they are.
+        """Call forward, and draw cotangents of the shapes of its outputs.
 
         Raises:
             Broken: forward breaks its contract.
@@ -117,7 +115,7 @@ class ByElement:
         ]
 
     def _call_vjp(self) -> None:
-        """Its gradients for every cotangent.
+        """Call vjp for every cotangent.
 
         Raises:
             Broken: vjp breaks its contract.
@@ -126,14 +124,14 @@ class ByElement:
         self._answer = ask_vjp(asked.vjp, self._typed, self._primals, asked.names, asked.attrs)
 
     def _function(self, *values: Array) -> tuple[Array, ...]:
-        """Forward's values, as arrays, until the budget ends."""
+        """Forward's values, as arrays; raises Ended when the budget is spent."""
         asked = self._request
         asked.watch.look()
         return tuple(np.asarray(o) for o in as_tuple(asked.forward(*values, **asked.attrs)))
 
-    def _elsewhere(self, cotangents: Cotangents) -> Ask:
-        """What vjp gives at other primals, until the budget ends."""
-        ask = asking(self._request.vjp, cotangents, self._request.attrs)
+    def _elsewhere(self, cotangents: Cotangents) -> RowsAt:
+        """The gradients of vjp at other primals; raises Ended when the budget is spent."""
+        ask = vjp_rows_at(self._request.vjp, cotangents, self._request.attrs)
 
         def asked(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
             self._request.watch.look()
@@ -141,12 +139,12 @@ class ByElement:
 
         return asked
 
-    # ── what is known of forward and vjp, once somebody asks ─────────────────────────────────
+    # ── made on first use ─────────────────────────────────
 
     @cached_property
     def _point(self) -> Point:
-        """Forward and the primals; asked for after vjp, since a forward may save for it."""
-        return promoted(
+        """Forward and the primals; used after vjp only, since a forward may save values for it."""
+        return promote_to_float64(
             Point(self._function, self._primals, watch=self._request.watch), self._outputs
         )
 
@@ -161,32 +159,32 @@ class ByElement:
         return Conditioning(self._elsewhere(self._cotangents), self._point, self._rules)
 
     @cached_property
-    def _arbiter(self) -> Arbiter:
+    def _exact_forward(self) -> HighPrecisionForward:
         asked = self._request
-        return Arbiter(asked.forward, self._primals, asked.attrs, self._outputs)
+        return HighPrecisionForward(asked.forward, self._primals, asked.attrs, self._outputs)
 
     @cached_property
-    def _formula(self) -> Formula:
-        return Formula(self._request.vjp, self._typed, self._primals, self._request.attrs)
+    def _exact_vjp(self) -> HighPrecisionVjp:
+        return HighPrecisionVjp(self._request.vjp, self._typed, self._primals, self._request.attrs)
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
-        """The true gradients by name, as far as they were looked for."""
+        """The true gradients by name, as far as they are known."""
         return {}
 
     @property
-    def _rules(self) -> Rules:
-        return RULES[self._request.dtype]
+    def _rules(self) -> Tolerance:
+        return TOLERANCES[self._request.dtype]
 
     def _drawn(self, *role: object) -> Draw:
         asked, shapes = self._request, [o.shape for o in self._outputs]
         return Draw(asked.seed, "check", asked.subject, *shapes, *role)
 
-    # ── the story ────────────────────────────────────────────────────────────────────────────
+    # ── judgement ────────────────────────────────────────────────────────────────────────────
 
     def _in_16_bits(self) -> tuple[Finding, ...]:
         asked = self._request
-        low = LowFunction(
+        low = LowPrecisionFunction(
             self._function, asked.vjp, self._primals, asked.names, asked.attrs, asked.dtype,
             asked.wider,
         )  # fmt: skip
@@ -200,7 +198,7 @@ class ByElement:
             return got
         others = [self._primals[k].size for k in self._point.differentiable]
         if not self._primals[index].size and any(others):
-            return empty(name)
+            return empty_pass(name)
         asked.watch.about(name)
         try:
             large = not asked.full and too_large(self._point, index, self._outputs)
@@ -213,20 +211,20 @@ class ByElement:
             return _undecided(name, ended)
 
     def _projected(self, index: int, got: Float) -> Finding:
-        """Along directions, whose number grows with the logarithm of the elements."""
+        """Judge along directions: their number grows with the logarithm of the elements."""
         asked = self._request
-        projected = Projected(
+        projected = LargePrimalCheck(
             self._point, index, asked.names[index], self._cotangents, self._around, self._rules,
             self._elsewhere, asked.wider,
         )  # fmt: skip
         return projected.judge(got)
 
     def _one_by_one(self, index: int, got: Float) -> Finding:
-        """By differences, by 50 digits where those leave something open, at every scale else."""
+        """Judge each element: by differences, then by 50 digits or at every scale."""
         name, wider = self._request.names[index], self._request.wider
         primal = PrimalCheck(
             self._point, index, name, self._cotangents, self._around, self._conditioning,
-            arbiter=self._arbiter, formula=self._formula,
+            exact_forward=self._exact_forward, exact_vjp=self._exact_vjp,
         )  # fmt: skip
         finding = primal.judge(got)
         if wider is not None and finding.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
@@ -235,9 +233,9 @@ class ByElement:
         return finding
 
     def _explained(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The findings, with what is wrong and why."""
+        """The findings, with a diagnosis of each failure."""
         asked = self._request
-        if not asked.told or all(finding.verdict.expected for finding in findings):
+        if not asked.explain or all(finding.verdict.expected for finding in findings):
             return [*findings]
         # Deferred: a check that passes needs none of it.
         from gradcheck.explain.findings import explained
@@ -267,7 +265,7 @@ class ByElement:
         return [self._request.names[i] for i in self._point.differentiable]
 
     def _second_order(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The derivative of vjp."""
+        """Findings on the derivative of vjp."""
         asked = self._request
         right = all(finding.verdict is Verdict.PASS for finding in findings)
         ct = tuple(
@@ -282,9 +280,9 @@ class ByElement:
         if base is None or not all(np.isfinite(g).all() for g in base):
             reason = "vjp gives no gradients whose derivative could be judged"
             return [Finding(name="d vjp", verdict=Verdict.NOTRUN, reason=reason)]
-        of_vjp = Gradients(asked.vjp, ct, self._primals, asked.names, asked.attrs, tuple(base))
+        of_vjp = VjpFunction(asked.vjp, ct, self._primals, asked.names, asked.attrs, tuple(base))
         try:
-            found = [*Second(self._point, of_vjp, self._drawn, self._rules).judge(right)]
+            found = [*SecondOrder(self._point, of_vjp, self._drawn, self._rules).judge(right)]
             if asked.double_vjp is not None:
                 draw = self._drawn("double")
                 found += judge_double(asked.double_vjp, of_vjp, draw, self._rules)
@@ -293,7 +291,7 @@ class ByElement:
         return found
 
     def _forward_mode(self, jvp: Callable[..., Any]) -> list[Finding]:
-        """A jvp against forward, and against vjp."""
+        """Findings on a jvp, compared with forward and with vjp."""
         asked = self._request
         mode = ForwardMode(
             jvp,
@@ -314,7 +312,7 @@ class ByElement:
 
 
 def _undecided(name: str, ended: Ended) -> Finding:
-    """What the budget left open."""
+    """INCONCLUSIVE, for a gradient that the budget left open."""
     return Finding(name=name, verdict=Verdict.INCONCLUSIVE, reason=str(ended))
 
 
@@ -325,7 +323,7 @@ def kept_cotangents(
     shapes: tuple[tuple[int, ...], ...],
     kinds: tuple[np.dtype[Any], ...],
 ) -> Cotangents:
-    """Those of a check that goes element by element; read-only, for the next one has them too."""
+    """The cotangents of a check element by element, cached from check to check and read-only."""
     drawn = draw_cotangents(Draw(seed, "check", subject, *shapes), shapes)
     # What vjp was asked first: an answer that it keeps is then known for what it is.
     drawn = drawn.holding(first_cotangent(seed, subject, drawn.flat.shape[1])).held(kinds)

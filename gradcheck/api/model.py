@@ -1,4 +1,4 @@
-"""The library face for models: check the gradients of any loss, tensor by tensor, in place."""
+"""`check_model`: the gradients of any loss, judged tensor by tensor, in place."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.api.check import Result
+from gradcheck.api.judge_function import short_mantissa_note
 from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.implementations import returned
-from gradcheck.judge.beside import unseen
-from gradcheck.judge.compare import RULES
-from gradcheck.judge.projection import judge_tensors
+from gradcheck.judge.compare import TOLERANCES
+from gradcheck.judge.directional_check import judge_tensors
 from gradcheck.numerics.narrow import fits_narrow
 from gradcheck.results.finding import Finding
 from gradcheck.results.verdict import Verdict
@@ -24,7 +24,7 @@ from gradcheck.results.verdict import Verdict
 Array = NDArray[Any]
 
 SEARCH: Final = 400
-"""Evaluations of the loss that may be spent per tensor on finding wrong elements."""
+"""Evaluations of the loss for finding the wrong elements of one tensor."""
 
 
 def check_model(
@@ -76,16 +76,16 @@ def check_model(
 
 
 def _noted(findings: Sequence[Finding], params: Mapping[str, Array]) -> list[Finding]:
-    """The findings; the first one that passes at values which hide a rounding says so of all.
+    """The findings, with a note at the first pass whose values are too short to show rounding.
 
-    The gradients are known at these values alone: nothing can be judged beside them.
+    The gradients are known at these values alone, so that nothing can be judged nearby.
     """
     passed = [f for f in findings if f.verdict is Verdict.PASS and f.name in params]
     short = [f for f in passed if fits_narrow(params[f.name], params[f.name].dtype.name)]
     if not short:
         return [*findings]
     kind = params[short[0].name].dtype.name
-    note = unseen([f.name for f in short if params[f.name].dtype.name == kind], kind)
+    note = short_mantissa_note([f.name for f in short if params[f.name].dtype.name == kind], kind)
     noted = replace(short[0], reason="; ".join(filter(None, (short[0].reason, note))))
     return [noted if finding is short[0] else finding for finding in findings]
 
@@ -93,7 +93,7 @@ def _noted(findings: Sequence[Finding], params: Mapping[str, Array]) -> list[Fin
 def _checked(
     params: Mapping[str, Array], gradients: Mapping[str, Any]
 ) -> dict[str, Array | Sequence[Array] | Finding]:
-    """Gradients of the floating parameters, or what is wrong with their form."""
+    """Gradients of the floating parameters, or the faults in their form."""
     out: dict[str, Array | Sequence[Array] | Finding] = {}
     for name, param in params.items():
         if param.dtype.kind != "f" or gradients.get(name) is None:
@@ -110,13 +110,13 @@ def _checked(
 
 
 def _surplus(name: str, params: Mapping[str, Array]) -> Finding:
-    """A gradient that belongs to nothing."""
+    """The error of a gradient without a parameter."""
     reason = f"a gradient of nothing: {UnknownNameError('parameter', name, params)}"
     return Finding(name=name, verdict=Verdict.ERROR, reason=reason)
 
 
 def _check_params(params: Mapping[str, Array]) -> list[str]:
-    """The dtypes of what is judged; refuses what cannot be moved in place."""
+    """The dtypes of the parameters judged; refuses those that cannot be moved in place."""
     floating = {}
     for name, array in params.items():
         if not isinstance(array, np.ndarray):
@@ -124,7 +124,7 @@ def _check_params(params: Mapping[str, Array]) -> list[str]:
             raise UsageError(f"parameter {name!r} is a {kind}: pass the array that loss reads")
         if array.dtype.kind in "iub":
             continue
-        if array.dtype.kind != "f" or array.dtype.name not in RULES:
+        if array.dtype.kind != "f" or array.dtype.name not in TOLERANCES:
             raise UsageError(f"parameter {name!r} is {array.dtype}: pass float64 or float32")
         if not array.flags.c_contiguous:
             raise UsageError(
@@ -145,7 +145,7 @@ def _check_params(params: Mapping[str, Array]) -> list[str]:
 
 
 def _bound(loss: Callable[..., Any], params: Mapping[str, Array]) -> Callable[[], Any]:
-    """`loss` as a function without arguments, whichever way it is written."""
+    """`loss` as a function without arguments."""
     if not callable(loss):
         raise UsageError(f"loss is a {type(loss).__name__}: pass a function")
     try:

@@ -19,9 +19,10 @@ from gradcheck.explain.reproduce import Derivatives, contributions, reproduce
 from gradcheck.explain.stage_defects import name_defect
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.ask_model import ask_stage
+from gradcheck.judge.call_model import ask_stage
 from gradcheck.judge.model import ModelJudgement, gradients_of, judge_gradients
-from gradcheck.judge.model_truth import ModelTruth, StageTruth
+from gradcheck.judge.model_truth import ModelTruth
+from gradcheck.judge.stage import StageTruth
 from gradcheck.results.finding import Blame, Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.mutant import Mutant

@@ -16,7 +16,7 @@ from gradcheck.implementations.bound import Binding, Bound
 from gradcheck.implementations.checked_call import CheckedCall, bound_by
 from gradcheck.implementations.processes.crash_or_hang import uncounted
 from gradcheck.implementations.returned import Broken, Missing, as_array
-from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.low_precision import rounded
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw

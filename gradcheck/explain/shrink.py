@@ -22,10 +22,10 @@ from gradcheck.explain.shrink_steps import plainer, shorter, smaller, sparser
 from gradcheck.explain.shrink_trial import CALL, FORMS, OUTSIDE_DOMAIN, Trials, judged
 from gradcheck.implementations.bound import Binding
 from gradcheck.implementations.returned import Broken
+from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.cotangents import KINDS
-from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Diagnosis, Finding
 from gradcheck.results.verdict import Verdict

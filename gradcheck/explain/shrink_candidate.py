@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradcheck.errors import SpecError
 from gradcheck.explain.probe import Cotangent
 from gradcheck.judge.cotangents import KINDS
-from gradcheck.judge.declared_kinks import DISTANCE
+from gradcheck.judge.declared_kinks import SMOOTH_DISTANCE
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.spec.suite import Case
@@ -166,7 +166,7 @@ class Candidate:
                 continue
             with np.errstate(all="ignore"):
                 gap = np.asarray(kink.gap(F64, *self.primals, **self.attrs))
-            on, near = on or bool((gap == 0).any()), near or bool((gap < DISTANCE).any())
+            on, near = on or bool((gap == 0).any()), near or bool((gap < SMOOTH_DISTANCE).any())
         if near and not (on and case.sample.at_kink):
             raise SpecError(f"{case.name}: an element comes near a kink")
         return on

@@ -16,11 +16,11 @@ from gradcheck.explain.probe import RAISES, ROUNDING_SAFETY, Cotangent, Probe
 from gradcheck.explain.shrink_candidate import Candidate, Domain
 from gradcheck.implementations.checked_call import differs
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.compare import rules_of
+from gradcheck.judge.call import ask_vjp
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.cotangents import KINDS, Cotangents, draw_cotangents
-from gradcheck.judge.lowprecision import rounded
+from gradcheck.judge.low_precision import rounded
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.finding import Finding
@@ -253,7 +253,7 @@ def _largest(values: Array) -> float:
 
 def _excess(probe: Probe, output: str) -> NDArray[np.float64]:
     """Error over what is allowed, element by element; infinite where a number is not finite."""
-    right, got, rules = probe.right[output], probe.got[output], rules_of(probe.dtype)
+    right, got, rules = probe.right[output], probe.got[output], tolerance_of(probe.dtype)
     with np.errstate(all="ignore"):
         costs = probe.truth.cost(probe.ct, probe.primals, probe.attrs)
         cost = costs[probe.names.index(output)]

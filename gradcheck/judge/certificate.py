@@ -1,4 +1,4 @@
-"""What a check would have rejected: impostors put to the same comparison, sample by sample."""
+"""Which wrong gradients a check would have rejected, sample by sample."""
 
 from __future__ import annotations
 
@@ -10,99 +10,109 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gradcheck.judge.compare import RULES, Rules, largest_scale, rules_of
+from gradcheck.judge.compare import TOLERANCES, Tolerance, largest_scale, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.gradient import Truth
-from gradcheck.judge.impostors import IMPOSTORS, Answers
-from gradcheck.judge.narrowing import NARROWINGS, Narrowed, told_bits
+from gradcheck.judge.gradient import GradientTruth
+from gradcheck.judge.impostors import (
+    IMPOSTORS,
+    NARROWINGS,
+    Answers,
+    NarrowedGradients,
+    with_visible_bits,
+)
 from gradcheck.numerics.narrow import Narrow, narrower
 from gradcheck.results.finding import Certificate
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-NARROW: Final = {one.name: one for one in NARROWINGS}
-SAME: Final = 1e-12
-"""Of the largest Σ|ct·J|: an impostor that is nowhere further off is the truth at this sample."""
-BARS: Final = 4.0
-"""Error bars that it may be off besides: two gradients that are equal are not equally known."""
-WIDEST: Final = "float32"
-"""The dtype whose rules allow most, of those that are differenced: all others reject more."""
+NARROWINGS_BY_NAME: Final = {one.name: one for one in NARROWINGS}
+SAME_SHARE: Final = 1e-12
+"""An impostor nowhere further off than this part of the largest Σ|ct·J| equals the truth."""
+SAME_BARS: Final = 4.0
+"""Error bars that it may be off besides: equal gradients are not equally well known."""
+WIDEST_DTYPE: Final = "float32"
+"""The differenced dtype with the widest tolerance: the others reject more."""
 
 
 @dataclass(slots=True)
-class Impersonated:
-    """The impostors of every gradient of one case, made of what is known of the true ones.
+class Certifier:
+    """The impostors of every gradient of one case, made from the true gradients.
 
-    `truths` holds None for an index; `narrowed` is what narrower types do to the gradients under
-    the first cotangent.
+    `truths` holds None for an index; `narrowed` are the gradients of narrower types under the first
+    cotangent.
     """
 
-    truths: Sequence[Truth | None]
+    truths: Sequence[GradientTruth | None]
     cotangents: Cotangents
-    narrowed: Narrowed
+    narrowed: NarrowedGradients
     _made: dict[int, tuple[list[str], Float]] = field(default_factory=dict)
     _widest: dict[tuple[int, float], tuple[tuple[bytes, ...], Mask]] = field(default_factory=dict)
 
-    def certificate(self, index: int, rules: Rules) -> Certificate:
+    def certificate(self, index: int, tolerance: Tolerance) -> Certificate:
         """Which impostors of the gradient of primal `index` the comparison rejects."""
         truth = self.truths[index]
         assert truth is not None
         if index not in self._made:  # a dtype changes what is allowed, not what is wrong
             self._made[index] = self._make(truth, index)
         names, stack = self._made[index]
-        known = [name not in NARROW or NARROW[name].below(rules.dtype) for name in names]
-        failed = self._rejected(truth, index, stack, rules) if names else np.zeros(0, dtype=bool)
+        known = [
+            name not in NARROWINGS_BY_NAME or NARROWINGS_BY_NAME[name].below(tolerance.dtype)
+            for name in names
+        ]
+        failed = (
+            self._rejected(truth, index, stack, tolerance) if names else np.zeros(0, dtype=bool)
+        )
         passed = np.flatnonzero(known & ~failed)
-        within = [k for k in passed if names[k] in NARROW]
-        shares = truth.excess(stack[within], rules) if within else ()
+        within = [k for k in passed if names[k] in NARROWINGS_BY_NAME]
+        shares = truth.excess(stack[within], tolerance) if within else ()
         return Certificate(
             rejected=tuple(names[k] for k in np.flatnonzero(known & failed)),
-            blind=tuple(names[k] for k in passed if names[k] not in NARROW),
+            blind=tuple(names[k] for k in passed if names[k] not in NARROWINGS_BY_NAME),
             tolerated=tuple(
-                told_bits(names[k], NARROW[names[k]].type, float(s))
+                with_visible_bits(names[k], NARROWINGS_BY_NAME[names[k]].type, float(s))
                 for k, s in zip(within, shares, strict=True)
             ),
         )
 
-    def short(self, rules: Rules) -> Narrow | None:
-        """A type that holds all primals, and whose rounding would show at others beside them."""
-        held = [t for t in narrower(rules.dtype) if self.narrowed.holds(t)]
+    def short(self, tolerance: Tolerance) -> Narrow | None:
+        """A type that holds all primals, and whose rounding would show at other primals."""
+        held = [t for t in narrower(tolerance.dtype) if self.narrowed.holds(t)]
         coarsest = min(held, key=lambda t: t.bits, default=None)
         if coarsest is None:
             return None
         for index, truth in enumerate(self.truths):
             if truth is not None and truth.shape and 0 not in truth.shape:
                 off = self.narrowed.moved(coarsest, index)
-                if truth.rejects(_beside(truth, [off]), rules).any():
+                if truth.rejects(_beside(truth, [off]), tolerance).any():
                     return coarsest
         return None
 
-    def _rejected(self, truth: Truth, index: int, stack: Float, rules: Rules) -> Mask:
-        """Which of `stack` [k, q, n] fail: asked by the widest rules, for all dtypes at once.
+    def _rejected(
+        self, truth: GradientTruth, index: int, stack: Float, tolerance: Tolerance
+    ) -> Mask:
+        """Which of `stack` [k, q, n] fail, judged by the widest tolerance for all dtypes at once.
 
-        What fails by these fails by all others, whose bounds are smaller element by element. They
-        are asked again only once a refinement of the truth lies between the dtypes.
+        An impostor that fails by it fails by all others, whose bounds are smaller everywhere. It is
+        judged again only if the truth was refined in between.
         """
-        if rules.dtype not in RULES:
-            return truth.rejects(stack, rules)
-        known, key = _state(truth), (index, rules.slack)
+        if tolerance.dtype not in TOLERANCES:
+            return truth.rejects(stack, tolerance)
+        known, key = _state(truth), (index, tolerance.extra_ulp)
         before, failed = self._widest.get(key, ((), None))
         if failed is None or before != known:
-            failed = truth.rejects(stack, rules_of(WIDEST, rules.slack))
+            failed = truth.rejects(stack, tolerance_of(WIDEST_DTYPE, tolerance.extra_ulp))
             self._widest[key] = known, failed
-        if rules.dtype == WIDEST or failed.all():
+        if tolerance.dtype == WIDEST_DTYPE or failed.all():
             return failed
         sharper = failed.copy()
-        sharper[~failed] = truth.rejects(stack[~failed], rules)
+        sharper[~failed] = truth.rejects(stack[~failed], tolerance)
         return sharper
 
-    def _make(self, truth: Truth, index: int) -> tuple[list[str], Float]:
+    def _make(self, truth: GradientTruth, index: int) -> tuple[list[str], Float]:
         """Names of the impostors, and each as rows: [k, q, n].
 
-        One that equals the truth here (zeros, where the gradient is zero) proves nothing and
-        does not count.
+        An impostor that equals the truth here (zeros, where the gradient is zero) is left out.
         """
         answers, right = self._answers(), truth.settled()
         estimate = truth.differences.estimate
@@ -110,7 +120,7 @@ class Impersonated:
         if truth.kinks is not None:
             known = known & ~truth.kinks.interval.which  # a jump has a bar that hides everything
         bar = np.where(known, estimate.bar, 0.0)
-        same = SAME * np.max(largest_scale(estimate), initial=0.0) + BARS * bar
+        same = SAME_SHARE * np.max(largest_scale(estimate), initial=0.0) + SAME_BARS * bar
         names: list[str] = []
         rows: list[Array] = []
         with np.errstate(all="ignore"):
@@ -128,7 +138,6 @@ class Impersonated:
         return [names[k] for k in np.flatnonzero(proves)], stack[proves]
 
     def _answers(self) -> list[Answers]:
-        """The right answers to each cotangent."""
         rows = [None if t is None else t.settled() for t in self.truths]
 
         def under(q: int) -> list[Array | None]:
@@ -146,7 +155,7 @@ class Impersonated:
         ]
 
 
-def _beside(truth: Truth, offs: Sequence[Float]) -> Float:
+def _beside(truth: GradientTruth, offs: Sequence[Float]) -> Float:
     """The true gradient, off by each of `offs` [n] under the first cotangent: [k, q, n]."""
     right = truth.settled()
     stack = np.repeat(right[None], len(offs), axis=0)
@@ -155,7 +164,7 @@ def _beside(truth: Truth, offs: Sequence[Float]) -> Float:
     return stack
 
 
-def _state(truth: Truth) -> tuple[bytes, ...]:
-    """All that a comparison takes from what is known of a gradient by now."""
+def _state(truth: GradientTruth) -> tuple[bytes, ...]:
+    """Everything about the truth that a comparison depends on."""
     now = truth.differences.estimate
     return tuple(part.tobytes() for part in (now.value, now.bar, now.scale, now.terms))

@@ -1,8 +1,7 @@
-"""What forward and vjp hand over at the point, where there is nothing to say against it.
+"""forward and vjp at the point, called with every check that needs no message.
 
-All that a call owes besides numbers is looked at: the form of what it returns, its arguments
-unchanged, the same bits twice. Whoever broke what is not said: any breach gives None, and is found
-again, and named, by `probe`.
+The form of the results, unchanged arguments and equal bits of a second call are checked. Any
+violation gives None; `judge.call` repeats the call and reports which one it is.
 """
 
 from __future__ import annotations
@@ -14,28 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations import returned
-from gradcheck.judge.black_box import AGREES
 from gradcheck.judge.cotangents import THIRDS
+from gradcheck.judge.primal_check import PROMOTION_AGREEMENT
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.batched import end_to_end
 from gradcheck.numerics.evaluate import REFUSALS
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
-
-RAISED: Final = object()
-TWICE_BACK: Final = -2.0
-"""A factor by which products and sums round as before."""
-LINEAR: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
-"""The part of a gradient's norm that rounding may change where it is asked for with that: less than
-a fourth of what is lost of THIRDS in a narrower type."""
-OUTPUTS: Final = (np.dtype(np.float64), np.dtype(np.float32))
+FAILED_CALL: Final = object()
+SECOND_FACTOR: Final = -2.0
+"""A factor that leaves the rounding of products and sums unchanged."""
+MAX_NONLINEARITY: Final = {"float64": 2.0**-30, "float32": 2.0**-16}
+"""The rounding of a gradient for THIRDS, relative to its norm: less than a fourth of what a
+narrower type loses of THIRDS."""
+OUTPUT_DTYPES: Final = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 class CheckedPair:
-    """Both functions and what they are called with: the same read-only copies every time.
+    """Both functions and their arguments: the same read-only copies in every call.
 
-    `floating` are the places of the primals that have a gradient.
+    `floating` are the positions of the primals that have a gradient.
     """
 
     __slots__ = ("_attrs", "_bits", "_copies", "_forward", "_primals", "_vjp", "floating")
@@ -64,24 +62,23 @@ class CheckedPair:
         return tuple(np.asarray(part) for part in parts)
 
     def outputs(self) -> tuple[Array, ...] | None:
-        """Forward's values at the primals, copied; None if there is anything against them."""
+        """Forward's values at the primals, copied; None on any violation."""
         out = self._call(self.values, ())
-        if out is RAISED or not out:
+        if out is FAILED_CALL or not out:
             return None
         for o in out:
-            if o.dtype not in OUTPUTS or not o.size:
+            if o.dtype not in OUTPUT_DTYPES or not o.size:
                 return None
         return tuple([o.copy() for o in out])
 
     def gradient(self, v: Float, outputs: Sequence[Array]) -> Float | None:
-        """What vjp gives for the cotangent `v` [m]: floating primals end to end, [N].
+        """The gradients for the cotangent `v` [m]: floating primals end to end, [N]; or None.
 
-        None if it broke its contract. It is asked for −2v too, and must give −2 times that to the
-        last bit: it is linear. So one call shows what it does with its cotangent, and what is left
-        in it from the call before.
+        vjp is also called with −2v, and must return −2 times that to the last bit, since it is
+        linear. This shows a cotangent that is ignored and a buffer that is not zeroed.
         """
         kept: Array | None = None
-        for factor in (1.0, TWICE_BACK):
+        for factor in (1.0, SECOND_FACTOR):
             cts, at = [], 0
             for o in outputs:
                 part = v[at : at + o.size].reshape(o.shape)
@@ -103,10 +100,10 @@ class CheckedPair:
         return kept.astype(np.float64, copy=False)
 
     def scales(self, gradient: Float, output: Array) -> bool:
-        """Whether vjp of a forward that is one number scales with a cotangent that types round.
+        """Whether the vjp of a forward with one number is linear for a cotangent that types round.
 
-        `gradient` is what it gave for 1, the cotangent of a loss: short, as its multiples by
-        powers of two are, so nothing that rounds its cotangent has shown there.
+        `gradient` is that for 1, the cotangent of a loss. 1 and its multiples by powers of two fit
+        in every type, so that rounding of the cotangent has not shown there.
         """
         ct = np.full(output.shape, THIRDS, output.dtype)
         ct.setflags(write=False)
@@ -118,12 +115,12 @@ class CheckedPair:
             want = gradient[at : at + part.size] * float(ct.reshape(-1)[0])
             off = part.reshape(-1) - want
             at += part.size
-            if not off.dot(off) <= LINEAR[part.dtype.name] ** 2 * want.dot(want):
+            if not off.dot(off) <= MAX_NONLINEARITY[part.dtype.name] ** 2 * want.dot(want):
                 return False
         return True
 
     def promoted(self, outputs: Sequence[Array]) -> tuple[Array, ...] | None:
-        """Forward's values in float64, if a forward of float32 computes in its arguments' dtype."""
+        """Forward's values in float64, if a float32 forward computes in its arguments' dtype."""
         wide = [p.astype(np.float64) if p.dtype.kind == "f" else p.copy() for p in self._primals]
         try:
             values = self.values(*wide)
@@ -135,10 +132,10 @@ class CheckedPair:
             return None
         largest = max(float(np.abs(o).max()) for o in values)
         apart = max(float(np.abs(a - b).max()) for a, b in zip(values, outputs, strict=True))
-        return tuple(o.copy() for o in values) if apart <= AGREES * largest else None
+        return tuple(o.copy() for o in values) if apart <= PROMOTION_AGREEMENT * largest else None
 
     def _parts(self, out: Any) -> list[Array] | None:
-        """The gradients of floating primals as arrays, if their form is right."""
+        """The gradients of floating primals as arrays; None if their form is wrong."""
         parts = out if isinstance(out, (tuple, list)) else (out,)
         if len(parts) != len(self._primals):
             return None
@@ -154,18 +151,18 @@ class CheckedPair:
         return found
 
     def _call(self, function: Callable[..., Any], lead: tuple[Any, ...], /, **attrs: Any) -> Any:
-        """What `function` returns; RAISED, too, where a primal is not what it was afterwards."""
+        """The result of `function`; FAILED_CALL if it raises or changes a primal."""
         try:
             out = function(*lead, *self._copies, **attrs)
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001  it is asked again, and then named
-            return RAISED
-        return out if self._bits == _bits(self._copies) else RAISED  # some ignore the flag
+            return FAILED_CALL
+        return out if self._bits == _bits(self._copies) else FAILED_CALL  # some ignore the flag
 
 
-def held(v: Float, outputs: Sequence[Array]) -> Float:
-    """A cotangent [m], all outputs end to end, as their dtypes hold it."""
+def rounded_to_outputs(v: Float, outputs: Sequence[Array]) -> Float:
+    """A cotangent [m] of all outputs end to end, rounded to their dtypes."""
     if all(o.dtype == np.float64 for o in outputs):
         return v
     ends = np.cumsum([o.size for o in outputs])[:-1]
@@ -174,5 +171,4 @@ def held(v: Float, outputs: Sequence[Array]) -> Float:
 
 
 def _bits(arrays: Sequence[Any]) -> bytes:
-    """Those of contiguous arrays, one after the other."""
     return b"".join(arrays)

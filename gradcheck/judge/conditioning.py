@@ -1,4 +1,4 @@
-"""What a right VJP may lose at a point, asked of the VJP judged: conditioning, and loss inside."""
+"""What rounding may cost a right VJP at a point, measured by calling it at neighbouring points."""
 
 from __future__ import annotations
 
@@ -10,102 +10,105 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.compare import RULES, Rules
+from gradcheck.judge.call import RowsAt, ask_vjp, rows_of
+from gradcheck.judge.compare import TOLERANCES, Tolerance, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.probe import Answer, ask_vjp
+from gradcheck.judge.low_precision import DRAWS, MAX_RATIO, TERM_ROUNDINGS
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.numerics.evaluate import Point
 from gradcheck.numerics.noise import RELATIVE
-from gradcheck.results.finding import Finding
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
-Ask = Callable[[tuple[Array, ...], str], list[Float] | None]
-"""What the code judged gives at other primals, in a dtype: rows [q, n] per part (None: nothing)."""
 
-NEIGHBOURS: Final = 8
-REACH: Final = 2.0**10
-"""How many times further away the farther neighbours are: what rounding does grows with it; what
-is noise, a gradient that is wrong otherwise at every point, does not."""
-CANCELS: Final = {"float64": 2.0**-28, "float32": 2.0**-15, "float16": 2.0**-9, "bfloat16": 2.0**-6}
-"""What may be left where terms cancel, as a part of them: no more than what moves with the last bit
-of the primals, and less than what a narrower type leaves."""
-SAFETY: Final = 8.0
-"""Eight neighbours bound the next one within this factor of their root mean square."""
+NEIGHBOUR_POINTS: Final = 8
+ELEMENT_NEIGHBOURS: Final = 2
+"""Neighbours for one element of a large primal, where each call is expensive."""
+FAR_FACTOR: Final = 2.0**10
+"""Distance of the farther neighbours over that of the near ones: the effect of rounding grows with
+it, noise and the error of a wrong formula do not."""
+CANCELLATION_LEFT: Final = {
+    "float64": 2.0**-28,
+    "float32": 2.0**-15,
+    "float16": 2.0**-9,
+    "bfloat16": 2.0**-6,
+}
+"""The largest allowance where terms cancel, relative to them: less than a narrower type leaves."""
+NEIGHBOUR_SAFETY: Final = 8.0
+"""The root mean square over eight neighbours, times this, bounds the next neighbour."""
+UNIFORM_UNIT: Final = 0.7
+"""Half-width, in units of u, of a uniform error with the spread of rounding to nearest."""
 
 
-class Allowing(Protocol):
-    """What a right VJP may lose at a point."""
+class RoundingCost(Protocol):
+    """What rounding may cost a right VJP at a point."""
 
-    rules: Rules
+    tolerance: Tolerance
 
-    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float | None:
-        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told.
+    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it is unknown.
 
-        `reach` [q, n] are slopes from afar, `size` [q, n] what terms may come to that cancel.
+        `reach` [q, n] are slopes from afar, `terms` [q, n] the size of terms that may cancel.
         """
 
 
 class Conditioning:
-    """What a right VJP may lose at this point, asked of the VJP judged at neighbouring points.
+    """What rounding may cost at this point, measured on the VJP judged at neighbouring points.
 
-    Two things: what rounding the primals alone does to the gradient (layer_norm at 1000 ± 1 knows
-    its rows to 6e-5 of their spread in float32, however it is computed), and what float32 loses
-    against float64 inside (1 − y of a saturated softmax), up to some roundings of the largest
+    Two effects count: what rounding the primals alone does to the gradient (layer_norm at 1000 ± 1
+    knows its rows to 6e-5 of their spread in float32, however it is computed), and what float32
+    loses against float64 inside (1 − y of a saturated softmax), up to some roundings of the largest
     slope that forward shows from afar. A wrong formula is equally wrong at all points and in both
-    dtypes, and gains nothing; noise that follows the primals gains a thousandth of itself, because
-    farther neighbours must not differ by more in proportion.
+    dtypes, and gains nothing. Noise that follows the primals gains a thousandth of itself, because
+    farther neighbours must not differ by more in proportion; with `noisy` it is allowed.
     """
 
-    def __init__(self, ask: Ask, point: Point, rules: Rules, *, noisy: bool = False) -> None:
-        """Ask nothing yet: a gradient that passes needs no allowance.
+    def __init__(
+        self, rows_at: RowsAt, point: Point, tolerance: Tolerance, *, noisy: bool = False
+    ) -> None:
+        """Call nothing yet: a gradient that passes needs no allowance."""
+        self.tolerance = tolerance
+        self._rows_at, self._point, self._noisy = rows_at, point, noisy
 
-        With `noisy`, noise that follows the primals is allowed too.
-        """
-        self.rules = rules
-        self._noisy = noisy
-        self._ask, self._point = ask, point
-
-    def cost(self, index: int, reach: Float, size: Float | None = None) -> Float | None:
-        """Allowance for the gradient of primal `index`, [q, n]; None if it cannot be told.
-
-        `size` [q, n] is what terms that cancel in the gradient may come to.
-        """
+    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float | None:
+        """Allowance for the gradient of primal `index`, [q, n]; None if it is unknown."""
         if self._costs is None:
             return None
         moved, lost, noise = (costs[index] for costs in self._costs)
-        if size is not None:
-            moved = np.maximum(moved, np.minimum(noise, CANCELS[self.rules.dtype] * size))
-        # Roundings are lumpy: an element that lost nothing at eight neighbours may do so here.
+        if terms is not None:
+            limit = CANCELLATION_LEFT[self.tolerance.dtype] * terms
+            moved = np.maximum(moved, np.minimum(noise, limit))
+        # An element that lost nothing at eight neighbours may lose something here.
         lost = np.maximum(lost, np.sqrt(np.mean(lost**2, axis=1, keepdims=True)))
-        return moved + np.minimum(lost, RELATIVE * self.rules.u * reach)
+        return moved + np.minimum(lost, RELATIVE * self.tolerance.u * reach)
 
     @cached_property
     def _costs(self) -> tuple[list[Float], list[Float], list[Float]] | None:
-        """Per primal, what moves with its last bit, what is lost inside, and all that moves.
-
-        Arrays are [q, n].
-        """
+        """Per primal [q, n]: the effect of its last bit, the loss inside, and all that moves."""
         wide = next(p.dtype for p in self._point.primals if p.dtype.kind == "f")
-        here = self._ask(self._point.primals, wide.name)
+        here = self._rows_at(self._point.primals, wide.name)
         if here is None:
             return None
         near, far, lost = ([np.zeros_like(g) for g in here] for _ in range(3))
         rng = np.random.Generator(np.random.Philox(key=key_of("conditioning")))
-        for _ in range(NEIGHBOURS):
-            signs = [rng.choice([-1.0, 1.0], p.shape) for p in self._point.primals]
-            for totals, reach in ((near, 1.0), (far, REACH)):
-                there = self._ask(self._moved(signs, reach), wide.name)
-                _add_squares(totals, there, here, 1 / reach)
+        for _ in range(NEIGHBOUR_POINTS):
+            signs = self._signs(rng)
+            for totals, distance in ((near, 1.0), (far, FAR_FACTOR)):
+                there = self._rows_at(self._moved(signs, distance), wide.name)
+                _add_squares(totals, there, here, 1 / distance)
             single = self._moved(signs, 1.0, np.dtype(np.float32))
-            rough = self._ask(single, "float32")
-            fine = self._ask(tuple(_typed(p, wide) for p in single), wide.name)
-            _add_squares(lost, rough, fine, self.rules.u / RULES["float32"].u)
+            rough = self._rows_at(single, "float32")
+            fine = self._rows_at(tuple(_typed(p, wide) for p in single), wide.name)
+            _add_squares(lost, rough, fine, self.tolerance.u / TOLERANCES["float32"].u)
         pairs = zip(near, far, strict=True)
         least = [a if self._noisy else np.minimum(a, b) for a, b in pairs]
-        rms = [[SAFETY * np.sqrt(t / NEIGHBOURS) for t in totals] for totals in (least, lost, near)]
-        # A sum that cancels exactly at most neighbours does not at all.
+        rms = [
+            [NEIGHBOUR_SAFETY * np.sqrt(t / NEIGHBOUR_POINTS) for t in totals]
+            for totals in (least, lost, near)
+        ]
+        # A sum that cancels exactly at most neighbours does not at all of them.
         every = [np.maximum(a, b) for a, b in zip(rms[1], rms[2], strict=True)]
         noise = [
             np.maximum(t, np.sqrt(np.mean(t**2, axis=1, keepdims=True))) if t.size else t
@@ -113,55 +116,138 @@ class Conditioning:
         ]
         return rms[0], rms[1], noise
 
+    def _signs(self, rng: np.random.Generator) -> list[Float]:
+        return [rng.choice([-1.0, 1.0], p.shape) for p in self._point.primals]
+
     def _moved(
-        self, signs: list[Float], reach: float, dtype: np.dtype[Any] | None = None
+        self, signs: list[Float], distance: float, dtype: np.dtype[Any] | None = None
     ) -> tuple[Array, ...]:
-        """The primals, `reach` units of rounding away."""
-        pairs = zip(self._point.primals, signs, strict=True)
+        """The primals, `distance` units of rounding away."""
         return tuple(
-            _typed(p * (1 + sign * reach * self.rules.u), dtype or p.dtype)
+            _typed(p * (1 + sign * distance * self.tolerance.u), dtype or p.dtype)
             if p.dtype.kind == "f"
             else p
-            for p, sign in pairs
+            for p, sign in zip(self._point.primals, signs, strict=True)
         )
 
 
-def asking(vjp: Callable[..., Any], cotangents: Cotangents, attrs: Attrs, role: str = "vjp") -> Ask:
-    """Gradients [q, n] per primal (an index has none, [q, 0]); None if `vjp` refuses."""
+class ElementConditioning(Conditioning):
+    """What rounding of all primals may cost one element of a large gradient."""
 
-    def ask(primals: tuple[Array, ...], dtype: str) -> list[Float] | None:
-        names = [str(i) for i in range(len(primals))]
-        cts = cotangents.typed(dtype)
+    def __init__(
+        self, rows_at: RowsAt, point: Point, tolerance: Tolerance, index: int, element: int
+    ) -> None:
+        """Call nothing yet; the element is `element` of the gradient of primal `index`."""
+        super().__init__(rows_at, point, tolerance)
+        self._index, self._element = index, element
+
+    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float | None:
+        """Allowance for that element, [1, 1], from few neighbours."""
+        place, element = self._index, self._element
+        rng = np.random.Generator(np.random.Philox(key=key_of("alone", place, element)))
+        wide = self._point.primals[place].dtype.name
+        here = self._rows_at(self._point.primals, wide)
+        squares = []
+        for _ in range(ELEMENT_NEIGHBOURS):
+            signs = self._signs(rng)
+            for distance in (1.0, FAR_FACTOR):
+                there = self._rows_at(self._moved(signs, distance), wide)
+                if here is None or there is None:
+                    return None
+                change = there[place][:, [element]] - here[place][:, [element]]
+                squares.append((change / distance) ** 2)
+        least = np.fmin(sum(squares[::2]), sum(squares[1::2]))
+        return np.asarray(NEIGHBOUR_SAFETY * np.sqrt(least / ELEMENT_NEIGHBOURS))
+
+
+class LowPrecisionRounding:
+    """What rounding may cost gradients in float16 or bfloat16, measured on the VJP judged.
+
+    The VJP is called in float64, at primals and cotangents moved by one rounding; its loss in the
+    dtype itself is added, up to a part of the last place of the largest element. A wrong formula is
+    equally wrong at all of these points, and gains nothing.
+    """
+
+    def __init__(
+        self,
+        vjp: Callable[..., Any],
+        primals: Sequence[Array],
+        names: Sequence[str],
+        attrs: Attrs,
+        dtype: str,
+        cotangents: Cotangents,
+    ) -> None:
+        """Call nothing yet: most gradients pass without an allowance."""
+        self.tolerance = tolerance_of(dtype)
+        self._vjp, self._primals, self._names, self._attrs = vjp, primals, names, attrs
+        self._dtype, self._cotangents = dtype, cotangents
+
+    def cost(self, index: int, reach: Float, terms: Float | None = None) -> Float:
+        """Allowance for the gradient of primal `index`, [q, n]."""
+        offs = self.offs(index, reach.shape)
+        return np.asarray(MAX_RATIO * np.sqrt(np.mean(np.square(offs), axis=0)))
+
+    def offs(self, index: int, shape: tuple[int, ...]) -> list[Float]:
+        """How far each draw moves the gradient [q, n] of primal `index`; zeros if VJP refuses."""
+        return [draw[index] for draw in self._draws] or [np.zeros(shape)]
+
+    @cached_property
+    def _draws(self) -> list[list[Float]]:
+        out = []
+        here = self._rows("float64", self._primals, self._cotangents.values)
+        for k in range(DRAWS if here is not None else 0):
+            rng = np.random.Generator(np.random.Philox(key=key_of("low", k)))
+            primals = [self._moved(p, rng) for p in self._primals]
+            cts = [tuple(self._moved(part, rng) for part in ct) for ct in self._cotangents.values]
+            there = self._rows("float64", primals, cts)
+            rough = self._rows(self._dtype, primals, cts)
+            fine = self._rows("float64", self._held(primals), [self._held(ct) for ct in cts])
+            if here is None or there is None or fine is None or rough is None:
+                return []
+            out.append([self._off(*rows) for rows in zip(here, there, rough, fine, strict=True)])
+        return out
+
+    def _off(self, here: Float, there: Float, rough: Float, fine: Float) -> Float:
+        """The effect of one rounding of the arguments, and of the loss inside, in one draw."""
+        with np.errstate(all="ignore"):
+            largest = np.max(np.abs(here), axis=1, initial=0.0, keepdims=True)
+            lost = np.minimum(np.abs(rough - fine), TERM_ROUNDINGS * self.tolerance.u * largest)
+            off = np.hypot(there - here, lost)
+        return np.where(np.isfinite(off), off, 0.0)
+
+    def _moved(self, values: Array, rng: np.random.Generator) -> Array:
+        if not is_float(values.dtype):
+            return values
+        wide = values.astype(np.float64)
+        unit = UNIFORM_UNIT * self.tolerance.u
+        return np.asarray(wide * (1 + unit * rng.uniform(-1.0, 1.0, wide.shape)))
+
+    def _held(self, values: Sequence[Array]) -> tuple[Array, ...]:
+        kind = dtype_named(self._dtype)
+        return tuple(v.astype(kind).astype(np.float64) if is_float(v.dtype) else v for v in values)
+
+    def _rows(
+        self, dtype: str, primals: Sequence[Array], cts: Sequence[tuple[Array, ...]]
+    ) -> list[Float] | None:
+        kind = dtype_named(dtype)
+        given = [p.astype(kind) if is_float(p.dtype) else p for p in primals]
+        parts = [tuple(part.astype(kind) for part in ct) for ct in cts]
         try:
-            answer = ask_vjp(vjp, cts, primals, names, attrs, role)
+            answer = ask_vjp(self._vjp, parts, given, self._names, self._attrs)
         except Broken:
             return None
-        return rows_of(answer, names, len(cts))
-
-    return ask
-
-
-def rows_of(answer: Answer, names: Sequence[str], count: int) -> list[Float] | None:
-    """The rows of an answer in the order of `names`; None if something is wrong with one."""
-    out = []
-    for name in names:
-        found = answer.gradients.get(name, np.zeros((count, 0)))
-        if isinstance(found, Finding):
-            return None
-        out.append(found)
-    return out
+        return rows_of(answer, self._names, len(parts))
 
 
 def _typed(primal: Array, dtype: np.dtype[Any]) -> Array:
-    """A floating primal in another dtype; an index stays."""
-    with np.errstate(over="ignore"):  # what is beyond float32 is infinite there
+    with np.errstate(over="ignore"):  # a number beyond float32 is infinite there
         return primal.astype(dtype) if primal.dtype.kind == "f" else primal
 
 
 def _add_squares(
     totals: list[Float], first: list[Float] | None, second: list[Float] | None, unit: float
 ) -> None:
-    """Add squared differences, times `unit`², to `totals`; a refused answer adds nothing."""
+    """Add squared differences, times `unit`², to `totals`; a refused call adds nothing."""
     if first is None or second is None:
         return
     for i, (a, b) in enumerate(zip(first, second, strict=True)):

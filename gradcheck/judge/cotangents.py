@@ -1,4 +1,4 @@
-"""The cotangents under which a gradient is judged: random, dense and signed; ones never alone."""
+"""The cotangents under which a gradient is judged: random, dense and signed; never ones alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from gradcheck.numerics.draw import Draw, run_of_cotangent
 from gradcheck.numerics.dtypes import dtype_named
 
 Array = NDArray[Any]
-
 KINDS: Final = ("normal", "powers", "ones")
 THIRDS: Final = -8.0 / 3.0
-"""A cotangent whose bits are 1010…: a third of the last place of every type lies beyond it."""
+"""A cotangent with the bits 1010…: every type loses a third of its last place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +27,20 @@ class Cotangents:
 
     @property
     def flat(self) -> NDArray[np.float64]:
-        """All of them as rows [q, m]."""
+        """All cotangents as rows [q, m]."""
         parts = [part.reshape(-1) for ct in self.values for part in ct]
         return np.concatenate(parts).reshape(len(self.values), -1)
 
     def typed(self, dtype: str) -> list[tuple[Array, ...]]:
-        """All of them in a working dtype."""
+        """All cotangents in a working dtype."""
         kind = dtype_named(dtype)
         return [tuple(part.astype(kind) for part in ct) for ct in self.values]
 
     def holding(self, first: NDArray[np.float64]) -> Cotangents:
-        """The same, but that `first` [m] stands for the normal one.
+        """These cotangents with `first` [m] in place of the normal one.
 
-        Of one number it is one of them, the 1; −2 stands for the power, and for the normal one
-        what no type holds: of a single number that is drawn, chance may leave little to round.
+        For a single number, 1 is among them already; −2 replaces the power of two, and THIRDS the
+        normal one, because a single random number may be short by chance.
         """
         if first.size == 1:
             values = [self._filled(x) for x in (THIRDS * first, -2.0 * first)]
@@ -49,7 +48,6 @@ class Cotangents:
         return Cotangents(self.names, (self._filled(first), *self.values[1:]))
 
     def _filled(self, flat: NDArray[np.float64]) -> tuple[Array, ...]:
-        """One cotangent from all its numbers."""
         parts, at = [], 0
         for part in self.values[0]:
             parts.append(flat[at : at + part.size].reshape(part.shape).copy())
@@ -57,11 +55,11 @@ class Cotangents:
         return tuple(parts)
 
     def rounded(self, dtype: str) -> Cotangents:
-        """The same in float64, with values that a narrower dtype holds."""
+        """These cotangents in float64, rounded to a dtype."""
         return self.held([dtype_named(dtype)] * len(self.values[0]))
 
     def held(self, kinds: Sequence[np.dtype[Any]]) -> Cotangents:
-        """The same in float64, with values that the dtype of each output holds."""
+        """These cotangents in float64, each output rounded to its dtype."""
         values = tuple(
             tuple(p.astype(kind).astype(np.float64) for p, kind in zip(ct, kinds, strict=True))
             for ct in self.values
@@ -70,9 +68,9 @@ class Cotangents:
 
 
 def first_cotangent(seed: int, subject: str, size: int) -> NDArray[np.float64]:
-    """What a projection asks with first: random, but of one number 1, [size].
+    """The first cotangent of a quick check: random, but 1 for a forward with one number, [size].
 
-    Every loss is asked with 1; and −2 times that shows what is cut off beyond ±1.
+    Every loss has the cotangent 1; −2 times it shows clipping beyond ±1.
     """
     return np.array([1.0]) if size == 1 else run_of_cotangent(seed, subject, size)
 
@@ -80,7 +78,8 @@ def first_cotangent(seed: int, subject: str, size: int) -> NDArray[np.float64]:
 def draw_cotangents(draw: Draw, shapes: Sequence[tuple[int, ...]]) -> Cotangents:
     """One normal (no element near zero), one of signed powers of two, one of all ones.
 
-    All-ones is what users send; alone it is blind (the VJP of a softmax for it is exactly zero).
+    All ones is the usual cotangent; alone it misses errors (a softmax's VJP for it is exactly
+    zero).
     """
     makers: dict[str, Callable[[tuple[int, ...]], Array]] = {
         "normal": lambda shape: draw.away(0.0, *shape),

@@ -1,15 +1,16 @@
-"""What a case declares of its kinks: which elements lie on one, and what is allowed there."""
+"""The kinks that a case declares: which elements lie on one, and which gradients they may have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError
-from gradcheck.judge.compare import Interval
+from gradcheck.judge.compare import Comparison, Interval
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import as_tuple
@@ -18,23 +19,24 @@ from gradcheck.spec.operator import Convention, Kink
 from gradcheck.spec.suite import Case
 
 if TYPE_CHECKING:
-    from gradcheck.judge.kink_constraint import KinkConstraint
     from gradcheck.numerics.oracle import Oracle
+
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-
-DISTANCE: Final = 0.125
-"""What a sample keeps away from a kink that it does not visit."""
-CLOSE: Final = 1e-20
-"""Nearer than this, the oracle's ordinary step would cross the kink."""
-RESOLUTIONS: Final = 12
-"""Random points beside a tie, per element of it: two elements take each place and sign in some."""
-MOST: Final = 48
+SMOOTH_DISTANCE: Final = 0.125
+"""Distance of a smooth sample from every kink."""
+ORACLE_DISTANCE: Final = 1e-20
+"""Below this distance the oracle's ordinary step would cross the kink."""
+POINTS_PER_ELEMENT: Final = 12
+"""Random points beside a tie, per element: two elements take each place and sign in some."""
+MAX_POINTS: Final = 48
 """Points at most: among five equal elements each takes each place in some of them."""
-ASIDE: Final = 1e-15
-"""How far they are: nearer than any other element, further than the oracle steps."""
+POINT_DISTANCE: Final = 1e-15
+"""Their distance: nearer than any other element, farther than the oracle steps."""
+RANDOM_DIRECTIONS: Final = 4
+"""Random directions through all elements on a kink, beside the one of all ones."""
 
 
 class DeclaredKinks:
@@ -52,7 +54,7 @@ class DeclaredKinks:
         case: Case,
         primals: Sequence[Array],
         convention: str = "",
-        distance: float = DISTANCE,
+        distance: float = SMOOTH_DISTANCE,
     ) -> None:
         """Measure the gaps; smooth samples keep `distance` from every kink."""
         self._case, self._primals, self._convention = case, primals, convention
@@ -68,7 +70,7 @@ class DeclaredKinks:
                 continue
             index = names.index(name)
             gap = self._gap(kink, index)
-            for masks, distance in ((self.beside, DISTANCE), (self._close, CLOSE)):
+            for masks, distance in ((self.beside, SMOOTH_DISTANCE), (self._close, ORACLE_DISTANCE)):
                 near = (gap > 0) & (gap < distance)
                 masks[index] = masks.get(index, np.zeros(gap.size, dtype=bool)) | near
             self._kinks.setdefault(index, []).append((kink, gap == 0))
@@ -106,15 +108,15 @@ class DeclaredKinks:
         return np.any([on for _, on in pairs], axis=0) if pairs else None
 
     def still(self) -> list[Mask | None]:
-        """Per primal, in its shape: what no direction may move."""
+        """Per primal, in its shape: the elements that no direction may move."""
         return self._shaped([self.on(i) for i in range(len(self._primals))])
 
     def close(self) -> list[Mask | None]:
-        """Per primal, in its shape: what lies nearer to a kink than the oracle steps."""
+        """Per primal, in its shape: the elements nearer to a kink than the oracle steps."""
         return self._shaped([self._close.get(i) for i in range(len(self._primals))])
 
     def near(self) -> list[Mask | None]:
-        """Per primal, in its shape: what lies on a kink, or so near that long steps cross it."""
+        """Per primal, in its shape: the elements on a kink, or so near that long steps cross it."""
         on = {i: self.on(i) for i in range(len(self._primals))}
         return self._shaped([m if m is None else m | self.beside[i] for i, m in on.items()])
 
@@ -125,12 +127,10 @@ class DeclaredKinks:
     def allowed(
         self, index: int, cts: Cotangents, oracle: Callable[[], Oracle]
     ) -> KinkConstraint | None:
-        """What may be returned for primal `index`; None if none of its elements is on a kink."""
+        """The gradients allowed for primal `index`; None if none of its elements is near a kink."""
         on, beside = self.on(index), self.beside.get(index)
         if on is None or beside is None or not (on.any() or beside.any()):
             return None
-        from gradcheck.judge import kink_constraint  # deferred: most operators are smooth
-
         shape = (len(cts.values), on.size)
         which = np.zeros(shape, dtype=bool)
         low, high = np.full(shape, np.inf), np.full(shape, -np.inf)
@@ -141,19 +141,19 @@ class DeclaredKinks:
                 continue
             tables = tuple((c, self._wanted(c, index, cts)) for c in kink.conventions)
             if tables:
-                followed.append(kink_constraint.Followed(kink.name, here, tables))
+                followed.append(FollowedConvention(kink.name, here, tables))
             chosen = [w for c, w in tables if self._convention in c.systems]
             if chosen:
                 ends = chosen[0], chosen[0]
                 narrowed.append(f"on {kink.name} only what {self._convention} returns is right")
             elif kink.directional:
-                ends = kink_constraint.one_sided(oracle(), cts, index, here)
+                ends = one_sided(oracle(), cts, index, here)
                 ties |= here
                 for one in self._resolutions(oracle(), index, here):
                     ends = np.minimum(ends[0], one), np.maximum(ends[1], one)
             else:
-                flat = kink_constraint.elementwise(cts, here.size, kink)
-                ends = kink_constraint.sloped(kink.slopes(self._case.attrs), flat)
+                flat = elementwise_cotangents(cts, here.size, kink)
+                ends = slope_interval(kink.slopes(self._case.attrs), flat)
             which |= here
             low = np.where(here, np.minimum(low, ends[0]), low)
             high = np.where(here, np.maximum(high, ends[1]), high)
@@ -161,16 +161,16 @@ class DeclaredKinks:
         directions = None
         if ties.sum() > 1:
             resolved = self._resolutions(oracle(), index, ties)
-            directions = kink_constraint.sharing(oracle(), cts, index, ties, resolved)
-        return kink_constraint.KinkConstraint(
+            directions = shared_directions(oracle(), cts, index, ties, resolved)
+        return KinkConstraint(
             on, beside, interval, directions, tuple(followed), "; ".join(narrowed)
         )
 
     def _resolutions(self, oracle: Oracle, index: int, which: Mask) -> list[Float]:
         """Gradients [q, n] at points where the kink is resolved in one way or another.
 
-        The one-sided derivatives see an element of a tie go to its ends; other elements that move
-        put it in the middle (the second of three equal ones, sorted).
+        The one-sided derivatives move an element of a tie to its ends; where other elements move
+        too, it comes to stand in the middle (the second of three equal ones, sorted).
         """
         if which.sum() < 2:
             return []
@@ -178,23 +178,21 @@ class DeclaredKinks:
         if key not in self._resolved:
             rng = np.random.Generator(np.random.Philox(key=key_of("beside a kink")))
             ranks = np.arange(1, which.size + 1) / which.size
-            count = min(RESOLUTIONS * int(which.sum()), MOST)
+            count = min(POINTS_PER_ELEMENT * int(which.sum()), MAX_POINTS)
             random = rng.uniform(-1.0, 1.0, (count, which.size))
-            moves = np.concatenate([[ranks, -ranks], random]) * which * ASIDE
+            moves = np.concatenate([[ranks, -ranks], random]) * which * POINT_DISTANCE
             self._resolved[key] = oracle.nearby(index, moves)
         return self._resolved[key]
 
     def _wanted(self, convention: Convention, index: int, cts: Cotangents) -> Float:
-        """What a convention returns for primal `index`, [q, n]."""
+        """The gradient of primal `index` by a convention, [q, n]."""
         case = self._case
         if convention.vjp is None:
-            from gradcheck.judge.kink_constraint import elementwise, sloped
-
             slope = convention.slope
             number = slope(**case.attrs) if callable(slope) else slope
             assert number is not None
-            flat = elementwise(cts, self._primals[index].size, convention)
-            return sloped((number, number), flat)[0]
+            flat = elementwise_cotangents(cts, self._primals[index].size, convention)
+            return slope_interval((number, number), flat)[0]
         rows: list[Float] = []
         for ct in cts.values:
             bare = ct[0] if len(ct) == 1 else ct
@@ -202,3 +200,133 @@ class DeclaredKinks:
                 gradients = as_tuple(convention.vjp(F64, bare, *self._primals, **case.attrs))
             rows.append(np.asarray(gradients[index], dtype=np.float64).reshape(-1))
         return np.stack(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class KinkDirections:
+    """Directions [k, n] through elements on a kink, and the range of ⟨g, d⟩: [q, k] each."""
+
+    along: Float
+    low: Float
+    high: Float
+
+    def violated(self, got: Float, bound: Float) -> tuple[float, float, float] | None:
+        """The worst (⟨g, d⟩, low, high) outside its range; `got` and `bound` are [q, n]."""
+        with np.errstate(invalid="ignore"):
+            product = got @ self.along.T
+            allowed = bound @ np.abs(self.along).T
+            ok = (product >= self.low - allowed) & (product <= self.high + allowed)
+            if ok.all():
+                return None
+            excess = np.maximum(self.low - product, product - self.high) / allowed
+        worst = np.unravel_index(np.argmax(np.where(ok, -np.inf, excess)), ok.shape)
+        return float(product[worst]), float(self.low[worst]), float(self.high[worst])
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedConvention:
+    """One kink's conventions, and the gradient of each for the elements on it."""
+
+    kink: str
+    which: Mask
+    tables: tuple[tuple[Convention, Float], ...]
+
+    def by(self, found: Comparison) -> str:
+        """The conventions that a gradient follows; "" where all of them agree."""
+        agree = []
+        for convention, wanted in self.tables:
+            here = self.which & (np.abs(wanted) < np.inf)
+            with np.errstate(invalid="ignore"):
+                off = np.abs(found.got - wanted)
+            near = np.isfinite(off) & (off <= found.bound)
+            ok = np.where(here, near, found.got == wanted)[:, self.which]
+            if ok.all():
+                agree.append(convention)
+        if len(agree) == len(self.tables) and len(agree) > 1:
+            return ""
+        if not agree:
+            return f"{self.kink}: none that is known"
+        names = "; ".join(f"{c.name} ({', '.join(c.systems)})" for c in agree)
+        return f"{self.kink}: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class KinkConstraint:
+    """The gradients allowed for one primal's elements on declared kinks.
+
+    `on` [n] marks the elements on a kink, `beside` [n] those close to one.
+    """
+
+    on: Mask
+    beside: Mask
+    interval: Interval
+    directions: KinkDirections | None
+    followed: tuple[FollowedConvention, ...]
+    narrowed: str
+
+    @property
+    def known(self) -> Mask:
+        """Elements to be settled by the oracle: beside a kink, and on one with directions."""
+        return self.beside if self.directions is None else self.beside | self.on
+
+
+def elementwise_cotangents(cts: Cotangents, size: int, owner: Kink | Convention) -> Float:
+    """The cotangents [q, n] of a forward that acts element by element.
+
+    Raises:
+        SpecError: forward has another number of outputs than elements.
+    """
+    flat = cts.flat
+    if flat.shape[1] != size:
+        raise SpecError(
+            f"{owner.name!r} gives slopes, but forward does not act element by element; write "
+            "accept='directional', and conventions with a vjp"
+        )
+    return flat
+
+
+def slope_interval(slopes: tuple[float, float], cts: Float) -> tuple[Float, Float]:
+    """The cotangents times the lowest and the highest slope, sorted; [q, n] each."""
+    with np.errstate(invalid="ignore"):
+        ends = np.stack([np.where(cts == 0, 0.0, cts * slope) for slope in slopes])
+    return ends.min(axis=0), ends.max(axis=0)
+
+
+def one_sided(oracle: Oracle, cts: Cotangents, index: int, which: Mask) -> tuple[Float, Float]:
+    """The range of the one-sided derivatives of every output, element by element; [q, n] each."""
+    low, high = np.zeros((len(cts.values), which.size)), np.zeros((len(cts.values), which.size))
+    for element in np.flatnonzero(which):
+        direction = np.zeros(which.size)
+        direction[element] = 1.0
+        low[:, element], high[:, element] = _between(oracle, cts, index, direction)
+    return low, high
+
+
+def _between(oracle: Oracle, cts: Cotangents, index: int, direction: Float) -> tuple[Float, Float]:
+    """The range of the change of Σ ct·f along a direction: [q] each.
+
+    An output alone is (mostly) convex or concave at its kink: its slopes lie between the two
+    one-sided ones, and a negative cotangent reverses the interval.
+    """
+    behind, ahead = oracle.one_sided(index, direction)
+    products = cts.flat * np.stack([behind, ahead])[:, None, :]  # [2, q, m]
+    return products.min(axis=0).sum(axis=-1), products.max(axis=0).sum(axis=-1)
+
+
+def shared_directions(
+    oracle: Oracle, cts: Cotangents, index: int, which: Mask, resolved: list[Float]
+) -> KinkDirections:
+    """Directions through the elements `which` [n] of a tie, and the range of each.
+
+    `resolved` are gradients [q, n] at points beside the tie.
+    """
+    rng = np.random.Generator(np.random.Philox(key=key_of("kink directions")))
+    size = (RANDOM_DIRECTIONS, which.size)
+    random = rng.choice([-1.0, 1.0], size) * rng.uniform(0.5, 1.5, size)
+    along = np.concatenate([np.ones((1, which.size)), random]) * which
+    ends = [_between(oracle, cts, index, d) for d in along]
+    low, high = (np.stack(side, axis=1) for side in zip(*ends, strict=True))
+    for gradient in resolved:
+        product = gradient @ along.T
+        low, high = np.minimum(low, product), np.maximum(high, product)
+    return KinkDirections(along, low, high)

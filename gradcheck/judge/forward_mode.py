@@ -1,7 +1,7 @@
 """Forward mode: a Jacobian-vector product against forward's differences, and against the VJP.
 
-The differences find a J·u that is wrong, whatever the VJP says; the dot products ⟨v, J u⟩ and
-⟨Jᵀv, u⟩ are known to rounding, so they find what the error bars of differences hide.
+The differences find a wrong J·u, whatever the VJP is; the dot products ⟨v, J u⟩ and ⟨Jᵀv, u⟩ are
+known to rounding, so they find errors below the error bars of differences.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.black_box import blindness
-from gradcheck.judge.compare import KAPPA, ROUNDINGS, Comparison, Rules, compare
-from gradcheck.judge.conditioning import Ask, Conditioning, rows_of
+from gradcheck.judge.call import Answer, RowsAt, ask_jvp, rows_of
+from gradcheck.judge.compare import (
+    ALLOWED_ROUNDINGS,
+    ERROR_BAR_FACTOR,
+    Comparison,
+    Tolerance,
+    compare,
+)
+from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import Cotangents
-from gradcheck.judge.pairs import Pairs
-from gradcheck.judge.probe import Answer, ask_jvp
-from gradcheck.judge.second import SHARPER
+from gradcheck.judge.primal_check import value_resolution
+from gradcheck.judge.second_order import SHARPER_FACTOR, ScalarComparison
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.arrays import Attrs
 from gradcheck.numerics.direction import (
@@ -41,19 +46,18 @@ from gradcheck.results.verdict import Verdict
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
-
-KINDS: Final = ("normal", "signed", "ones")
-"""How tangents are drawn (see `Draw`); ones never alone."""
-FLIPS: Final = 8
-"""Changes of sign of each tangent that show what cancels in the sum over the inputs."""
+TANGENT_KINDS: Final = ("normal", "signed", "ones")
+"""How tangents are drawn (see `Draw`); never ones alone."""
+SIGN_CHANGES: Final = 8
+"""Random signs of each tangent that show the size of terms in the sum over the inputs."""
 
 
 @dataclass(frozen=True)
 class ForwardMode:
-    """A jvp at one point: `point` is forward (in float64 where it can be), `outputs` its values.
+    """A jvp at one point: `point` is forward (in float64 if possible), `outputs` its values.
 
-    `primals` are in the dtype that is judged; `names` are theirs. `vjp` gives the gradients of the
-    VJP at other primals for the cotangents `cts` (see `conditioning.Ask`).
+    `primals` are in the dtype judged, with `names`. `vjp` gives the gradients of the VJP at other
+    primals for the cotangents `cts`.
     """
 
     jvp: Callable[..., Any]
@@ -63,14 +67,14 @@ class ForwardMode:
     names: Sequence[str]
     attrs: Attrs
     cts: Cotangents
-    vjp: Ask
+    vjp: RowsAt
     draw: Draw
-    rules: Rules
+    tolerance: Tolerance
 
     def judge(self, gradients: list[Float] | None) -> list[Finding]:
         """J·u, element by element, and the dot products with `gradients` [q, n] per primal.
 
-        `gradients` is None where the VJP gave none that could be compared.
+        `gradients` is None where the VJP returned none that could be compared.
         """
         try:
             findings = self._judge(self._tangents(None), gradients)
@@ -84,7 +88,7 @@ class ForwardMode:
             return [error.finding]
 
     def _judge(self, tangents: Cotangents, gradients: list[Float] | None) -> list[Finding]:
-        typed = tangents.typed(self.rules.dtype)
+        typed = tangents.typed(self.tolerance.dtype)
         answer = self._ask(typed, self.primals)
         rows = [answer.gradients[name] for name in self._like]
         broken = [row for row in rows if isinstance(row, Finding)]
@@ -96,18 +100,17 @@ class ForwardMode:
             return self._again(tangents, primals, dtype)
 
         return [
-            self._against_forward(got, tangents, Conditioning(again, self.point, self.rules)),
+            self._against_forward(got, tangents, Conditioning(again, self.point, self.tolerance)),
             self._against_vjp(got, gradients, tangents, again),
         ]
 
     def _against_forward(
         self, got: Float, tangents: Cotangents, conditioning: Conditioning
     ) -> Finding:
-        """Every element of J·u against forward's slope along u."""
         directions = [self._direction(u) for u in tangents.values]
         found = self._slopes(tangents)
         value, bar = np.stack([s.value for s in found]), np.stack([s.bar for s in found])
-        cancels = [self._forward.spread(d, self.draw, FLIPS) for d in directions]
+        cancels = [self._forward.spread(d, self.draw, SIGN_CHANGES) for d in directions]
         scale = np.fmax(np.stack([s.scale for s in found]), np.stack(cancels))
         inputs = sum(p.size for p in self.primals if p.dtype.kind == "f")
         estimate = Estimate(
@@ -118,31 +121,34 @@ class ForwardMode:
             settled=np.zeros(value.shape, dtype=bool),
         )
         worked = next(p.dtype for p in self.point.primals if p.dtype.kind == "f")
-        resolution = blindness(self.rules, worked)
-        compared = compare(got, estimate, self.rules, resolution=resolution)
+        resolution = value_resolution(self.tolerance, worked)
+        compared = compare(got, estimate, self.tolerance, resolution=resolution)
         if compared.pending.any():
             farthest = max(float(np.max(s.reach, initial=0.0)) for s in found)
             extra = conditioning.cost(0, np.full(value.shape, farthest))
-            compared = compare(got, estimate, self.rules, extra=extra, resolution=resolution)
+            compared = compare(got, estimate, self.tolerance, extra=extra, resolution=resolution)
             if np.any(compared.failed & np.isfinite(got)):
                 self._look_closer(compared, directions)
-                compared = compare(got, estimate, self.rules, extra=extra, resolution=resolution)
+                compared = compare(
+                    got, estimate, self.tolerance, extra=extra, resolution=resolution
+                )
         shape = self.outputs[0].shape if len(self.outputs) == 1 else (value.shape[1],)
         return compared.finding("jvp", shape, tangents.names)
 
     def _look_closer(self, found: Comparison, directions: Sequence[Direction]) -> None:
-        """Let shorter ladders overrule what failed, where they agree and could see the error.
+        """Let shorter ladders overrule failures, where they agree and could see the error.
 
-        What none of them overrules and none that is much shorter confirms is unknown.
+        The truth is unknown for elements that none of them overrules and no much shorter one
+        confirms.
         """
         doubted, estimate = found.failed.copy(), found.estimate
         for finer in FINER:
             shorter = [self._forward.slopes(d, finer=finer) for d in directions]
             value, bar = np.stack([s.value for s in shorter]), np.stack([s.bar for s in shorter])
             with np.errstate(all="ignore"):
-                apart, blur = np.abs(found.got - value), KAPPA * bar
+                apart, blur = np.abs(found.got - value), ERROR_BAR_FACTOR * bar
                 agrees = doubted & (apart <= found.bound + blur)
-                agrees &= np.fmax(apart, blur) <= found.error / SHARPER
+                agrees &= np.fmax(apart, blur) <= found.error / SHARPER_FACTOR
                 confirmed = doubted & (apart > found.bound + blur) & (finer >= CONFIRMING_LEVELS)
             estimate.value[agrees], estimate.bar[agrees] = value[agrees], bar[agrees]
             doubted &= ~(agrees | confirmed)
@@ -153,7 +159,7 @@ class ForwardMode:
         got: Float,
         gradients: list[Float] | None,
         tangents: Cotangents,
-        again: Ask,
+        again: RowsAt,
     ) -> Finding:
         """⟨v, J u⟩ against ⟨Jᵀv, u⟩ for every random v and u, to rounding."""
         name = "dot product"
@@ -169,31 +175,33 @@ class ForwardMode:
             parts = scale / norms
             largest = np.max(np.where(np.isfinite(parts), parts, 0.0), initial=0.0)
             scale = (norms * largest).reshape(-1)
-        pairs = Pairs(got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale)
+        pairs = ScalarComparison(
+            got=left, want=right, bar=np.zeros(left.size), scale=scale, natural=scale
+        )
         reasons = (
             "⟨v, J u⟩ of jvp is not ⟨Jᵀv, u⟩ of vjp: one is not the transpose of the other",
             "rounding alone may cost a visible part of ⟨v, J u⟩",
         )
-        part = ROUNDINGS * self.rules.u * np.sqrt(v.shape[1] + u.shape[1])
-        bound = part * scale + self.rules.underflow
+        part = ALLOWED_ROUNDINGS * self.tolerance.u * np.sqrt(v.shape[1] + u.shape[1])
+        bound = part * scale + self.tolerance.underflow
         with np.errstate(all="ignore"):
             settled = bool(np.all(np.abs(left - right) <= bound))
         if not settled:
             afar = np.max([s.reach for s in self._slopes(tangents)], axis=0)
             bound = bound + self._lost(v, u, again) + np.repeat(part * np.abs(v) @ afar, len(u))
-        return pairs.finding(name, self.rules, bound, reasons)
+        return pairs.finding(name, self.tolerance, bound, reasons)
 
-    def _lost(self, v: Float, u: Float, again: Ask) -> Float:
-        """What right products may differ by at this point, as neighbouring points show it.
+    def _lost(self, v: Float, u: Float, again: RowsAt) -> Float:
+        """The allowed difference of right products, as neighbouring points show it.
 
-        Noise is allowed here: the comparison with forward's differences does not allow it.
+        Noise is allowed here; the comparison with forward's differences does not allow it.
         """
         reach = np.full((len(u), v.shape[1]), np.inf)
         out = np.zeros((len(v), len(u)))
-        forward = Conditioning(again, self.point, self.rules, noisy=True).cost(0, reach)
+        forward = Conditioning(again, self.point, self.tolerance, noisy=True).cost(0, reach)
         if forward is not None:
             out += np.abs(v) @ forward.T
-        backward = Conditioning(self.vjp, self.point, self.rules, noisy=True)
+        backward = Conditioning(self.vjp, self.point, self.tolerance, noisy=True)
         start = 0
         for i, primal in enumerate(self.primals):
             if primal.dtype.kind != "f":
@@ -210,7 +218,6 @@ class ForwardMode:
         return Along(self.point)
 
     def _slopes(self, tangents: Cotangents) -> list[Slopes]:
-        """Forward's slopes along each tangent."""
         return [self._forward.slopes(self._direction(u)) for u in tangents.values]
 
     @property
@@ -246,15 +253,17 @@ class ForwardMode:
             part = np.ones(shape) if kind == "ones" else getattr(self.draw, kind)(*shape)
             return np.asarray(part * unit * moves)
 
-        values = tuple(tuple(drawn(kind, i, p) for i, p in floating.items()) for kind in KINDS)
-        return Cotangents(KINDS, values).rounded(self.rules.dtype)
+        values = tuple(
+            tuple(drawn(kind, i, p) for i, p in floating.items()) for kind in TANGENT_KINDS
+        )
+        return Cotangents(TANGENT_KINDS, values).rounded(self.tolerance.dtype)
 
     def _direction(self, tangent: tuple[Array, ...]) -> Direction:
         rest = iter(tangent)
         return tuple(next(rest) if p.dtype.kind == "f" else None for p in self.primals)
 
     def _on_kinks(self) -> dict[int, NDArray[np.bool_]]:
-        """Per floating primal, the elements that sit on a kink of forward."""
+        """Per floating primal, the elements on a kink of forward."""
         ones = np.ones((1, flatten(self.outputs).size))
         found = {}
         for i in self.point.differentiable:

@@ -1,28 +1,69 @@
-"""Wrong gradients that need no knowledge of the operator: what every check must reject."""
+"""Wrong gradients that need no knowledge of the operator: every check must reject them.
+
+Some are plain mistakes (zeros, a wrong sign, a stale value). The narrowings are right formulas in a
+narrower type, which round what they read, keep or return. A kernel that computes in TF32 or float16
+does at least one of these; a check that rejects each of them alone rejects the kernel.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradcheck.numerics.arithmetic import F64, Arithmetic
+from gradcheck.numerics.draw import key_of
+from gradcheck.numerics.narrow import (
+    BFLOAT16,
+    COTANGENT,
+    FLOAT16,
+    OPERANDS,
+    PRODUCTS,
+    RESULT,
+    SUMS,
+    TYPES,
+    Narrow,
+    NarrowArithmetic,
+    Narrowing,
+)
+
 Array = NDArray[Any]
 Gradients = Sequence[Array | None]
-
-FIRST: Final = 2.0**-7
-"""What one element is off by, relative to itself: a binary one per cent."""
+ELEMENT_ERROR: Final = 2.0**-7
+"""The relative error of one wrong element: a binary one per cent."""
+Float = NDArray[np.float64]
+Vjp = Callable[[Arithmetic, tuple[Array, ...], Sequence[Array]], "list[Float]"]
+"""A VJP in an arithmetic, for a cotangent, at primals: one flat row per primal, [n] each."""
+NARROWINGS: Final = (
+    *(Narrowing(what, one) for what in (OPERANDS, COTANGENT, RESULT) for one in TYPES),
+    Narrowing(PRODUCTS, FLOAT16),
+    Narrowing(SUMS, BFLOAT16),
+)
+DESCRIPTIONS: Final = {
+    OPERANDS: "the gradient at primals that were rounded to",
+    COTANGENT: "the gradient for a cotangent that was rounded to",
+    RESULT: "the gradient rounded to",
+    PRODUCTS: "the gradient with every product kept in",
+    SUMS: "the gradient with every sum kept in",
+}
+ARITHMETICS: Final = {
+    PRODUCTS: NarrowArithmetic(products=FLOAT16),
+    SUMS: NarrowArithmetic(sums=BFLOAT16),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The right gradients under one cotangent, and other right ones to be passed off as them.
+    """The right gradients under one cotangent, and others that may be returned in their place.
 
-    `gradients` holds one array per primal (None: an index); `ignored()` gives those for a
-    cotangent of all ones, `earlier()` those for some other cotangent, `elsewhere()` those at
-    other primals (None: not known).
+    `gradients` holds one array per primal (None: an index); `ignored()` gives those for a cotangent
+    of all ones, `earlier()` those for some other cotangent, `elsewhere()` those at other primals
+    (None: not known).
     """
 
     gradients: Gradients
@@ -34,7 +75,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Impostor:
-    """One wrong gradient: `make(answers, index)` gives it, or None where it makes no sense."""
+    """One wrong gradient: `make(answers, index)` gives it, or None where it does not apply."""
 
     name: str
     says: str
@@ -52,7 +93,6 @@ def _own(answers: Answers, index: int) -> Array:
 
 
 def _largest(gradient: Array, value: Callable[[Any], Any]) -> Array:
-    """A copy whose largest element is changed."""
     out = gradient.copy()
     if out.size:
         flat = out.reshape(-1)
@@ -124,7 +164,7 @@ IMPOSTORS: Final = (
     Impostor(
         "one-element",
         "the largest element 1% off",
-        lambda a, i: _largest(_own(a, i), lambda g: g * (1 + FIRST)),
+        lambda a, i: _largest(_own(a, i), lambda g: g * (1 + ELEMENT_ERROR)),
     ),
     Impostor(
         "one-zero", "the largest element zero", lambda a, i: _largest(_own(a, i), lambda g: g * 0)
@@ -136,3 +176,72 @@ IMPOSTORS: Final = (
     Impostor("stale", "added to an earlier call's gradient", _stale),
     Impostor("elsewhere", "the gradient at other primals", _elsewhere),
 )
+
+
+def describe(narrowing: Narrowing) -> str:
+    """A narrowing in words."""
+    return f"{DESCRIPTIONS[narrowing.what]} {narrowing.type.title}"
+
+
+@dataclass
+class NarrowedGradients:
+    """Each narrowing's gradients of one VJP at one point, under one cotangent."""
+
+    vjp: Vjp
+    primals: Sequence[Array]
+    ct: tuple[Array, ...]
+    right: Sequence[Float]
+    _known: dict[tuple[str, bytes], list[Float]] = field(default_factory=dict)
+
+    @cached_property
+    def offs(self) -> dict[str, list[Float]]:
+        """How far each primal's gradient is off, [n] each, by the names of narrowings."""
+        return {one.name: self._off_by(one) for one in NARROWINGS}
+
+    def _off_by(self, narrowing: Narrowing) -> list[Float]:
+        what, kept = narrowing.what, narrowing.type
+        if what == RESULT:
+            return [kept.rounded(row) - row for row in self.right]
+        if what in ARITHMETICS:
+            return self._off(ARITHMETICS[what], self.ct, self.primals)
+        if what == OPERANDS:
+            return self._off(F64, self.ct, self._rounded(kept))
+        return self._off(F64, tuple(kept.rounded(p) for p in self.ct), self.primals)
+
+    def moved(self, kept: Narrow, index: int) -> Float:
+        """How far the gradient of primal `index` is off at primals beside these, [n].
+
+        They are as far away as rounding to the type may move them; zeros stay.
+        """
+        return self._off(F64, self.ct, self._beside(kept))[index]
+
+    def holds(self, kept: Narrow) -> bool:
+        """Whether the type holds all primals as they are."""
+        pairs = zip(self.primals, self._rounded(kept), strict=True)
+        return all(np.array_equal(p, r, equal_nan=p.dtype.kind == "f") for p, r in pairs)
+
+    def _rounded(self, kept: Narrow) -> list[Array]:
+        return [kept.rounded(p) if p.dtype.kind == "f" else p for p in self.primals]
+
+    def _beside(self, kept: Narrow) -> list[Array]:
+        rng = np.random.Generator(np.random.Philox(key=key_of("beside", kept.name)))
+        unit = 2.0**-kept.bits
+        return [
+            p * (1 + unit * rng.choice([-1.0, 1.0], p.shape)) if p.dtype.kind == "f" else p
+            for p in self.primals
+        ]
+
+    def _off(self, xp: Arithmetic, ct: tuple[Array, ...], primals: Sequence[Array]) -> list[Float]:
+        """Computed once for the same numbers: float16 and TF32 round most of them alike."""
+        key = str(id(xp)), b"".join(p.tobytes() for p in (*ct, *primals))
+        if key not in self._known:
+            with np.errstate(all="ignore"):
+                found = self.vjp(xp, ct, primals)
+                self._known[key] = [a - b for a, b in zip(found, self.right, strict=True)]
+        return self._known[key]
+
+
+def with_visible_bits(name: str, kind: Narrow, share: float) -> str:
+    """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
+    bits = kind.bits - 1 + math.floor(math.log2(share)) if share > 0 else -1
+    return f"{name}: shows from {bits} bits" if bits >= 0 else f"{name}: shows at no precision"

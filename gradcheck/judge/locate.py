@@ -1,10 +1,10 @@
-"""Which elements of a wrong gradient are wrong: bisection along a direction that is masked.
+"""Which elements of a wrong gradient are wrong: bisection along a masked direction.
 
-The error e of a run of elements along the direction d is the sum of its halves' errors along the
-same d. So one half is measured and the other one is what is left; a half that is not zero beyond
-its error bar is split again, down to one element, whose derivative a ladder of its own confirms.
-What was found must explain the error along a second direction too: two errors that cancel in the
-one do not in the other. About six evaluations per halving and wrong element.
+The error e of a span of elements along the direction d is the sum of its halves' errors along d. So
+one half is measured, and the other one is the rest; a half whose error exceeds its error bar is
+split again, down to one element, whose derivative is then measured alone. The elements found must
+explain the error along a second direction too, where two errors that cancel along the first do not
+cancel. About six evaluations per halving and wrong element.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.numerics.adaptive_slope import Slope, slope_search
 from gradcheck.numerics.ray import Heading, Place
 
-ALLOWED: Final = 12.0
+DIRECTION_ROUNDINGS: Final = 12.0
 """Units of u of ‖g∘d‖₂ that an implementation may have rounded."""
-SHARP: Final = 32.0
+HALF_SHARPNESS: Final = 32.0
 """A half is measured until its error bar is so many times smaller than the whole's error."""
-LITTLE: Final = 16.0
-"""Of the whole's error so small a part in one half, at one step, leaves all of it to the other."""
-PRECISE: Final = 1e-6
-"""The error bar of a wrong element, as a part of its error, with which its ladder is content."""
-MOST: Final = 8
-"""Wrong elements after which the search ends: they are many."""
+LITTLE_SHARE: Final = 16.0
+"""A half with less than 1/16 of the whole's error, by one step, leaves all of it to the other."""
+ELEMENT_PRECISION: Final = 1e-6
+"""The error bar to aim for at a wrong element, relative to its error."""
+MAX_WRONG: Final = 8
+"""Wrong elements after which the search ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The error along the whole direction that started the search."""
+class DirectionError:
+    """The error along the whole direction that starts the search."""
 
     heading: Heading
     slope: Slope
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class WrongElement:
     """One wrong element, by its flat index; `want` ± `bar` is its true derivative."""
 
     index: int
@@ -49,15 +49,15 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What was found; `complete` if it explains the errors along all directions."""
+    """The wrong elements; `complete` if they explain the errors along all directions."""
 
-    wrong: tuple[Wrong, ...]
+    wrong: tuple[WrongElement, ...]
     complete: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
-    """Elements start … stop, their error along the direction, its bar, and a level that served."""
+class Span:
+    """Elements start … stop, their error along the direction, its bar, and a level of steps."""
 
     start: int
     stop: int
@@ -68,12 +68,12 @@ class Suspect:
 
 def locate(
     site: Place,
-    seen: Sequence[Seen],
+    seen: Sequence[DirectionError],
     allowed: float,
     *,
-    most: int = MOST,
+    most: int = MAX_WRONG,
     search: int = 400,
-    precise: float = PRECISE,
+    precise: float = ELEMENT_PRECISION,
 ) -> Located:
     """The wrong elements of `site`'s gradient, largest error first.
 
@@ -85,18 +85,22 @@ def locate(
         search: evaluations after which to stop.
         precise: error bar of an element, as a part of its error, that is narrow enough.
     """
-    hunt = _Hunt(site, allowed, most, site.value.evaluations + search, precise)
-    complete = all(hunt.explain(one) for one in seen)
-    ranked = sorted(hunt.wrong.values(), key=lambda w: -abs(w.got - w.want))
+    running = _Search(site, allowed, most, site.value.evaluations + search, precise)
+    complete = all(running.explain(one) for one in seen)
+    ranked = sorted(running.wrong.values(), key=lambda w: -abs(w.got - w.want))
     return Located(tuple(ranked), complete)
 
 
 def one_element(
-    site: Place, index: int, heading: Heading, precise: float = PRECISE, expected: float = 0.0
-) -> Wrong:
-    """The true derivative with respect to one element, and what was given for it.
+    site: Place,
+    index: int,
+    heading: Heading,
+    precise: float = ELEMENT_PRECISION,
+    expected: float = 0.0,
+) -> WrongElement:
+    """The true derivative with respect to one element, and the one given for it.
 
-    It is known well enough with an error bar of `precise` times its error, which is `expected`.
+    The error bar to aim for is `precise` times the error, which is `expected`.
     """
     with site.ray(heading, index, index + 1) as ray:
         rungs = slope_search(site, ray)
@@ -105,23 +109,23 @@ def one_element(
             slope = rungs.exhaust()
     width = ray.width(index)
     got = site.got(index)
-    return Wrong(index, got, got + slope.value / width, abs(slope.bar / width))
+    return WrongElement(index, got, got + slope.value / width, abs(slope.bar / width))
 
 
 @dataclass(slots=True)
-class _Hunt:
+class _Search:
     site: Place
     allowed: float
     most: int
     until: int
     precise: float
-    wrong: dict[int, Wrong] = field(default_factory=dict)
+    wrong: dict[int, WrongElement] = field(default_factory=dict)
 
-    def explain(self, seen: Seen) -> bool:
-        """Bisect what the wrong elements known so far leave of an error; says whether all was.
+    def explain(self, seen: DirectionError) -> bool:
+        """Bisect the error that the wrong elements known so far leave; says whether none is left.
 
-        A half that seemed to have nothing of it may be left over: that is bisected in its turn,
-        and measured where one step led nowhere.
+        A half that seemed to have no error may keep one: it is bisected in its turn, and measured
+        where one step was not enough.
         """
         peeking = self._peeks(seen)
         while True:
@@ -136,17 +140,17 @@ class _Hunt:
                     return False
                 peeking = False
 
-    def _peeks(self, seen: Seen) -> bool:
-        """Whether one step shows the whole error well enough, to bisect by one step."""
+    def _peeks(self, seen: DirectionError) -> bool:
+        """Whether one step shows the whole error well enough to bisect by one step."""
         whole = self._run(seen.heading, 0, self.site.size, seen.slope)
         if not self._significant(whole):
             return False
         with self.site.ray(seen.heading) as ray:
             peeked = slope_search(self.site, ray).peek(seen.slope.level)
-        return abs(peeked.value - seen.slope.value) * LITTLE <= abs(whole.error)
+        return abs(peeked.value - seen.slope.value) * LITTLE_SHARE <= abs(whole.error)
 
-    def _bisected(self, seen: Seen, peeking: bool) -> bool:
-        """Bisect once, down to the elements; False where it ended before."""
+    def _bisected(self, seen: DirectionError, peeking: bool) -> bool:
+        """Bisect once, down to the elements; False where the search ended early."""
         root = self._run(seen.heading, 0, self.site.size, seen.slope)
         stack = [root] if self._significant(root) else []
         while stack:
@@ -160,13 +164,13 @@ class _Hunt:
                 self._confirm(seen.heading, suspect)
         return True
 
-    def _halves(self, heading: Heading, whole: Suspect, peeking: bool) -> list[Suspect]:
-        """The halves that are wrong; none if neither can be told to be.
+    def _halves(self, heading: Heading, whole: Span, peeking: bool) -> list[Span]:
+        """The halves that are wrong.
 
         With `peeking`, one step is enough where it leaves nearly all of the error to one half.
         """
         middle = (whole.start + whole.stop) // 2
-        target = abs(whole.error) / SHARP
+        target = abs(whole.error) / HALF_SHARPNESS
         with self.site.ray(heading, whole.start, middle) as ray:
             rungs = slope_search(self.site, ray)
             if peeking:
@@ -175,47 +179,48 @@ class _Hunt:
                     return [one]
             slope = rungs.glance(target, whole.level) or rungs.settle(target, whole.level)
         left = self._run(heading, whole.start, middle, slope)
-        right = Suspect(
-            middle, whole.stop, whole.error - left.error, whole.bar + left.bar, left.level
-        )
+        right = Span(middle, whole.stop, whole.error - left.error, whole.bar + left.bar, left.level)
         if not self._significant(left) and not self._significant(right):
             right = self._measure(heading, middle, whole.stop, left.level, target)
         return [half for half in (left, right) if self._significant(half)]
 
-    def _lone(self, heading: Heading, whole: Suspect, middle: int, left: Slope) -> Suspect | None:
-        """The half that has nearly all of the error, by what one step says of the left one."""
-        part, little = self._run(heading, whole.start, middle, left), abs(whole.error) / LITTLE
+    def _lone(self, heading: Heading, whole: Span, middle: int, left: Slope) -> Span | None:
+        """The half that has nearly all of the error, by one step of the left one."""
+        part, little = (
+            self._run(heading, whole.start, middle, left),
+            abs(whole.error) / LITTLE_SHARE,
+        )
         if abs(part.error) <= little:
             return replace(whole, start=middle)
         return replace(whole, stop=middle) if abs(whole.error - part.error) <= little else None
 
-    def _measure(
-        self, heading: Heading, start: int, stop: int, level: int, target: float
-    ) -> Suspect:
+    def _measure(self, heading: Heading, start: int, stop: int, level: int, target: float) -> Span:
         with self.site.ray(heading, start, stop) as ray:
             rungs = slope_search(self.site, ray)
             slope = rungs.glance(target, level) or rungs.settle(target, level)
         return self._run(heading, start, stop, slope)
 
-    def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Suspect:
-        """An error that was measured, without that of the elements already known."""
+    def _run(self, heading: Heading, start: int, stop: int, slope: Slope) -> Span:
+        """A measured error, without that of the elements already known."""
         error, bar = slope.value, slope.bar
         for known in self.wrong.values():
             if start <= known.index < stop:
                 width = self.site.ray(heading).width(known.index)
                 error -= (known.want - known.got) * width
                 bar += known.bar * abs(width)
-        return Suspect(start, stop, error, bar, slope.level)
+        return Span(start, stop, error, bar, slope.level)
 
-    def _significant(self, suspect: Suspect) -> bool:
-        return abs(suspect.error) > KAPPA * suspect.bar + self.allowed
+    def _significant(self, suspect: Span) -> bool:
+        return abs(suspect.error) > ERROR_BAR_FACTOR * suspect.bar + self.allowed
 
-    def _confirm(self, heading: Heading, suspect: Suspect) -> None:
-        """Note an element as wrong if a ladder of its own says so."""
+    def _confirm(self, heading: Heading, suspect: Span) -> None:
+        """Record an element as wrong if its own ladder confirms it."""
         index = suspect.start
         if index in self.wrong:
             return
         found = one_element(self.site, index, heading, self.precise, abs(suspect.error))
         error = abs(found.got - found.want)
-        if error > KAPPA * found.bar + ALLOWED * self.site.u * abs(found.got):
+        if error > ERROR_BAR_FACTOR * found.bar + DIRECTION_ROUNDINGS * self.site.u * abs(
+            found.got
+        ):
             self.wrong[index] = found

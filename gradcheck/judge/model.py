@@ -13,29 +13,28 @@ from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel, ModelBinding
 from gradcheck.implementations.checked_call import bound_by
 from gradcheck.implementations.returned import Broken, failures
-from gradcheck.judge.ask_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
-from gradcheck.judge.compare import RULES, Rules
-from gradcheck.judge.model_truth import Known, ModelTruth
+from gradcheck.judge.call_model import GRADIENTS, ask_gradients, ask_loss, ask_stage, stage_of
+from gradcheck.judge.compare import TOLERANCES, Tolerance, empty_pass, number_miss
+from gradcheck.judge.model_truth import KnownGradient, ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS, Arithmetic
-from gradcheck.results.finding import Finding, Miss, Part
+from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.operator import Array
 from gradcheck.spec.program import Stage, Values
 
 Float = NDArray[np.float64]
 Gradients = Mapping[str, "Float | Finding"]
-"""Per parameter (or other value) its gradient as rows [q, n], or what is wrong with it."""
-
+"""Per parameter (or other value) its gradient as rows [q, n], or the fault found in it."""
 CERTIFICATE: Final = "mp50"
-"""The dtype under which a model's own fold is held against 50-digit differences."""
+"""The dtype under which 50-digit differences certify a model's own gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJudgement:
-    """What was found: findings in the order in which reports show them, and what blame needs.
+    """A model's findings, in the order of reports, and the gradients behind them for blame.
 
-    `bound` is what was judged (None: nothing), `gradients` what it gave for each name.
+    `bound` is the code judged (None: nothing was bound), `gradients` its gradients by name.
     """
 
     findings: tuple[Finding, ...]
@@ -55,11 +54,11 @@ def judge_model(
     taylor: bool = False,
     project: bool = False,
 ) -> ModelJudgement:
-    """What `binding` makes of the model in `dtype`: the loss, then parameters, then stages.
+    """Judge `binding` at the model in `dtype`: the loss, then parameters, then stages.
 
-    With `taylor`, every parameter's gradient gets the curve of what it leaves of the loss. With
-    `project`, gradients are held against slopes of the loss in `dtype`, as of any function, and
-    not element by element against the truth; a large model's own fold in float64 always is.
+    With `taylor`, every parameter's gradient gets its Taylor remainder. With `project`, gradients
+    are compared with slopes of the loss in `dtype`, as of any function, and not element by element
+    with the truth; a large model's own gradients in float64 always are.
     """
     if dtype == CERTIFICATE:
         return ModelJudgement(findings=tuple(_certificate(truth, binding)))
@@ -87,12 +86,11 @@ def judge_model(
         of_tensors = judge_gradients(truth, bound, gradients, dtype)
     findings += [_curved(truth, f, gradients) if taylor else f for f in of_tensors]
     stages = _stages(truth, bound, dtype) if truth.exact else ()
-    findings += _told(stages, [f for f in failed if f.part is Part.STAGE])
+    findings += _with_fold_faults(stages, [f for f in failed if f.part is Part.STAGE])
     return ModelJudgement(findings=tuple(findings), bound=bound, gradients=gradients)
 
 
 def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Finding]:
-    """A finding per stage that is bound."""
     for stage in truth.program.stages:
         try:
             vjp = stage_of(bound, stage)
@@ -100,16 +98,16 @@ def _stages(truth: ModelTruth, bound: BoundModel, dtype: str) -> Iterator[Findin
             yield error.finding
         else:
             if vjp is not None:
-                yield judge_stage(truth, stage, vjp, dtype)
+                yield judge_stage(truth.stage(stage), vjp, dtype)
 
 
-def _told(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
-    """The stages' findings, and what `failed` while they were folded and not when asked alone."""
-    untold = {f.name: f for f in failed if not f.verdict.expected}
+def _with_fold_faults(stages: Iterable[Finding], failed: Iterable[Finding]) -> Iterator[Finding]:
+    """The stages' findings, and faults that appeared in the fold but not in a call alone."""
+    unreported = {f.name: f for f in failed if not f.verdict.expected}
     for finding in stages:
-        before = untold.pop(finding.name, finding)
+        before = unreported.pop(finding.name, finding)
         yield before if finding.verdict.expected else finding
-    yield from untold.values()
+    yield from unreported.values()
 
 
 def judge_gradients(
@@ -119,7 +117,7 @@ def judge_gradients(
     dtype: str,
     names: Iterable[str] | None = None,
 ) -> Iterator[Finding]:
-    """One finding per name; without `names` per parameter, then per other name that was given."""
+    """One finding per name; without `names` per parameter, then per other name returned."""
     truth = truth.at(dtype)
     cts = cotangents(truth, bound)
     every = [*truth.floating, *_beside(truth, gradients)]
@@ -128,14 +126,14 @@ def judge_gradients(
         if isinstance(got, Finding):  # what is wrong with its form, or an unknown name
             yield got
         else:
-            found = _judge_gradient(truth.gradient(name), name, got, cts, RULES[dtype])
+            found = _judge_gradient(truth.gradient(name), name, got, cts, TOLERANCES[dtype])
             yield _fair(truth, found)
 
 
 def _projected(
     truth: ModelTruth, bound: BoundModel, gradients: Gradients, dtype: str
 ) -> Iterator[Finding]:
-    """Parameters by slopes of the loss, for the cotangent 1; other names as ever."""
+    """Parameters by slopes of the loss, for the cotangent 1; other names element by element."""
     shaped: dict[str, Array | Finding] = {}
     for name in truth.floating:
         got = gradients[name]
@@ -146,12 +144,12 @@ def _projected(
 
 
 def _beside(truth: ModelTruth, gradients: Gradients) -> list[str]:
-    """Names beside the parameters: other values of the program, and unknown ones."""
+    """Names that are no parameters: other values of the program, and unknown names."""
     return [name for name in gradients if name not in truth.params]
 
 
 def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
-    """A parameter's finding with the curve of what its gradient leaves of the loss."""
+    """A parameter's finding with the Taylor remainder of its gradient."""
     got = gradients.get(found.name)
     if found.name not in truth.params or not isinstance(got, np.ndarray):
         return found
@@ -160,7 +158,7 @@ def _curved(truth: ModelTruth, found: Finding, gradients: Gradients) -> Finding:
 
 
 def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:
-    """The loss's cotangents [q]: 1 where nobody asks for another, and a random one."""
+    """The loss's cotangents [q]: 1, and a random one where the code takes a cotangent."""
     if bound.gradients is not None:
         return np.ones(1)
     return np.array([1.0, float(truth.case.draw("cotangent").signed())])
@@ -169,7 +167,7 @@ def cotangents(truth: ModelTruth, bound: BoundModel) -> Float:
 def gradients_of(
     truth: ModelTruth, bound: BoundModel, dtype: str, replaced: frozenset[str] = frozenset()
 ) -> Gradients:
-    """What `bound` gives: from its whole backward, or folded from its stages.
+    """The gradients of `bound`: from its whole backward, or folded from its stages.
 
     Stages that are not bound, that are named in `replaced`, or that raise, are the reference's.
 
@@ -203,7 +201,7 @@ def _fold(
     ct: float,
     replaced: frozenset[str],
 ) -> dict[str, Any]:
-    """The gradient of every parameter, folded; a Finding where a stage does not give its share."""
+    """The gradient of every parameter, folded; a Finding where a stage returns a faulty share."""
     faults: dict[str, Finding] = {}
 
     def vjp(stage: Stage, cts: tuple[Array, ...], values: Values) -> tuple[Any, ...]:
@@ -227,16 +225,16 @@ def _fold(
     return {**found, **zeros, **{n: f for n, f in faults.items() if n in truth.params}}
 
 
-def _judge_gradient(known: Known, name: str, got: Float, cts: Float, rules: Rules) -> Finding:
+def _judge_gradient(
+    known: KnownGradient, name: str, got: Float, cts: Float, tolerance: Tolerance
+) -> Finding:
     if got.shape[1] == 0:
-        reason = "it has no elements: only its shape and its dtype were checked"
-        return Finding(name=name, verdict=Verdict.PASS, reason=reason)
+        return empty_pass(name)
     names = ("one", "random")[: len(cts)]
-    return known.compared(got, cts, rules).finding(name, known.shape, names)
+    return known.compared(got, cts, tolerance).finding(name, known.shape, names)
 
 
 def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
-    """Whether the implementation computes the same loss at all."""
     typed = truth.typed(dtype)
     params = {name: typed[name] for name in truth.params}
     inputs = {name: typed[name] for name in truth.inputs}
@@ -246,7 +244,7 @@ def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
     except Broken as error:
         return replace(error.finding, name="loss", part=Part.VALUE)
     got = np.array([[value]])
-    found = truth.loss.compared(got, np.ones(1), RULES[dtype]).finding("loss", (), ("",))
+    found = truth.loss.compared(got, np.ones(1), TOLERANCES[dtype]).finding("loss", (), ("",))
     reason = found.reason
     if found.verdict is Verdict.FAIL and np.isfinite(value):
         reason = f"it computes something else than {truth.case.spec.name}: {reason}"
@@ -254,7 +252,7 @@ def _judge_loss(truth: ModelTruth, bound: BoundModel, dtype: str) -> Finding:
 
 
 def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
-    """The suite's own fold against 50-digit differences: per parameter, and per stage."""
+    """The suite's own gradients against 50-digit differences: per parameter, and per stage."""
     if binding.name != "reference":
         reason = "50 digits certify the suite's own reverse pass only"
         return [Finding(name="gradients", verdict=Verdict.UNSUPPORTED, reason=reason)]
@@ -264,49 +262,31 @@ def _certificate(truth: ModelTruth, binding: ModelBinding) -> list[Finding]:
     findings = []
     for name in truth.floating:
         found = truth.agreement(name)
-        miss = Miss(
-            index=(),
-            got=found.product,
-            want=found.slope,
-            error=found.error,
-            bound=found.allowed,
-            error_bar=0.0,
-            ulp=None,
-            cotangent="one",
+        why = "" if found.ok else "along one direction it is not the slope of the loss"
+        miss = number_miss(
+            found.product, found.slope, found.error, found.allowed, bar=0.0, cotangent="one"
         )
-        verdict = Verdict.PASS if found.ok else Verdict.FAIL
-        reason = "" if found.ok else "along one direction it is not the slope of the loss"
-        findings.append(
-            Finding(
-                name=name,
-                verdict=verdict,
-                reason=reason,
-                compared=1,
-                failed=int(not found.ok),
-                oracle=True,
-                worst=(miss,),
-            )
-        )
+        findings.append(replace(_certified(name, why), worst=(miss,)))
     for stage in truth.program.stages:
         ok = truth.stage(stage).gradients is not None
-        reason = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
-        verdict = Verdict.PASS if ok else Verdict.FAIL
-        findings.append(
-            Finding(
-                name=stage.name,
-                verdict=verdict,
-                reason=reason,
-                compared=1,
-                failed=int(not ok),
-                part=Part.STAGE,
-                oracle=True,
-            )
-        )
+        why = "" if ok else f"the VJP of {stage.op.name} disagrees with 50-digit differences"
+        findings.append(replace(_certified(stage.name, why), part=Part.STAGE))
     return findings
 
 
+def _certified(name: str, why_not: str) -> Finding:
+    return Finding(
+        name=name,
+        verdict=Verdict.FAIL if why_not else Verdict.PASS,
+        reason=why_not,
+        compared=1,
+        failed=int(bool(why_not)),
+        oracle=True,
+    )
+
+
 def _fair(truth: ModelTruth, finding: Finding) -> Finding:
-    """Nobody is blamed where our own gradients are not certified."""
+    """INVALID in place of a verdict where the suite's own gradients are not certified."""
     blamed = finding.verdict in (Verdict.FAIL, Verdict.PASS) and finding.compared > 0
     if not blamed or truth.certified:
         return finding

@@ -1,8 +1,8 @@
-"""An update rule against 50 digits: every step from the true state, and the whole way together."""
+"""An update rule against 50 digits: each step from the true state, and all steps in sequence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,24 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradcheck.errors import Unsupported
-from gradcheck.implementations import returned
-from gradcheck.implementations.bound import RuleBinding
-from gradcheck.implementations.checked_call import bound_by, steady
-from gradcheck.implementations.returned import Broken
-from gradcheck.judge.ask_rule import singles, ways
-from gradcheck.judge.compare import Comparison, Rules, compare
-from gradcheck.judge.narrowing import told_bits
-from gradcheck.judge.steps import SAFETY, Flat, Row, RuleTruth, rules_for
+from gradcheck.implementations import checked_call, returned
+from gradcheck.implementations.bound import BoundRule, RuleBinding
+from gradcheck.implementations.checked_call import attempt, bound_by, steady
+from gradcheck.implementations.returned import Broken, broken
+from gradcheck.judge.compare import ROUNDING_SAFETY, Comparison, Tolerance, compare
+from gradcheck.judge.impostors import with_visible_bits
+from gradcheck.judge.rule_truth import ExpectedRow, Flat, RuleTruth, Snapshot, tolerance_for
+from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.numerics.narrow import TYPES
 from gradcheck.results.finding import Certificate, Finding, Part
 from gradcheck.results.verdict import Verdict
+from gradcheck.spec.rule import Tensors
 
 Float = NDArray[np.float64]
 
 
 def _one_off(want: Float) -> Float:
-    """One percent too much in the largest element of the first row, nothing else."""
     out = want.copy()
     out[0, int(np.argmax(np.abs(want[0])))] *= 1.01
     return out
@@ -44,33 +44,34 @@ IMPOSTORS: Final[Mapping[str, Callable[[Float], Float]]] = {
     "stale": lambda want: np.roll(want, 1, axis=0),
     "first-step": lambda want: np.broadcast_to(want[:1], want.shape),
 }
-"""What a rule may leave instead of the truth, [q, n] each; `RuleTruth.narrowed` makes others."""
+"""Wrong results of a rule, [q, n] each; `RuleTruth.narrowed` makes others."""
 
 
 def judge_rule(truth: RuleTruth, binding: RuleBinding, dtype: str) -> list[Finding]:
-    """What `binding` makes of the case in `dtype`: a finding per tensor, then per state tensor."""
+    """Judge `binding` at the case in `dtype`: a finding per tensor, then per state tensor."""
     case = truth.case
     try:
-        rules = rules_for(dtype)
+        tolerance = tolerance_for(dtype)
         bound = bound_by(lambda: binding.bind_rule(case, dtype), "update")
         if bound is None:
             reason = f"{binding.name} says nothing about {case.spec.name}"
             return [_whole(Verdict.UNBOUND, reason)]
         bound = replace(bound, update=steady("update", bound.update))
-        wanted, got = truth.rows(dtype), dict(singles(truth, bound, dtype))
+        wanted, got = truth.rows(dtype), dict(single_steps(truth, bound, dtype))
         faults = {name: _faults(name, rows, got, dtype) for name, rows in wanted.items()}
         if truth.moves and not any(faults.values()):
-            got.update(ways(truth, bound, dtype))
+            got.update(step_runs(truth, bound, dtype))
             faults = {name: _faults(name, rows, got, dtype) for name, rows in wanted.items()}
     except Unsupported as reason:
         return [_whole(Verdict.UNSUPPORTED, str(reason))]
     except Broken as error:
         return [replace(error.finding, part=Part.UPDATE)]
-    return [faults[name] or _judged(name, rows, got, rules) for name, rows in wanted.items()]
+    return [faults[name] or _judged(name, rows, got, tolerance) for name, rows in wanted.items()]
 
 
-def _faults(name: str, rows: Sequence[Row], got: Mapping[str, Flat], dtype: str) -> Finding | None:
-    """What is wrong with the form of one output, where it is seen first."""
+def _faults(
+    name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], dtype: str
+) -> Finding | None:
     for row in rows:
         if row.name in got:
             pattern, tensor = np.empty(row.want.shape, dtype=dtype), got[row.name].get(name)
@@ -80,12 +81,13 @@ def _faults(name: str, rows: Sequence[Row], got: Mapping[str, Flat], dtype: str)
     return None
 
 
-def _judged(name: str, rows: Sequence[Row], got: Mapping[str, Flat], rules: Rules) -> Finding:
-    """The verdict on one output over all rows that were asked for."""
+def _judged(
+    name: str, rows: Sequence[ExpectedRow], got: Mapping[str, Flat], tolerance: Tolerance
+) -> Finding:
     asked = [row for row in rows if row.name in got]
     flat = np.stack([(_wide(got[row.name][name]) - row.base).reshape(-1) for row in asked])
     names = tuple(row.name for row in asked)
-    finding = _compared(flat, asked, rules).finding(name, asked[0].want.shape, names)
+    finding = _compared(flat, asked, tolerance).finding(name, asked[0].want.shape, names)
     return replace(finding, part=Part.UPDATE)
 
 
@@ -93,7 +95,7 @@ def _wide(tensor: Any) -> Float:
     return np.asarray(tensor, dtype=np.float64)
 
 
-def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
+def _compared(got: Float, rows: Sequence[ExpectedRow], tolerance: Tolerance) -> Comparison:
     want = np.stack([row.want.reshape(-1) for row in rows])
     cost = np.stack([row.cost.reshape(-1) for row in rows])
     # A step that cancels by chance is measured by the largest one of its element.
@@ -108,16 +110,16 @@ def _compared(got: Float, rows: Sequence[Row], rules: Rules) -> Comparison:
         terms=np.ones(want.shape[1], dtype=np.int64),
         settled=np.ones(want.shape, dtype=bool),
     )
-    return compare(got, estimate, rules, extra=SAFETY * rules.u * cost)
+    return compare(got, estimate, tolerance, extra=ROUNDING_SAFETY * tolerance.u * cost)
 
 
 def certified_rule(truth: RuleTruth, findings: Sequence[Finding], dtype: str) -> list[Finding]:
-    """The findings with what the same comparison would have rejected."""
+    """The findings with the wrong results that the same comparison would have rejected."""
     if not any(f.compared for f in findings):
         return [*findings]
     rows, narrow = truth.rows(dtype), truth.narrowed(dtype)
     return [
-        replace(f, certificate=_certificate(f.name, rows[f.name], narrow, rules_for(dtype)))
+        replace(f, certificate=_certificate(f.name, rows[f.name], narrow, tolerance_for(dtype)))
         if f.compared
         else f
         for f in findings
@@ -126,9 +128,9 @@ def certified_rule(truth: RuleTruth, findings: Sequence[Finding], dtype: str) ->
 
 def _certificate(
     output: str,
-    rows: Sequence[Row],
+    rows: Sequence[ExpectedRow],
     narrow: Mapping[str, Mapping[str, Mapping[str, Float]]],
-    rules: Rules,
+    tolerance: Tolerance,
 ) -> Certificate:
     want = np.stack([row.want.reshape(-1) for row in rows])
     tried = {name: np.asarray(make(want)) for name, make in IMPOSTORS.items()}
@@ -141,7 +143,7 @@ def _certificate(
     tried = {name: got for name, got in tried.items() if not np.array_equal(got, want)}
     if not tried:
         return Certificate(rejected=(), blind=())
-    found = _compared(np.concatenate([*tried.values()]), [*rows] * len(tried), rules)
+    found = _compared(np.concatenate([*tried.values()]), [*rows] * len(tried), tolerance)
     failed = np.asarray(found.failed.reshape(len(tried), -1).any(axis=1))
     with np.errstate(all="ignore"):
         shares = np.nan_to_num(found.error / (found.bound + found.uncertainty))
@@ -155,10 +157,89 @@ def _certificate(
 
 
 def _tolerated(name: str, share: float) -> str:
-    """The name of a rounding that costs a `share` of what is allowed, and where it would show."""
+    """The name of a rounding of a `share` of the bound, and the bits at which it would show."""
     kind = next(one for one in TYPES if name.startswith(one.name))
-    return told_bits(name, kind, share)
+    return with_visible_bits(name, kind, share)
 
 
 def _whole(verdict: Verdict, reason: str) -> Finding:
     return Finding(name="update", verdict=verdict, reason=reason, part=Part.UPDATE)
+
+
+def single_steps(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
+    """Every step from the true state before it; the last one first, and twice.
+
+    In reverse order, since the state that the code may keep for itself would otherwise be right.
+    """
+    for k, t in reversed(list(enumerate(truth.case.times))):
+        here, grads = truth.before(k, dtype)
+        new = _take_step(truth, bound, here, grads, k)
+        if k == len(truth.case.times) - 1:
+            _refuse_differing(new, _take_step(truth, bound, here, grads, k))
+        yield f"step {t}", new.flat
+
+
+def step_runs(truth: RuleTruth, bound: BoundRule, dtype: str) -> Iterator[tuple[str, Flat]]:
+    """All steps in sequence, each from the result of the last one."""
+    here, _ = truth.before(0, dtype)
+    init = bound.init
+    if truth.case.state is None and init is not None:
+        made = attempt("init", lambda: init(_copied(here.params)))
+        here = Snapshot(here.params, _mapping("init", made))
+    first = truth.case.times[0]
+    for k, t in enumerate(truth.case.times):
+        grads = truth.gradients(FLOATS[dtype], here.params, k)
+        here = _take_step(truth, bound, here, grads, k)
+        yield f"steps {first} to {t}", here.flat
+
+
+def _take_step(
+    truth: RuleTruth, bound: BoundRule, here: Snapshot, grads: Tensors, k: int
+) -> Snapshot:
+    """One step of the code judged, on copies; in-place code may return None."""
+    t = truth.case.times[k]
+    params, given = _copied(here.params), _copied(grads)
+    state = {slot: _copied(old) for slot, old in here.state.items()}
+    made = attempt("update", lambda: bound.update(params, given, state, t, **bound.attrs))
+    if truth.moves and any(given[n].tobytes() != g.tobytes() for n, g in grads.items()):
+        raise broken("update", "update writes into its gradients; copy first")
+    if made is None:
+        return Snapshot(params if truth.moves else given, state)
+    if not (isinstance(made, tuple) and len(made) == 2):
+        kind = type(made).__name__
+        raise broken(
+            "update",
+            f"update returned one {kind}; return (tensors, state), or None after working in place",
+        )
+    tensors, new = (_mapping("update", part) for part in made)
+    for slot, old in new.items():
+        new[slot] = _mapping(f"state {slot!r} of update", old)
+    return Snapshot(_plain(tensors), {slot: _plain(old) for slot, old in new.items()})
+
+
+def _mapping(role: str, made: Any) -> dict[str, Any]:
+    if not isinstance(made, Mapping):
+        raise broken(role, f"{role} returned a {type(made).__name__}, not a dict by name")
+    found: dict[str, Any] = attempt(role, lambda: dict(made))  # a mapping of its own making
+    return found
+
+
+def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of arrays, whose buffer the next call may reuse."""
+    found = {name: returned.as_array(a) for name, a in tensors.items()}
+    return {n: tensors[n] if a is None else np.array(a) for n, a in found.items()}
+
+
+def _copied(tensors: Tensors) -> dict[str, Any]:
+    return {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in tensors.items()}
+
+
+def _refuse_differing(first: Snapshot, second: Snapshot) -> None:
+    a, b = first.flat, second.flat
+    arrays = [[returned.as_array(flat.get(name)) for name in a] for flat in (a, b)]
+    if checked_call.differs(*arrays):
+        raise broken(
+            "update",
+            "update is not deterministic: the same arguments gave other bits. "
+            "Look for a state that lives outside of what it is given",
+        )

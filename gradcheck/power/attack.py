@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gradcheck.errors import SpecError, told
 from gradcheck.implementations.bound import Bound
-from gradcheck.judge.certificate import SAME
-from gradcheck.judge.compare import rules_of
+from gradcheck.judge.certificate import SAME_SHARE
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.impostors import Answers, Impostor
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.numerics.arithmetic import FLOATS
@@ -71,12 +71,12 @@ class Target:
 
     def rejects(self, vjp: Vjp) -> bool:
         """Whether the judgement rejects `vjp(ct, *primals, **attrs)`."""
-        findings = judge_case(self.truth, Wrong(vjp), self.dtype, told=False)
+        findings = judge_case(self.truth, Wrong(vjp), self.dtype, details=False)
         return any(finding.verdict in REJECTED for finding in findings)
 
     def accepts_the_right_one(self) -> bool:
         """Whether the operator's own VJP passes: anything else is a false alarm."""
-        findings = judge_case(self.truth, Wrong(self._vjp), self.dtype, told=False)
+        findings = judge_case(self.truth, Wrong(self._vjp), self.dtype, details=False)
         return all(finding.verdict is Verdict.PASS for finding in findings)
 
     def rows(self, vjp: Vjp) -> list[Float | None]:
@@ -114,13 +114,13 @@ class Target:
 
         The gradients of the first primals are looked at until one fails.
         """
-        here, rules, verdicts, share = self._here, rules_of(self.dtype), [], 0.0
+        here, rules, verdicts, share = self._here, tolerance_of(self.dtype), [], 0.0
         for index in here.floating:
             row = rows[index]
             if row is None or not row.size:
                 continue
             truth = here.truth(index)
-            verdicts.append(truth.judge(row, rules, told=False).verdict)
+            verdicts.append(truth.judge(row, rules, details=False).verdict)
             if verdicts[-1] is Verdict.FAIL:
                 break
             share = max(share, truth.share(row, rules))
@@ -186,7 +186,7 @@ class Target:
         """The impostor under each cotangent; None where it is no other than the right one."""
         out: list[Array | None] = []
         scale = self.truth.truth(index).differences.estimate.scale
-        same = SAME * float(np.max(np.where(np.isfinite(scale), scale, 0.0), initial=0.0))
+        same = SAME_SHARE * float(np.max(np.where(np.isfinite(scale), scale, 0.0), initial=0.0))
         for ct in self.truth.cotangents.typed(self.dtype):
             answers = self._answers(ct)
             with np.errstate(all="ignore"):

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from gradcheck.judge.compare import RULES
+from gradcheck.judge.compare import TOLERANCES
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.stage import judge_stage
 from gradcheck.numerics.arithmetic import FLOATS
@@ -142,7 +142,7 @@ class Trial:
         def vjp(stage: Stage, cts: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
             return wrong(xp, stage, cts, values)
 
-        return judge_stage(self.truth, stage, vjp, self.dtype).verdict
+        return judge_stage(self.truth.at(self.dtype).stage(stage), vjp, self.dtype).verdict
 
     def of_model(self, stage: Stage, wrong: Wrong) -> Verdict:
         """The worst verdict on the gradients of the whole model, one stage of which is wrong."""
@@ -152,8 +152,8 @@ class Trial:
             if name in cts:
                 got = np.ravel(cts[name]).astype(np.float64)[None]
                 known = self.truth.gradient(name)
-                found = known.compared(got, np.ones(1), RULES[self.dtype])
-                verdicts.add(found.finding(name, known.shape, ("one",), told=False).verdict)
+                found = known.compared(got, np.ones(1), TOLERANCES[self.dtype])
+                verdicts.add(found.finding(name, known.shape, ("one",), details=False).verdict)
         return next(v for v in (Verdict.FAIL, *verdicts - {Verdict.PASS}, Verdict.PASS)
                     if v in verdicts)  # fmt: skip
 

@@ -11,7 +11,7 @@ from gradcheck.errors import LoadError, SpecError
 from gradcheck.implementations.bound import BoundRule
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import FLOATS
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve

@@ -6,7 +6,12 @@ import json
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from gradcheck.judge.compare import CANCELLED, KAPPA, ROUNDINGS, RULES
+from gradcheck.judge.compare import (
+    ALLOWED_ROUNDINGS,
+    CANCELLATION_FACTOR,
+    ERROR_BAR_FACTOR,
+    TOLERANCES,
+)
 from gradcheck.report import model_catalogue, rule_catalogue
 from gradcheck.report.sections import WIDTH, attributes, section, wrapped
 from gradcheck.report.wrapped_table import wrapped_table
@@ -168,10 +173,11 @@ def _bounds(op: OpSpec) -> list[tuple[str, str]]:
         (
             rules.dtype,
             f"|a − d| ≤ {rules.rtol:g}·max(|a|, |d|) + "
-            f"({rules.rtol / CANCELLED:g} + {ROUNDINGS:g}·u·√terms)·Σ|ct·J| + what rounding costs "
-            f"the formula; u = {rules.u:.3g}; the error bar of d counts {KAPPA:g} times",
+            f"({rules.rtol / CANCELLATION_FACTOR:g} + {ALLOWED_ROUNDINGS:g}·u·√terms)·Σ|ct·J| + "
+            f"what rounding costs the formula; u = {rules.u:.3g}; "
+            f"the error bar of d counts {ERROR_BAR_FACTOR:g} times",
         )
-        for rules in RULES.values()
+        for rules in TOLERANCES.values()
     ]
     if op.slack is not None:
         entries.append(("slack", f"{op.slack.ulp:g} ulp more: {op.slack.because}"))

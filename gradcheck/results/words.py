@@ -23,7 +23,7 @@ LONGEST: Final = 2000
 """Characters of one foreign text (a reason, a name) that a report shows."""
 
 BARS: Final = 2.0
-"""Error bars of the truth that count in favour of the code judged, as `judge.compare.KAPPA`."""
+"""Error bars of the truth that count in favour of the code judged, as `ERROR_BAR_FACTOR`."""
 
 OUTPUT: Final = {
     Kind.OPERATOR: "gradient",

@@ -17,8 +17,7 @@ from gradcheck.implementations.bound import Implementation
 from gradcheck.implementations.processes import crash_or_hang
 from gradcheck.implementations.processes.crash_or_hang import LIMITS
 from gradcheck.implementations.returned import failures
-from gradcheck.judge.evidence import with_curves
-from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case
+from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_case, with_v_curves
 from gradcheck.results.case_result import CaseResult, Kind
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
@@ -199,7 +198,7 @@ def _trained(
 
 def _rule(case: RuleCase) -> Ask:
     from gradcheck.judge.rule import certified_rule, judge_rule
-    from gradcheck.judge.steps import RuleTruth
+    from gradcheck.judge.rule_truth import RuleTruth
 
     truth = RuleTruth(case)
 
@@ -217,7 +216,7 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
         if isinstance(truth, Finding):
             return [truth]
         found = certified(truth, judge_case(truth, binding, dtype, taylor=plan.taylor), dtype)
-        found = with_curves(truth, found, every=plan.taylor)
+        found = with_v_curves(truth, found, every=plan.taylor)
         found = why.explained(case, binding, dtype, found)
         given_up = any(f.verdict is Verdict.NOTRUN for f in found)
         if case.name in plan.contract_at and plan.owes_contract(binding.name) and not given_up:
@@ -227,7 +226,7 @@ def _operator(plan: Plan, case: Case, why: LazyDiagnoser) -> Ask:
     def owed(
         truth: CaseTruth, binding: Implementation, dtype: str, found: Sequence[Finding]
     ) -> Sequence[Finding]:
-        from gradcheck.judge.asked_contract import judge_contract
+        from gradcheck.judge.contract_check import judge_contract
 
         source = next((f.source for f in found if f.source), "")
         broken = judge_contract(truth, binding, dtype, judged=found)

@@ -31,7 +31,7 @@ def loaded(plan: Plan) -> Iterator[LoadedPlan]:
     """
     bindings, troubles = load_all(plan)
     if any(plan.owes_contract(binding.name) for binding in bindings):
-        from gradcheck.judge.asked_contract import (
+        from gradcheck.judge.contract_check import (
             contract_cases,  # deferred: the reference owes none
         )
 

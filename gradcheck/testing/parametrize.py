@@ -163,7 +163,7 @@ class _OfSuite:
             LoadError, UsageError: there is no such suite, or system with conventions.
         """
         from gradcheck.cli.planned import convention_of
-        from gradcheck.judge.asked_contract import contract_cases
+        from gradcheck.judge.contract_check import contract_cases
         from gradcheck.run.plan import Plan
         from gradcheck.spec.loading import load_suite
 

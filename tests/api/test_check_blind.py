@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gradcheck import check
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
+from gradcheck.api.judge_function import judge_function
 from gradcheck.results.verdict import Verdict
 
 NUMBERS = np.array([0.34567, -1.20431, 0.78113])
@@ -35,12 +36,12 @@ WRONG = {"zeros": 0.0, "negated": -1.0, "halved": 0.5, "a tenth too large": 1.1}
 
 def verdict(forward, vjp, x):
     """As of `check`, without the diagnosis."""
-    asked = Check(
+    asked = Request(
         forward=forward, vjp=vjp, names=("x",), attrs={}, dtype=x.dtype.name, seed=0, subject="",
-        full=False, order=1, double_vjp=None, jvp=None, told=False,
+        full=False, order=1, double_vjp=None, jvp=None, explain=False,
     )  # fmt: skip
     with np.errstate(all="ignore"):
-        (finding,) = asked.judged((x,))
+        (finding,) = judge_function(asked, (x,))
     return finding.verdict
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import check
-from gradcheck.judge.arbiter import Arbiter, Formula
+from gradcheck.judge.high_precision import HighPrecisionForward, HighPrecisionVjp
 
 
 def softmax(x):
@@ -156,7 +156,7 @@ def test_forward_must_be_what_it_is_otherwise():
         return np.sin(x) if type(x) is np.ndarray else np.cos(x)
 
     x = np.array([0.3, 0.7])
-    arbiter = Arbiter(forward, (x,), {}, (forward(x),))
+    arbiter = HighPrecisionForward(forward, (x,), {}, (forward(x),))
     assert arbiter.slopes(0, np.arange(2)) is None
     assert arbiter.refusal == "forward returns other values in 50 digits than in its own dtype"
 
@@ -170,7 +170,7 @@ def test_a_forward_that_exits_on_big_numbers_ends_nothing():
     x = np.array([0.7, -1.3])
     assert check(forward, lambda ct, x: ct * np.array([0.3, -1.0]), x).ok
     assert check(forward, lambda ct, x: ct * np.array([1.3, -1.0]), x).verdict == "fail"
-    arbiter = Arbiter(forward, (x,), {}, (forward(x),))
+    arbiter = HighPrecisionForward(forward, (x,), {}, (forward(x),))
     assert arbiter.slopes(0, np.arange(2)) is None
     assert arbiter.refusal == "forward raises SystemExit on big numbers: arrays only"
 
@@ -182,7 +182,7 @@ def test_a_mistake_in_our_big_numbers_refuses_them(monkeypatch, broken):
 
     monkeypatch.setattr(f"gradcheck.numerics.highprecision.forward.{broken}", mistaken)
     x = np.array([0.7, -1.3])
-    arbiter = Arbiter(np.abs, (x,), {}, (np.abs(x),))
+    arbiter = HighPrecisionForward(np.abs, (x,), {}, (np.abs(x),))
     assert arbiter.slopes(0, np.arange(2)) is None
     assert "gradcheck's own big numbers fail here, please report it: RecursionError: too deep" in (
         arbiter.refusal
@@ -192,13 +192,13 @@ def test_a_mistake_in_our_big_numbers_refuses_them(monkeypatch, broken):
 
 def test_the_slopes_of_50_digits_are_those_of_each_side():
     x = np.array([0.0, -2.0])
-    arbiter = Arbiter(np.abs, (x,), {}, (np.abs(x),))
+    arbiter = HighPrecisionForward(np.abs, (x,), {}, (np.abs(x),))
     behind, ahead = arbiter.slopes(0, np.arange(2))
     assert (behind.tolist(), ahead.tolist()) == ([-1, -1], [1, -1])
 
 
 def test_a_vjp_in_50_digits_has_rows_for_every_cotangent():
     x, ct = np.array([0.3, 0.7]), np.array([1.5, -2.5])
-    formula = Formula(lambda ct, x: ct * np.cos(x), [(ct,), (2 * ct,)], (x,), {})
+    formula = HighPrecisionVjp(lambda ct, x: ct * np.cos(x), [(ct,), (2 * ct,)], (x,), {})
     np.testing.assert_allclose(formula(0), [ct * np.cos(x), 2 * ct * np.cos(x)], rtol=1e-15)
-    assert Formula(lambda ct, x: np.float32(ct), [(ct,)], (x,), {})(0) is None
+    assert HighPrecisionVjp(lambda ct, x: np.float32(ct), [(ct,)], (x,), {})(0) is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradcheck import check, check_model
-from gradcheck.judge.beside import FAR, NEAR
+from gradcheck.api.judge_function import FAR_FACTORS, NEAR_FACTOR, jumps
 from gradcheck.numerics.narrow import BFLOAT16, FLOAT16, FLOAT32, TF32, narrower
 
 SHORT = np.array([1.0, 2.0, -3.0, 0.5, 7.0, 0.0, -1.5, 1.0])
@@ -30,7 +30,7 @@ def test_rounded_operands_fail_where_the_primals_fit_in_the_narrower_type(primal
 
         found = check(lambda x: x**2, vjp, x, full=full)
         assert found.verdict.name == "FAIL"
-        assert f"wrong at {NEAR:.4g} times them" in found.findings[0].reason
+        assert f"wrong at {NEAR_FACTOR:.4g} times them" in found.findings[0].reason
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -101,7 +101,7 @@ def test_a_model_whose_values_are_short_has_a_note():
     assert not noted(check_model(lambda: np.sum(w**2), {"w": w}, {"w": 2 * w}))
 
 
-@pytest.mark.parametrize("factor", [NEAR, *FAR])
+@pytest.mark.parametrize("factor", [NEAR_FACTOR, *FAR_FACTORS])
 @pytest.mark.parametrize("kept", [TF32, FLOAT16, BFLOAT16, FLOAT32])
 def test_the_factors_take_small_integers_off_every_narrow_type(factor, kept):
     for integer in (1.0, 3.0, 5.0, 7.0):
@@ -155,3 +155,29 @@ def test_a_right_formula_may_lose_what_forward_loses_at_the_same_point():
 
     assert check(forward, vjp, a).verdict.name != "FAIL"
     assert not check(forward, lambda ct, a: vjp(ct, a, 1.01), a).ok
+
+
+HERE = np.array([4.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("close", "afar", "jumped"),
+    [
+        (0.0, 0.0, False),
+        (2.0**-3, 2.0**-3, False),  # a 32nd part of the largest value
+        (1.01 * 2.0**-3, 2.0**-3, True),
+        (-1.01 * 2.0**-3, -(2.0**-3), True),
+        (1.0, 2.0, False),  # twice as far away it moves twice as far
+        (1.0, 1.9, True),
+        (np.nan, 0.0, True),
+        (np.inf, np.inf, True),
+    ],
+)
+def test_a_value_that_moves_at_once_and_then_no_further_jumps(close, afar, jumped):
+    moved = [HERE + np.array([0.0, by]) for by in (close, afar)]
+    assert jumps([HERE], [moved[0]], [moved[1]]) is jumped
+
+
+def test_another_shape_is_another_function():
+    assert jumps([HERE], [HERE], [HERE[:1]])
+    assert jumps([HERE], [HERE[:1]], [HERE])

@@ -7,7 +7,7 @@ import pytest
 
 from gradcheck import assert_vjp, check
 from gradcheck.api.complex_numbers import Parts
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
 from gradcheck.errors import UsageError
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.evaluate import flatten
@@ -401,7 +401,7 @@ def test_jaxs_own_gradients_are_in_its_convention():
 def test_the_parts_of_a_complex_forward_are_evaluated_in_big_numbers(name):
     primals = primals_of(name)
     names = tuple(f"x{k}" for k in range(len(primals)))
-    asked = Check(
+    asked = Request(
         forward=PAIRS[name].forward, vjp=PAIRS[name].vjp, names=names, attrs={}, dtype="float64",
         seed=0, subject="f", full=False, order=1, double_vjp=None, jvp=None,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from gradcheck.judge.arbiter import BUDGET, Arbiter
+from gradcheck.judge.high_precision import MAX_NUMBERS, HighPrecisionForward
 from gradcheck.numerics.highprecision.forward import BigForward
 from gradcheck.numerics.highprecision.numbers import NoArbiter
 
@@ -51,9 +51,9 @@ class Slopes:
         known = pair.forward, self._primals, pair.attrs
         self._arbiter = None
         if any(a.dtype.kind == "c" for a in (*outputs, *self._primals)):
-            self._big = BigForward(*known, BUDGET)  # `check` splits them into real ones first
+            self._big = BigForward(*known, MAX_NUMBERS)  # `check` splits them into real ones first
         else:
-            self._arbiter = Arbiter(*known, outputs)
+            self._arbiter = HighPrecisionForward(*known, outputs)
 
     def at(self, index: int, element: int):
         """Slopes [m] behind and ahead of one element; None where forward refuses 50 digits."""

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gradcheck.api.projected import Check
+from gradcheck.api.elements import Request
+from gradcheck.api.judge_function import judge_function
 from gradcheck.results.verdict import Verdict, worst
 
 from . import smooth
@@ -126,13 +127,13 @@ def _said(
     right: bool,
 ) -> tuple[str, str]:
     """Verdict and reason, as of `check`; no diagnosis, which costs three times as much."""
-    asked = Check(
+    asked = Request(
         forward=f, vjp=vjp, names=("x", "y")[: len(primals)], attrs={}, dtype=dtype, seed=seed,
-        subject="scales", full=False, order=1, double_vjp=None, jvp=None, told=False,
+        subject="scales", full=False, order=1, double_vjp=None, jvp=None, explain=False,
     )  # fmt: skip
     try:
         with limited(limit), np.errstate(all="ignore"):
-            found = asked.judged(primals)
+            found = judge_function(asked, primals)
     except Late:
         return "TIMEOUT", f"more than {limit:g} s"
     verdicts = [finding.verdict for finding in found]

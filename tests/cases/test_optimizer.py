@@ -9,7 +9,7 @@ from gradcheck_cases.optimizer import adam, adamw, clip, dot, lbfgs, pairs_of, s
 
 from gradcheck.implementations.reference import Reference
 from gradcheck.judge.rule import certified_rule, judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.fifty_digits import mp50

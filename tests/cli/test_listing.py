@@ -141,8 +141,8 @@ def test_a_passing_run_imports_what_judges_operators(passing):
 
 def test_a_passing_run_does_not_import_what_it_does_not_need(passing):
     unneeded = (
-        "explain", "judge.contract.battery", "judge.model", "judge.rule", "judge.asked_contract",
-        "judge.taylor", "judge.remainder", "power", "implementations.isolated",
+        "explain", "judge.contract.battery", "judge.model", "judge.rule", "judge.contract_check",
+        "judge.curves", "judge.curves", "power", "implementations.isolated",
         "implementations.native", "implementations.manifest", "implementations.protocol",
         "run.workers.pool", "run.workers.fork_server", "run.workers.executor", "run.cluster",
         "results.stored.log", "results.baseline", "results.diff", "system.atomic_io",

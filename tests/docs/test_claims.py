@@ -6,7 +6,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.processes.crash_or_hang import LIMITS
-from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.judge.contract.battery import PROPERTIES
 from gradcheck.numerics import noise, richardson
 from gradcheck.results.verdict import Verdict
@@ -47,4 +47,4 @@ def test_what_is_said_of_ratios_and_bars():
     assert richardson.RATIO == 4
     assert richardson.TRIPLE == 3
     assert richardson.SIGMAS == 3
-    assert KAPPA == 2
+    assert ERROR_BAR_FACTOR == 2

@@ -10,9 +10,9 @@ from gradcheck.explain.findings import (
     with_causes,
 )
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
-from gradcheck.judge.asked_contract import contract_cases, judge_contract
 from gradcheck.judge.contract.asking import quiet
 from gradcheck.judge.contract.battery import PROPERTIES
+from gradcheck.judge.contract_check import contract_cases, judge_contract
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.power.contract import Mutated, contract_mutants_of
 from gradcheck.results.finding import Finding, Part

@@ -29,7 +29,7 @@ from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
 from gradcheck.judge.rule import judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.loading import resolve

@@ -15,7 +15,7 @@ from gradcheck.implementations.python import Python
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.rule import judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict

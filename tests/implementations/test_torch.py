@@ -10,10 +10,10 @@ from gradcheck_cases import SUITE, indexing, linear, loss
 from gradcheck.errors import LoadError, Unsupported
 from gradcheck.implementations.load import load
 from gradcheck.implementations.torch import Torch, bound_module
+from gradcheck.judge.call import ask_vjp
 from gradcheck.judge.model import judge_model
 from gradcheck.judge.model_truth import ModelTruth
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_vjp
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.model import ModelSpec, Size

@@ -1,15 +1,18 @@
 """What a check would have rejected: certificates that know where a sample is blind."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from gradcheck.implementations.bound import Bound
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.compare import RULES
-from gradcheck.judge.impostors import IMPOSTORS, Answers
-from gradcheck.judge.narrowing import NARROWINGS
-from gradcheck.judge.operator import CaseTruth, certified, judge_case
+from gradcheck.judge.compare import TOLERANCES
+from gradcheck.judge.impostors import IMPOSTORS, NARROWINGS, Answers, NarrowedGradients
+from gradcheck.judge.operator import certified, judge_case
+from gradcheck.judge.operator_truth import CaseTruth
 from gradcheck.numerics.arithmetic import FLOATS
+from gradcheck.numerics.narrow import narrower
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec import OpSpec, Sample, Slack
 from gradcheck.spec.suite import Case
@@ -99,7 +102,7 @@ def test_the_certificate_agrees_with_the_judgement_itself():
             continue
         rows = truth.truth(0).settled().copy()
         rows[0] = wrong.reshape(-1)
-        verdict = truth.truth(0).judge(rows, RULES["float64"]).verdict
+        verdict = truth.truth(0).judge(rows, TOLERANCES["float64"]).verdict
         assert (verdict == "fail") == (impostor.name in certificate.rejected)
 
 
@@ -108,8 +111,8 @@ def test_what_is_asked_once_for_both_dtypes_is_what_each_of_them_rejects(ulp):
     truth = CaseTruth(case(typical, Slack(ulp=ulp, because="of its tables") if ulp else None))
     shared = {dtype: set(truth.certificate(0, dtype).rejected) for dtype in FLOATS}
     for dtype in FLOATS:
-        names, stack = truth._impersonated._made[0]
-        failed = truth.truth(0).rejects(stack, RULES[dtype])
+        names, stack = truth._certifier._made[0]
+        failed = truth.truth(0).rejects(stack, TOLERANCES[dtype])
         assert shared[dtype] == {name for name, ok in zip(names, failed, strict=True) if ok}
     if ulp == 2.0**16:  # too wide for one of them alone
         assert shared["float32"] < shared["float64"]
@@ -228,3 +231,11 @@ class Kernel:
 
     def bind(self, case, dtype):
         return Bound(vjp=self.vjp, forward=None, attrs={})
+
+
+@pytest.mark.parametrize("kept", narrower("float64"), ids=lambda kept: kept.name)
+def test_each_number_lies_a_unit_of_the_type_away_and_an_index_stays(kept):
+    x, index = np.array([1.0, -3.0, 0.0, 1e6]), np.array([2, 1])
+    moved, same = NarrowedGradients._beside(SimpleNamespace(primals=[x, index]), kept)
+    np.testing.assert_allclose(np.abs(moved - x), 2.0**-kept.bits * np.abs(x), rtol=1e-6)
+    assert same is index

@@ -3,20 +3,20 @@ import numpy as np
 import pytest
 
 from gradcheck.judge.compare import (
-    KAPPA,
-    RULES,
-    WORST,
+    ERROR_BAR_FACTOR,
+    MAX_WORST,
+    TOLERANCES,
     Interval,
-    Rules,
+    Tolerance,
     compare,
     largest_scale,
-    rules_of,
+    tolerance_of,
 )
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.verdict import Verdict
 
 # Every number in these is a power of two: no comparison is a near miss.
-DYADIC = Rules("float64", u=2.0**-12, rtol=0.0, negligible=2.0**-20, underflow=0.0)
+DYADIC = Tolerance("float64", u=2.0**-12, rtol=0.0, negligible_scale=2.0**-20, underflow=0.0)
 BOUND = 2.0**-10  # of an element of scale 1 with one term: 4 u
 TINY = 2.0**-40
 
@@ -49,12 +49,12 @@ def verdict(got, truth, rules=DYADIC, **options):
 # ── what is no number ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("value", [1.0, 0.0, np.nan, np.inf])
 @pytest.mark.parametrize("bar", [0.0, 1e300, np.inf, np.nan])
 def test_a_gradient_that_is_no_number_fails_whatever_the_truth(dtype, bad, value, bar):
-    found = finding(against([1.0, bad], known([1.0, value], [0.0, bar], 1.0), RULES[dtype]))
+    found = finding(against([1.0, bad], known([1.0, value], [0.0, bar], 1.0), TOLERANCES[dtype]))
     assert (found.verdict, found.failed) == (Verdict.FAIL, 1)
     assert found.reason == "1 of 2 elements are not finite"
     assert found.worst_index == (1,)
@@ -97,7 +97,7 @@ def test_an_error_of_exactly_the_bound_passes_and_the_next_number_fails():
 
 
 BAR = 2.0**-13
-UNCERTAINTY = KAPPA * BAR
+UNCERTAINTY = ERROR_BAR_FACTOR * BAR
 
 
 @pytest.mark.parametrize(
@@ -119,23 +119,23 @@ def test_the_error_bar_opens_a_gap_between_certified_and_failed(error, outcome, 
     assert [name for name, holds in states.items() if holds] == [outcome]
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_more_terms_and_a_larger_scale_allow_more(dtype):
     def bound(**options):
-        return float(against([1.0], known([1.0], **options), RULES[dtype]).bound[0, 0])
+        return float(against([1.0], known([1.0], **options), TOLERANCES[dtype]).bound[0, 0])
 
-    one, u = bound(), RULES[dtype].u
+    one, u = bound(), TOLERANCES[dtype].u
     assert bound(terms=10_000) - one == pytest.approx(4 * u * 99, rel=1e-6)
-    assert bound(scale=2.0) - one == pytest.approx(RULES[dtype].rtol / 16 + 4 * u, rel=1e-6)
-    assert bound() == pytest.approx(RULES[dtype].rtol * 17 / 16, rel=1e-2)
+    assert bound(scale=2.0) - one == pytest.approx(TOLERANCES[dtype].rtol / 16 + 4 * u, rel=1e-6)
+    assert bound() == pytest.approx(TOLERANCES[dtype].rtol * 17 / 16, rel=1e-2)
 
 
 @pytest.mark.parametrize(("got", "want"), [(1.0, 4.0), (4.0, 1.0), (-4.0, 1.0), (0.0, 4.0)])
 @pytest.mark.parametrize("accumulate", [None, 2.0**-20])
 def test_the_bound_is_the_one_that_is_promised(got, want, accumulate):
     """By the larger of |a| and |d|, by Σ|ct·J| and its terms, and by where numbers end: exactly."""
-    rules = Rules(
-        "float64", u=2.0**-12, rtol=2.0**-6, negligible=0.0, underflow=2.0**-30,
+    rules = Tolerance(
+        "float64", u=2.0**-12, rtol=2.0**-6, negligible_scale=0.0, underflow=2.0**-30,
         accumulate=accumulate,
     )  # fmt: skip
     found = against([got], known([want], scale=8.0, terms=9), rules)
@@ -151,23 +151,23 @@ def test_an_extra_allowance_saves_only_the_elements_that_it_covers():
     assert found.failed.tolist() == [[False, True, True]]
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_structural_zeros_may_round_but_not_be_wrong(dtype):
     truth = known([0.0, 0.0], scale=1.0)
-    assert verdict([1e-17, -1e-17], truth, RULES[dtype]) is Verdict.PASS
-    assert verdict([0.0, 1e-3], truth, RULES[dtype]) is Verdict.FAIL
+    assert verdict([1e-17, -1e-17], truth, TOLERANCES[dtype]) is Verdict.PASS
+    assert verdict([0.0, 1e-3], truth, TOLERANCES[dtype]) is Verdict.FAIL
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_huge_elements_hide_no_tiny_one(dtype):
     want = np.array([1e6, -2e6, 1e-6, 3e6])
     got = np.array([1e6, -2e6, -1e-6, 3e6])
     assert np.linalg.norm(got - want) < 1e-12 * np.linalg.norm(want)
-    found = finding(against(got, known(want), RULES[dtype]))
+    found = finding(against(got, known(want), TOLERANCES[dtype]))
     assert (found.verdict, found.failed, found.worst_index) == (Verdict.FAIL, 1, (2,))
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("unit", [2.0**-40, 1e-12, 1e12, 2.0**40])
 def test_the_units_of_the_gradient_do_not_matter(dtype, unit):
     rng = np.random.default_rng(0)
@@ -176,7 +176,7 @@ def test_the_units_of_the_gradient_do_not_matter(dtype, unit):
     got = want * (1 + rng.choice([0.0, 1e-9, 1e-6, 1e-2, -2.0], (3, 50)))
 
     def states(k):
-        found = against(k * got, known(k * want, k * bar, k * scale), RULES[dtype])
+        found = against(k * got, known(k * want, k * bar, k * scale), TOLERANCES[dtype])
         return found.certified, found.failed
 
     certified, failed = states(1.0)
@@ -185,7 +185,7 @@ def test_the_units_of_the_gradient_do_not_matter(dtype, unit):
 
 
 def test_where_the_numbers_of_a_dtype_end_anything_small_passes():
-    for rules in RULES.values():
+    for rules in TOLERANCES.values():
         truth = known([0.0])
         assert verdict([rules.underflow], truth, rules) is Verdict.PASS
         assert verdict([rules.underflow * 1.01], truth, rules) is Verdict.FAIL
@@ -201,13 +201,13 @@ def test_where_the_numbers_of_a_dtype_end_anything_small_passes():
     ],
 )
 def test_a_dtype_rounds_and_ends_where_it_does(dtype, end):
-    rules = rules_of(dtype)
+    rules = tolerance_of(dtype)
     assert rules.u == 0.5 * float(ml_dtypes.finfo(dtype).eps)
     assert rules.rtol == {"float64": 1e-8, "float32": 1e-4}.get(dtype, 2 * rules.u)
-    assert rules.negligible == {"float64": 1e-7, "float32": 1e-3}.get(dtype, 1e-2)
-    assert (rules.accumulate or 2.0**-24, rules.blunt) == (2.0**-24, 0.1)
-    assert verdict([float(end)], known([0.0]), rules_of(dtype)) is Verdict.PASS
-    assert verdict([float(end) * 1.01], known([0.0]), rules_of(dtype)) is Verdict.FAIL
+    assert rules.negligible_scale == {"float64": 1e-7, "float32": 1e-3}.get(dtype, 1e-2)
+    assert (rules.accumulate or 2.0**-24, rules.max_useful_bound) == (2.0**-24, 0.1)
+    assert verdict([float(end)], known([0.0]), tolerance_of(dtype)) is Verdict.PASS
+    assert verdict([float(end) * 1.01], known([0.0]), tolerance_of(dtype)) is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_every_element_is_certified_failed_or_open_and_only_one_of_them():
     ))  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", RULES)
+@pytest.mark.parametrize("dtype", TOLERANCES)
 def test_a_blur_is_tolerated_only_where_it_is_negligible_in_the_tensor(dtype):
-    rules = RULES[dtype]
-    limit = rules.negligible / KAPPA
+    rules = TOLERANCES[dtype]
+    limit = rules.negligible_scale / ERROR_BAR_FACTOR
     for share, expected in ((1.0, Verdict.PASS), (1.01, Verdict.INCONCLUSIVE)):
         truth = known([1.0, 0.0], [0.0, limit * share], np.array([[1.0, 0.0]]))
         found = finding(against([1.0, 0.0], truth, rules))
@@ -338,7 +338,7 @@ def test_the_worst_element_is_told_with_its_place_numbers_and_cotangent():
 
 def test_an_ulp_is_one_of_the_dtype_and_of_what_is_wanted():
     def ulp(got, want, dtype):
-        return finding(against([got], known([want]), RULES[dtype])).top.ulp
+        return finding(against([got], known([want]), TOLERANCES[dtype])).top.ulp
 
     assert ulp(1.0 + 2.0**-20, 1.0, "float64") == 2.0**32
     assert ulp(1.0 + 2.0**-20, 1.0, "float32") == 2.0**3
@@ -358,7 +358,7 @@ def test_failures_are_listed_worst_first_and_no_more_than_can_be_read():
     want = np.ones(50)
     got = want + np.where(np.arange(50) < 30, np.arange(50), 0)
     worst = finding(against(got, known(want))).worst
-    assert [miss.index[0] for miss in worst] == list(range(29, 29 - WORST, -1))
+    assert [miss.index[0] for miss in worst] == list(range(29, 29 - MAX_WORST, -1))
     few = finding(against([1.0, 2.0, 1.0, 3.0], known(np.ones(4)))).worst
     assert [miss.index for miss in few] == [(3,), (1,)]
 
@@ -397,7 +397,7 @@ def test_an_error_of_twice_the_smallest_visible_one_is_seen_anywhere():
     rng = np.random.default_rng(2)
     want = rng.normal(size=40)
     truth = known(want, 1e-6, np.abs(want) + rng.uniform(0, 1, 40))
-    rules = RULES["float32"]
+    rules = TOLERANCES["float32"]
     visible = finding(against(want, truth, rules)).smallest_visible_error
     for element in range(40):
         got = want.copy()

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradcheck.judge.compare import RULES, Rules, compare
+from gradcheck.judge.compare import TOLERANCES, Tolerance, compare
 from gradcheck.judge.forward_mode import ForwardMode
 from gradcheck.numerics.direction import FINER
 from gradcheck.numerics.estimator import Estimate
 from gradcheck.results.verdict import Verdict
 
-F64 = RULES["float64"]
-BY_HAND = Rules("float64", u=2.0**-53, rtol=0.0, negligible=0.0, underflow=1.0)
+F64 = TOLERANCES["float64"]
+BY_HAND = Tolerance("float64", u=2.0**-53, rtol=0.0, negligible_scale=0.0, underflow=1.0)
 
 
 def looked_closer(value, bar):
@@ -55,7 +55,7 @@ def test_a_dot_product_may_be_off_by_what_neighbouring_points_show_to_be_lost(lo
     one = np.ones((1, 1))
     of = SimpleNamespace(
         cts=SimpleNamespace(flat=one),
-        rules=F64,
+        tolerance=F64,
         _slopes=lambda tangents: [SimpleNamespace(reach=np.zeros(1))],
         _lost=lambda v, u, again: np.array([lost]),
     )

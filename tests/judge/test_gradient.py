@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.compare import RULES, Interval
-from gradcheck.judge.gradient import BATCH, Truth
-from gradcheck.judge.kink_constraint import KinkConstraint
+from gradcheck.judge.compare import TOLERANCES, Interval
+from gradcheck.judge.declared_kinks import KinkConstraint
+from gradcheck.judge.gradient import MAX_REFINED, GradientTruth
 from gradcheck.numerics.estimator import Differences, Estimate, noise_lines
 from gradcheck.numerics.evaluate import Point
 from gradcheck.results.verdict import Verdict
 
-F64 = RULES["float64"]
+F64 = TOLERANCES["float64"]
 
 
 class Scripted:
@@ -37,7 +37,7 @@ class Scripted:
 
 def judged(got, differences, **options):
     got = np.atleast_2d(np.asarray(got, dtype=np.float64))
-    truth = Truth("x", got.shape[1:], ("normal",) * len(got), differences, **options)
+    truth = GradientTruth("x", got.shape[1:], ("normal",) * len(got), differences, **options)
     return truth.judge(got, F64)
 
 
@@ -69,34 +69,34 @@ def test_a_failure_of_the_triple_that_the_ladder_explains_is_none():
 
 @pytest.mark.parametrize("got", [[2.0, 2.0], [2.0, 2.5], [np.nan, 2.0], [1.0, 1.0]], ids=repr)
 def test_a_verdict_alone_is_the_verdict_that_is_told(got):
-    def judge(told):
-        truth = Truth("x", (2,), ("normal",), Scripted([1.0, 1.0], 0.0, better=2.0))
-        return truth.judge(np.array([got]), F64, told=told)
+    def judge(details):
+        truth = GradientTruth("x", (2,), ("normal",), Scripted([1.0, 1.0], 0.0, better=2.0))
+        return truth.judge(np.array([got]), F64, details=details)
 
-    told, bare = judge(told=True), judge(told=False)
+    told, bare = judge(details=True), judge(details=False)
     assert (bare.verdict, bare.reason, bare.compared) == (told.verdict, told.reason, told.compared)
     assert told.worst
     assert not bare.worst
 
 
 def test_one_confirmed_failure_spares_the_other_elements_the_ladder():
-    n = 3 * BATCH
+    n = 3 * MAX_REFINED
     differences = Scripted(np.ones(n), 0.0)
     found = judged(np.full(n, 2.0), differences)
     assert (found.verdict, found.failed) == (Verdict.FAIL, n)
-    assert differences.asked == [list(range(BATCH))]
+    assert differences.asked == [list(range(MAX_REFINED))]
 
 
 def test_many_failures_that_the_ladder_explains_are_all_looked_at():
-    n = 2 * BATCH + 7
+    n = 2 * MAX_REFINED + 7
     differences = Scripted(np.ones(n), 0.0, better=2.0)
     assert judged(np.full(n, 2.0), differences).verdict is Verdict.PASS
-    assert [len(batch) for batch in differences.asked] == [BATCH, BATCH, 7]
+    assert [len(batch) for batch in differences.asked] == [MAX_REFINED, MAX_REFINED, 7]
     assert sorted(e for batch in differences.asked for e in batch) == list(range(n))
 
 
 def test_a_ladder_that_learns_nothing_ends():
-    n = 2 * BATCH
+    n = 2 * MAX_REFINED
     differences = Scripted(np.ones(n), np.inf, better_bar=np.inf)
     found = judged(np.ones(n), differences)
     assert (found.verdict, found.unresolved) == (Verdict.INCONCLUSIVE, n)
@@ -162,7 +162,7 @@ def test_a_real_function_is_judged_in_every_row():
 
     def verdict(got):
         differences = Differences(point, 0, cts, noise_lines(point))
-        return Truth("x", (3,), ("a", "b"), differences).judge(got, F64)
+        return GradientTruth("x", (3,), ("a", "b"), differences).judge(got, F64)
 
     assert verdict(right).verdict is Verdict.PASS
     for row, column in np.ndindex(2, 3):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradcheck.judge.locate import Seen, locate, one_element
+from gradcheck.judge.locate import DirectionError, locate, one_element
 from gradcheck.numerics.adaptive_slope import Slope, TensorView, slope_search
 from gradcheck.numerics.ray import Given, Heading, Scalar, unit_of
 
@@ -33,7 +33,7 @@ def searched(site, count=2, **options):
     seen = []
     for key in range(count):
         with site.ray(Heading(key)) as ray:
-            seen.append(Seen(Heading(key), slope_search(site, ray).exhaust()))
+            seen.append(DirectionError(Heading(key), slope_search(site, ray).exhaust()))
     before = site.value.evaluations
     found = locate(site, seen, 0.0, **options)
     return found, site.value.evaluations - before
@@ -116,7 +116,7 @@ def test_one_element_alone(index):
 def test_an_error_that_no_element_explains_blames_none(bars, most):
     """A clear one is followed to a leaf, which denies it; a faint one is lost at the first half."""
     site, _ = wrong_at()
-    seen = [Seen(Heading(0), Slope(value=bars * 1e-9, bar=1e-9, noise=0.0, level=4))]
+    seen = [DirectionError(Heading(0), Slope(value=bars * 1e-9, bar=1e-9, noise=0.0, level=4))]
     before = site.value.evaluations
     found = locate(site, seen, 0.0)
     assert (found.wrong, found.complete) == ((), False)
@@ -127,6 +127,6 @@ def test_an_element_is_blamed_once():
     site, right = wrong_at(e17=2.0)
     width = site.ray(Heading(0)).width(17)
     twice = Slope(value=-3 * right[17] * width, bar=1e-12, noise=0.0, level=4)
-    found = locate(site, [Seen(Heading(0), twice)], 0.0)
+    found = locate(site, [DirectionError(Heading(0), twice)], 0.0)
     assert [w.index for w in found.wrong] == [17]
     assert not found.complete

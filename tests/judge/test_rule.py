@@ -8,7 +8,7 @@ from gradcheck.implementations.bound import BoundRule
 from gradcheck.implementations.reference import Reference
 from gradcheck.implementations.returned import Broken
 from gradcheck.judge.rule import certified_rule, judge_rule
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.rule import RuleCase, RuleSpec, Steps

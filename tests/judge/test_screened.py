@@ -14,10 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from screening import HARD, ORDINARY, drawn, layer, layer_vjp, softmax, softmax_vjp
 
 from gradcheck import Verdict, check
-from gradcheck.judge.black_box import PrimalCheck
-from gradcheck.judge.compare import RULES
-from gradcheck.judge.conditioning import Conditioning, asking
+from gradcheck.judge.call import vjp_rows_at
+from gradcheck.judge.compare import TOLERANCES
+from gradcheck.judge.conditioning import Conditioning
 from gradcheck.judge.cotangents import draw_cotangents
+from gradcheck.judge.primal_check import PrimalCheck
 from gradcheck.numerics import coarse_pass as screening
 from gradcheck.numerics import sparsity
 from gradcheck.numerics.coarse_pass import SMALLEST, screen
@@ -63,7 +64,7 @@ def boxes(name, seed):
     cts = draw_cotangents(Draw(seed, name), [o.shape for o in outputs])
     answers = [vjp(ct[0], *primals) for ct in cts.values]
     rows = [a if isinstance(a, tuple) else (a,) for a in answers]
-    conditioning = Conditioning(asking(vjp, cts, {}), point, RULES["float64"])
+    conditioning = Conditioning(vjp_rows_at(vjp, cts, {}), point, TOLERANCES["float64"])
     for i, primal in enumerate(primals):
         if primal.size < SMALLEST:
             continue
@@ -72,7 +73,7 @@ def boxes(name, seed):
         def judged(got, i=i):
             box = PrimalCheck(point, i, "x", cts, NoiseProbe(point, outputs), conditioning)
             box.judge(got)
-            return box._truth._compare(got, RULES["float64"], [])
+            return box._truth._compare(got, TOLERANCES["float64"], [])
 
         yield Differences(point, i, cts.flat, NoiseProbe(point, outputs)), right, judged
 

@@ -6,8 +6,15 @@ from gradcheck_cases import activation, linear, loss, reduction
 from gradcheck.errors import Unsupported
 from gradcheck.implementations.bound import BoundModel
 from gradcheck.implementations.reference import Reference
-from gradcheck.judge.line_integral import PathCheck
-from gradcheck.judge.training import Trained, Trainer, judge_training, verdict
+from gradcheck.judge.compare import TOLERANCES
+from gradcheck.judge.training import (
+    PathCheck,
+    PathIntegral,
+    Trainer,
+    TrainingRun,
+    judge_training,
+    training_finding,
+)
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
@@ -227,7 +234,7 @@ def test_the_same_training_gives_the_same_bits():
         for _ in range(2)
     )
     assert first.losses == second.losses
-    assert first.legs == second.legs
+    assert first.paths == second.paths
 
 
 def test_a_loss_without_a_lower_bound_ends_training_and_is_no_failure():
@@ -248,7 +255,7 @@ def leg(step, observed, predicted, bound=1e-6, size=1.0, tensor=""):
 
 
 def judged(losses, *legs):
-    return verdict(Trained(losses=losses, legs=legs, params={}), "adam")
+    return training_finding(TrainingRun(losses=losses, paths=legs, params={}), "adam")
 
 
 def test_a_loss_that_does_not_fall_is_not_a_pass():
@@ -297,7 +304,7 @@ def test_a_trained_baby_llama_follows_the_sine_wave(rule, steps, least):
     before = followed(case, {})
     bound = Reference().bind_model(case, "float64")
     found = Trainer(case, bound, "float64", rule, steps).run()
-    assert all(one.right for one in found.legs)
+    assert all(one.right for one in found.paths)
     assert before <= 1 / 11  # chance
     assert followed(case, found.params) >= least
 
@@ -325,7 +332,7 @@ def test_what_is_to_be_resolved_is_measured_by_the_largest_step():
     rule = SUITE.rules["sgd"]
     trainer = Trainer(TOY, Reference().bind_model(TOY, "float64"), "float64", rule, 3)
     assert trainer.largest == 0.0
-    legs = [leg for leg in trainer.run().legs if not leg.tensor]
+    legs = [leg for leg in trainer.run().paths if not leg.tensor]
     assert trainer.largest == max(leg.size for leg in legs) < 1
 
 
@@ -336,3 +343,64 @@ def test_training_goes_on_below_a_loss_of_zero(offset, monkeypatch):
     monkeypatch.setattr(Trainer, "loss", lambda self, params: loss(self, params) + offset)
     bound = Reference().bind_model(TOY, "float64")
     assert len(Trainer(TOY, bound, "float64", ADAM, 4).run().losses) == 5
+
+
+STEP = np.array([1.0, -2.0])
+
+
+def way(slope, kinked=False):
+    """Along Δ = (1, −2), with a gradient of which only the first element is not zero."""
+    asked = []
+
+    def gradients(s):
+        asked.append(s)
+        return {"w": np.array([slope(s), 0.0])}
+
+    return PathIntegral(gradients, {"w": STEP}, kinked), asked
+
+
+def along(slope, observed, *, splits=0, kinked=False):
+    found, _ = way(slope, kinked)
+    for _ in range(splits):
+        found.split()
+    return found.check(observed, 0.0, TOLERANCES["float64"], 1, "")
+
+
+@pytest.mark.parametrize("power", range(6))
+def test_polynomials_up_to_the_fifth_degree_are_integrated_exactly(power):
+    leg = along(lambda s: s**power, 1 / (power + 1))
+    assert leg.error <= 1e-15
+    assert leg.right
+
+
+def test_a_slope_that_is_wrong_by_a_part_in_ten_thousand_is_seen():
+    assert along(np.exp, np.e - 1, splits=3).right
+    assert not along(lambda s: (1 + 1e-4) * np.exp(s), np.e - 1, splits=3).right
+
+
+@pytest.mark.parametrize("at", [0.01, 0.125, 0.3, 0.4999, 0.5, 0.77])
+def test_the_bar_covers_a_jump_of_the_slope_wherever_it_is(at):
+    leg = along(lambda s: 1.0 if s < at else 3.0, at + 3 * (1 - at), kinked=True)
+    assert leg.error <= leg.bar
+    assert leg.right
+
+
+def test_without_a_kink_panels_are_halved_where_they_are_uncertain():
+    found, asked = way(lambda s: 1 / (0.01 + s))
+    for _ in range(5):
+        found.split()
+    assert found.cuts[1] == 2.0**-5
+    assert len(found.cuts) < 2**5
+    assert len(asked) == len(set(asked))  # each slope is taken once
+
+
+def test_a_slope_that_is_no_number_is_not_right():
+    assert not along(lambda s: np.nan, 1.0).right
+
+
+def test_a_bound_that_could_hide_a_wrong_gradient_resolves_nothing():
+    plain = {"step": 1, "tensor": "w", "observed": 1.0, "predicted": 1.0, "bar": 0.0, "size": 1.0}
+    assert PathCheck(**plain, bound=1e-3).resolved(0.0)
+    assert not PathCheck(**plain, bound=0.04).resolved(0.0)
+    assert PathCheck(**plain, bound=0.04, kinked=True).resolved(0.0)
+    assert PathCheck(**plain, bound=0.04).resolved(1e3)  # next to nothing of the whole step

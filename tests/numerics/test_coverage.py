@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from gradcheck_cases import SUITE
 
-from gradcheck.judge.operator import SAFETY, CaseTruth
+from gradcheck.judge.compare import ROUNDING_SAFETY
+from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.estimator import Differences, noise_lines
 from gradcheck.numerics.evaluate import Point
@@ -122,7 +123,7 @@ def test_differences_agree_with_the_spec_in_float64(suite, name):
                 gradients = as_tuple(case.spec.vjp(F64, bare, *truth.primals, **case.attrs))
             for i in truth.floating:
                 estimate = truth.truth(i).differences.estimate
-                rounding = SAFETY * 2.0**-53 * truth._vjp_rounding[i][q]
+                rounding = ROUNDING_SAFETY * 2.0**-53 * truth._vjp_rounding[i][q]
                 error = np.abs(gradients[i].reshape(-1) - estimate.value[q])
                 ok = (error <= estimate.bar[q] + rounding) | np.isinf(estimate.bar[q])
                 on_kink = truth.declared.on(i)

@@ -6,8 +6,8 @@ from gradcheck_cases import SUITE
 from gradcheck_cases.attention import softmax
 from gradcheck_cases.position import diag_mask_inf
 
-from gradcheck.judge.compare import RULES
-from gradcheck.judge.operator import SAFETY, CaseTruth
+from gradcheck.judge.compare import ROUNDING_SAFETY, TOLERANCES
+from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import F32, F64
 from gradcheck.numerics.arrays import as_tuple
 from gradcheck.numerics.draw import Draw
@@ -52,7 +52,7 @@ def lost(floats, exact):
 
 def uncovered(error, units, dtype):
     """Elements whose error exceeds the rounding collected (no safety factor is needed)."""
-    ok = error <= U[dtype] * units + RULES[dtype].underflow
+    ok = error <= U[dtype] * units + TOLERANCES[dtype].underflow
     return np.flatnonzero(~ok)
 
 
@@ -139,7 +139,7 @@ def test_a_typical_sample_is_not_given_more_than_float32_needs(suite, name):
         truth = CaseTruth(case)
         for i in truth.floating:
             largest = truth.truth(i).differences.estimate.scale.max(axis=1, keepdims=True)
-            allowed = SAFETY * U["float32"] * truth._vjp_rounding[i]
+            allowed = ROUNDING_SAFETY * U["float32"] * truth._vjp_rounding[i]
             assert np.all(allowed <= 1e-4 * largest), (case.name, truth.names[i])
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gradcheck import Suite
 from gradcheck.errors import LoadError, SpecError
-from gradcheck.judge.steps import RuleTruth
+from gradcheck.judge.rule_truth import RuleTruth
 from gradcheck.power.rule import RuleMutant, kills, rule_mutants_of
 from gradcheck.spec.rule import RuleSpec, Steps
 

@@ -151,20 +151,21 @@ def test_every_operator_of_the_suite_is_explained_in_full(name):
 
 def test_the_bounds_told_are_the_bounds_used():
     # A hand-made estimate of terms 1 and scale s: the bound is rtol·S + (rtol/16 + 4u)·s.
-    from gradcheck.judge.compare import CANCELLED, ROUNDINGS, RULES, compare
+    from gradcheck.judge.compare import ALLOWED_ROUNDINGS, CANCELLATION_FACTOR, TOLERANCES, compare
     from gradcheck.numerics.estimator import Estimate
 
     text = flat(explain(BUILTIN, "tanh"))
-    for rules in RULES.values():
-        said = (
-            f"{rules.rtol:g}·max(|a|, |d|) + ({rules.rtol / CANCELLED:g} + {ROUNDINGS:g}·u·√terms)"
-        )
+    for rules in TOLERANCES.values():
+        part = rules.rtol / CANCELLATION_FACTOR
+        said = f"{rules.rtol:g}·max(|a|, |d|) + ({part:g} + {ALLOWED_ROUNDINGS:g}·u·√terms)"
         assert said in text
         one = np.ones((1, 1))
         terms, settled = np.ones(1, dtype=np.int64), np.zeros((1, 1), dtype=bool)
         estimate = Estimate(2 * one, 0 * one, 8 * one, terms, settled)
         bound = compare(2 * one, estimate, rules).bound.item()
-        wanted = 2 * rules.rtol + 8 * (rules.rtol / CANCELLED + ROUNDINGS * rules.u)
+        wanted = 2 * rules.rtol + 8 * (
+            rules.rtol / CANCELLATION_FACTOR + ALLOWED_ROUNDINGS * rules.u
+        )
         np.testing.assert_allclose(bound, wanted, rtol=1e-12)
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradcheck.judge.compare import KAPPA
+from gradcheck.judge.compare import ERROR_BAR_FACTOR
 from gradcheck.results import words
 from gradcheck.results.verdict import Verdict
 
@@ -89,7 +89,7 @@ def test_error_against_bound(make, changes, text):
 
 
 def test_a_pass_is_held_against_what_was_allowed_with_its_error_bar(make):
-    assert words.BARS == KAPPA
+    assert words.BARS == ERROR_BAR_FACTOR
     miss = make.miss(got=0.5, want=1.0, error=5.5e-7, bound=1.1e-8, error_bar=4e-7)
     passed = make.result(verdict=Verdict.PASS, worst=(miss,))
     assert words.cell(passed.finding) == "5.5e-07 ≤ 8.1e-07"

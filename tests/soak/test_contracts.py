@@ -6,7 +6,7 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.load import load
-from gradcheck.judge.asked_contract import contract_cases, judge_contract
+from gradcheck.judge.contract_check import contract_cases, judge_contract
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.results.verdict import Verdict
 from gradcheck.spec.selection import DTYPES

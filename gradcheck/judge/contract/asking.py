@@ -14,10 +14,16 @@ from numpy.typing import NDArray
 from gradcheck.errors import ManifestError, Unsupported
 from gradcheck.implementations import returned
 from gradcheck.implementations.bound import Binding, Bound, Into
-from gradcheck.implementations.checked_call import CheckedCall, attempt, bare, bound_by, guarded
+from gradcheck.implementations.checked_call import (
+    CheckedCall,
+    attempt,
+    bare,
+    bound_by,
+    guarded,
+)
 from gradcheck.implementations.framed_memory import Framed, framed
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.compare import rules_of
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.dtypes import dtype_named
 from gradcheck.results.verdict import Verdict
@@ -107,7 +113,7 @@ class Asking:
         self.truth, self.binding, self.dtype = truth, binding, dtype
         self.case = truth.case
         self.kind = dtype_named(dtype)
-        self.rules = rules_of(dtype)
+        self.rules = tolerance_of(dtype)
         self.lacking = lacking
         self.names = tuple(truth.names[i] for i in truth.floating if truth.names[i] not in lacking)
         self.primals = tuple(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from gradcheck.errors import SpecError, Unsupported
 from gradcheck.implementations.checked_call import bare
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.compare import CANCELLED
+from gradcheck.judge.call import ask_forward
+from gradcheck.judge.compare import CANCELLATION_FACTOR, ROUNDING_SAFETY
 from gradcheck.judge.contract.asking import (
     ENDS,
     Asking,
@@ -28,8 +29,6 @@ from gradcheck.judge.contract.asking import (
     quiet,
 )
 from gradcheck.judge.operator import CaseTruth, judge_case
-from gradcheck.judge.probe import ask_forward
-from gradcheck.judge.value import SAFETY
 from gradcheck.numerics.arithmetic import F64
 from gradcheck.numerics.arrays import Attrs, as_tuple
 from gradcheck.numerics.draw import Draw
@@ -241,7 +240,7 @@ class Subject(Asking):
         may differ by the sum of their bounds.
         """
         rules, slack = self.rules, self.case.spec.slack
-        per_cost = rules.rtol / CANCELLED + SAFETY * rules.u
+        per_cost = rules.rtol / CANCELLATION_FACTOR + ROUNDING_SAFETY * rules.u
         if slack is not None:
             per_cost += slack.ulp * 2 * rules.u
         if self.bound.slack is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradcheck.explain.operator_probes import ProbeCollector
 from gradcheck.explain.shrink import Shrunk, shown
 from gradcheck.implementations.bound import Binding
-from gradcheck.judge.compare import compare, rules_of
+from gradcheck.judge.compare import compare, tolerance_of
 from gradcheck.judge.cotangents import Cotangents
 from gradcheck.judge.operator import CaseTruth
 from gradcheck.numerics.arithmetic import FLOATS
@@ -84,7 +84,7 @@ def accepted(shrunk: Shrunk, convention: str = "", slack: Slack | None = None) -
     cotangents = Cotangents(("given",), (shrunk.cotangent,))
     truth = _truth(case, dtype, convention, cotangents)
     of = truth.certain(case.primal_names.index(primal_of(shrunk)))
-    rules = rules_of(dtype, 0.0 if slack is None else slack.ulp)
+    rules = tolerance_of(dtype, 0.0 if slack is None else slack.ulp)
     want, kinks = of.settled(), [] if of.kinks is None else [of.kinks.interval]
     found = compare(want, of.differences.estimate, rules, kinks=kinks, extra=of.allowance(rules))
     with np.errstate(invalid="ignore"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gradcheck.judge.model import CERTIFICATE
-from gradcheck.judge.model_truth import EXACT
+from gradcheck.judge.model_truth import MAX_EXACT_PARAMETERS
 from gradcheck.run.plan import AnyCase, Plan
 from gradcheck.spec.model import ModelCase
 from gradcheck.spec.rule import RuleCase
@@ -76,7 +76,7 @@ def _model(plan: Plan, case: ModelCase, asks: Sequence[tuple[str, str]]) -> Cost
     stages = len(case.program.stages)
     size = sum(array.size for array in case.params.values())
     trained = TRAINED * (plan.train and case.size == case.spec.sizes[0])
-    digits: float = DIGITS * (size * stages) ** 0.75 * (size <= EXACT)
+    digits: float = DIGITS * (size * stages) ** 0.75 * (size <= MAX_EXACT_PARAMETERS)
 
     def cost(word: str, dtype: str) -> float:
         if dtype == CERTIFICATE:

@@ -8,7 +8,7 @@ from gradcheck_cases import SUITE
 
 from gradcheck.cli.main import main
 from gradcheck.errors import ManifestError, Unsupported
-from gradcheck.judge.asked_contract import judge_contract
+from gradcheck.judge.contract_check import judge_contract
 from gradcheck.judge.operator import CaseTruth, certified, judge_case
 from gradcheck.results.verdict import Verdict
 from gradcheck.run import loaded_plan

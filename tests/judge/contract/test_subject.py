@@ -6,10 +6,10 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.implementations.returned import Broken
-from gradcheck.judge.asked_contract import contract_cases
-from gradcheck.judge.compare import rules_of
+from gradcheck.judge.compare import tolerance_of
 from gradcheck.judge.contract.asking import Unasked, Unfit
 from gradcheck.judge.contract.subject import Resized, _in_proportion, resized, several_rows
+from gradcheck.judge.contract_check import contract_cases
 from gradcheck.spec import Slack
 
 
@@ -111,7 +111,7 @@ def test_the_ordinary_judgement_decides_on_appeal(subject, right, dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_gradient_may_be_off_by_the_bound_of_the_judgement(subject, dtype):
     one = subject(dtype=dtype)
-    ct, rules = one.cts[0], rules_of(dtype)
+    ct, rules = one.cts[0], tolerance_of(dtype)
     size = {"x": 1e3 * one.primals[0], "w": -1e3 * one.primals[1]}
     allowed, cost = one.allowed(ct, size, {n: 0 * g for n, g in size.items()}), one.cost(ct)
     for name in ("x", "w"):
