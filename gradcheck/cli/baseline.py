@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.gate import add_require, code_of, held, required_of, requiring
-from gradcheck.cli.outcome import check_writable
-from gradcheck.cli.planned import add_plan, plan_of
-from gradcheck.cli.progress import add_progress
-from gradcheck.cli.project import open_to_defaults, settle
-from gradcheck.cli.report import suite_for
-from gradcheck.cli.run import executed
+from gradcheck.cli.gate import code_of, held, required_of, requiring
+from gradcheck.cli.options import PLAN, add_sections, open_to_defaults, settle
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.reports import check_writable
+from gradcheck.cli.run import executed, plan_of
+from gradcheck.cli.stored import suite_for
 from gradcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ ACTIONS: Final = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its commands and their flags."""
+    """Add its commands and their flags."""
     parser.description = (
         "Keep a file of failures that are known. The run is made now, by the flags of `run`, or "
         "read from RUN.json, which `gradcheck run -o RUN.json` wrote. The exit code is what the "
@@ -44,15 +43,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "report", metavar="RUN.json", type=Path, nargs="?", help="a run made before"
         )
-        add_plan(one)
-        add_require(one)
-        add_progress(one)
+        add_sections(one, *PLAN)
+        add_options(one, "require")
+        add_options(one, "quiet", help="no progress on stderr")
+        add_options(one, "progress")
         one.set_defaults(command=baseline, action=action)
         open_to_defaults(one)
 
 
 def baseline(arguments: argparse.Namespace) -> int:
-    """Carry out what is asked for; returns the exit code."""
+    """Carry out an action on the file; returns the exit code."""
     from gradcheck.results.baseline.file import parsed, text_of
 
     settle(arguments, ["suite"] if arguments.report is not None else None)
@@ -81,7 +81,7 @@ def baseline(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
-    """The run that is meant, and the suite that it is of."""
+    """The run, made now or read from a file, and its suite."""
     if arguments.report is None:
         plan = requiring(plan_of(arguments), arguments)
         return executed(plan, arguments), plan.suite
@@ -97,10 +97,10 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
 
 
 def _refuse_partial(found: Run, path: Path) -> None:
-    """A file is not changed for a run that lost something.
+    """Refuse to change a file for an incomplete run.
 
     Raises:
-        UsageError: the run did.
+        UsageError: the run is incomplete.
     """
     if not found.complete:
         from gradcheck.report.run_words import incomplete
@@ -140,7 +140,7 @@ def _save(path: Path, change: Change) -> bool:
 
 
 def _told(change: Change, judged: Run) -> str:
-    """What was changed, what was refused, what the gate says now."""
+    """What was changed and refused, and the state of the gate."""
     from gradcheck.report.run_words import baseline as said
     from gradcheck.report.run_words import unmet
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_color
-from gradcheck.cli.outcome import INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.cli.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.options import suite_of
+from gradcheck.cli.reports import page_options
 from gradcheck.errors import UsageError
 from gradcheck.results.ci_safe import heard
 
@@ -26,7 +27,7 @@ SHOWN: Final = {
     ("rms_norm", "w"): "pass",
     ("relu", "vjp"): "crash",
 }
-"""What each gradient must come to for the demo to show what it says."""
+"""The verdict that the demo expects for each gradient."""
 SEEN: Final = (
     ("silu", "PASS: every element is within its bound, and the true derivative is known well "
      "enough to say so. The certificate counts wrong answers that the same checks would have "
@@ -54,7 +55,7 @@ COPIED: Final = """\
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Judge three bundled kernels: one is right, one is wrong, one crashes. It needs no "
         "compiler, reads and writes no file, and takes about two seconds."
@@ -63,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--copy", type=Path, metavar="DIR",
         help=f"instead: write the kernels to DIR/{FILE}, to play with; DIR is made",
     )  # fmt: skip
-    add_color(parser)
+    add_options(parser, "color")
     parser.set_defaults(command=demo)
 
 
@@ -77,14 +78,11 @@ def demo(arguments: argparse.Namespace) -> int:
 
     with heard():
         found = execute(_plan())
-    how: dict[str, Any] = {
-        "color": console.colored(arguments.color),
-        "width": console.width(sys.stdout),
-    }
+    how = page_options(arguments)
     judged = report.render(found, "terminal", **how)
     if not found.complete:
         return INTERRUPTED
-    if not _as_it_should(found):
+    if not _as_expected(found):
         console.show(judged)
         console.say("this is not what the demo should show; please report it")
         return INTERNAL
@@ -92,15 +90,14 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def _explained(page: Page) -> str:
-    """What was seen, and what to type next."""
+    """What the demo has shown, and what to type next."""
     seen = page.listed("What you have seen", SEEN)
     after = page.listed("What to type next", NEXT)
     return "\n".join([*seen, "", *after, "", *page.wrap(EXIT), ""])
 
 
 def _plan() -> Plan:
-    """The kernels at one sample each; their contract is left out, for brevity."""
-    from gradcheck.cli.flags import suite_of
+    """The kernels at one sample each, without their contract, for brevity."""
     from gradcheck.run.plan import Plan
     from gradcheck.spec.choice import Choice
 
@@ -118,12 +115,12 @@ def _plan() -> Plan:
     )
 
 
-def _as_it_should(found: Run) -> bool:
+def _as_expected(found: Run) -> bool:
     return {(r.op, r.output): r.verdict.value for r in found.results} == SHOWN
 
 
 def _copy(folder: Path) -> int:
-    """Write the kernels; what is there is never overwritten.
+    """Write the kernels, without overwriting anything.
 
     Raises:
         UsageError: they cannot be written.

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from gradcheck.cli import console
-from gradcheck.cli.flags import add_color
-from gradcheck.cli.outcome import exit_code, refuse_formats, save, targets_of
+from gradcheck.cli.exit_codes import exit_code
+from gradcheck.cli.options import add as add_options
+from gradcheck.cli.reports import page_options, refuse_formats, save, targets_of
 from gradcheck.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from gradcheck.results.diff.change import Diff, Side
     from gradcheck.results.record import Run
 
-APART = "::"
-"""Between a report and the implementation in it that is meant."""
+SEPARATOR: Final = "::"
+"""Between a report and one of its implementations."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add its flags."""
     parser.description = (
         "Hold two reports against each other, result by result. A report is what `gradcheck run "
         "-o RUN.json` or `-o RUN.jsonl` wrote; RUN.json::NAME is one implementation of it."
@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--format", default="terminal", metavar="FORMAT",
         help="what stdout carries: terminal (default), markdown, html, json, github",
     )  # fmt: skip
-    add_color(parser)
+    add_options(parser, "color")
     parser.set_defaults(command=diff)
 
 
@@ -66,11 +66,8 @@ def diff(arguments: argparse.Namespace) -> int:
     marks = _marks(arguments.fail_on)
     found = _found(arguments)
     written = [save(path, pages.render(found, form)) for path, form in targets]
-    how: dict[str, Any] = {
-        "color": console.colored(arguments.color),
-        "width": console.width(sys.stdout),
-    }
-    written.append(console.show(pages.render(found, arguments.format, **how)))
+    shown = pages.render(found, arguments.format, **page_options(arguments))
+    written.append(console.show(shown))
     if not found.compared:
         console.say("nothing can be compared: the reports have no case in common")
     return exit_code(
@@ -89,7 +86,7 @@ def _marks(words: list[str]) -> list[str]:
     """The marks of `--fail-on`.
 
     Raises:
-        UnknownNameError: there is no such mark.
+        UnknownNameError: a mark does not exist.
     """
     from gradcheck.results.diff.change import Mark, slug
 
@@ -102,17 +99,19 @@ def _marks(words: list[str]) -> list[str]:
 
 
 def _found(arguments: argparse.Namespace) -> Diff:
-    """The difference that is asked for.
+    """The difference between the reports that the arguments name.
 
     Raises:
-        UsageError: a report cannot be read, or it is not clear what to compare.
+        UsageError: a report cannot be read, or the pair is ambiguous.
     """
     from gradcheck.results.diff.compare import compared
 
     first, one = _named(arguments.old)
     if arguments.new is None:
         if one:
-            raise UsageError(f"{arguments.old}: name NEW, too: {first}{APART}OTHER, or a report")
+            raise UsageError(
+                f"{arguments.old}: name NEW, too: {first}{SEPARATOR}OTHER, or a report"
+            )
         old, new, pairs = _within(first)
     else:
         second, other = _named(arguments.new)
@@ -124,12 +123,12 @@ def _found(arguments: argparse.Namespace) -> Diff:
 
 
 def _named(word: str) -> tuple[Path, str]:
-    """A report, and the implementation that is named behind it; a file may be called like that."""
-    path, apart, name = word.partition(APART)
+    """A report, and the implementation named behind it; a file's own name may contain `::`."""
+    path, apart, name = word.partition(SEPARATOR)
     if not apart or Path(word).exists():
         return Path(word), ""
     if not path or not name:
-        raise UsageError(f"{word!r}: write REPORT{APART}IMPLEMENTATION")
+        raise UsageError(f"{word!r}: write REPORT{SEPARATOR}IMPLEMENTATION")
     return Path(path), name
 
 
@@ -140,10 +139,10 @@ def _read(path: Path) -> Run:
 
 
 def _within(path: Path) -> tuple[Side, Side, dict[str, str]]:
-    """Both sides of a report that holds two implementations.
+    """Both sides of a report on two implementations.
 
     Raises:
-        UsageError: it holds fewer or more.
+        UsageError: it has fewer or more.
     """
     from gradcheck.results.diff.compare import implementations
 
@@ -153,7 +152,7 @@ def _within(path: Path) -> tuple[Side, Side, dict[str, str]]:
         raise UsageError(
             f"{path}: it holds {len(names)} implementation{'s' * (len(names) != 1)} "
             f"({', '.join(names) or 'none'}), and one report alone is compared where it holds two; "
-            f"name another report, or {path}{APART}A {path}{APART}B"
+            f"name another report, or {path}{SEPARATOR}A {path}{SEPARATOR}B"
         )
     return _side(path, run, names[0]), _side(path, run, names[1]), {names[0]: names[1]}
 
@@ -162,7 +161,7 @@ def _side(path: Path, run: Run, name: str) -> Side:
     """A report, or one implementation of it.
 
     Raises:
-        UnknownNameError: it does not hold that one.
+        UnknownNameError: it has no such implementation.
     """
     from gradcheck.results.diff.change import Side
     from gradcheck.results.diff.compare import implementations, of
@@ -176,10 +175,10 @@ def _side(path: Path, run: Run, name: str) -> Side:
 
 
 def _pairs(old: Side, new: Side, *, explicit: bool) -> dict[str, str]:
-    """Which implementation is held against which: the only ones, or those of one name.
+    """Which implementations are compared: the only ones, or those of the same name.
 
     Raises:
-        UsageError: that is not clear.
+        UsageError: the pair is ambiguous.
     """
     from gradcheck.results.diff.compare import implementations
 
@@ -193,6 +192,6 @@ def _pairs(old: Side, new: Side, *, explicit: bool) -> dict[str, str]:
         raise UsageError(
             f"{old.name} holds {', '.join(before) or 'nobody'}, and {new.name} "
             f"{', '.join(after) or 'nobody'}: say which to compare, "
-            f"{old.name}{APART}NAME {new.name}{APART}NAME"
+            f"{old.name}{SEPARATOR}NAME {new.name}{SEPARATOR}NAME"
         )
     return {name: name for name in common}

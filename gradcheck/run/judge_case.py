@@ -22,7 +22,7 @@ from gradcheck.judge.operator import CaseTruth, Unsuitable, certified, judge_cas
 from gradcheck.results.finding import Finding, Part
 from gradcheck.results.record import Kind, Record
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.crash_limit import CALL
+from gradcheck.run.limits import CALL
 from gradcheck.run.plan import AnyCase, Plan, kind_of
 from gradcheck.run.to_result import record_of
 from gradcheck.spec.selection import DTYPES, LOW

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradcheck.system.descriptors import number_of
+from gradcheck.system.process import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""`@gradcheck.case` and `@gradcheck.cases_of`: tests of one's own over points, dtypes and seeds.
+"""`@gradcheck.case` and `@gradcheck.cases_of`: a user's tests over points, dtypes and seeds.
 
-A decorator only says what the test is to be given; the pytest plugin gives it, as the argument
-`case`. Nothing here imports pytest.
+A decorator declares the cases of a test; the pytest plugin passes them as the argument `case`.
+Nothing here imports pytest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from gradcheck.cli.run import convention_of
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.judge.asked_contract import contract_cases
+from gradcheck.run.plan import Plan
+from gradcheck.spec.loading import load_suite
 from gradcheck.spec.selection import ALL, DTYPES, LOW
 from gradcheck.spec.spec_checks import NAME
-from gradcheck.testing.suite_case import SuiteCase
-from gradcheck.testing.user_case import OwnCase, is_primal
+from gradcheck.testing.cases import SuiteCase, UserCase
+from gradcheck.testing.inputs import is_primal
 
 ARGUMENT: Final = "case"
-"""What the argument of a test is called."""
+"""The argument of a test."""
 TYPICAL: Final = "typical"
 """The sample that the decorator's own keywords describe."""
 _ATTRIBUTE: Final = "_gradcheck_declared"
@@ -61,7 +65,7 @@ def case(
     twice = {*values} & {*(attrs or {})}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} stands in `attrs` and beside it")
-    declared = _Own(
+    declared = _OfUser(
         points={TYPICAL: merged, **_overridden(merged, samples or {})},
         dtypes=_dtypes(dtypes, DTYPES),
         seeds=_count(seeds),
@@ -111,11 +115,11 @@ def cases_of(
     return partial(_declare, declared)
 
 
-def declared_of(*holders: object) -> _Own | _OfSuite | None:
-    """What the decorators above said of a test function, or of its class."""
+def declared_of(*holders: object) -> _OfUser | _OfSuite | None:
+    """The declaration of a test function, or of its class."""
     for holder in holders:
         found = getattr(holder, _ATTRIBUTE, None)
-        if isinstance(found, _Own | _OfSuite):
+        if isinstance(found, _OfUser | _OfSuite):
             return found
     return None
 
@@ -124,17 +128,17 @@ def declared_of(*holders: object) -> _Own | _OfSuite | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
+class _OfUser:
     """Points of a user's own operator."""
 
     points: Mapping[str, Mapping[str, Any]]
     dtypes: Sequence[str]
     seeds: int
 
-    def cases(self, test: str) -> list[OwnCase]:
+    def cases(self, test: str) -> list[UserCase]:
         """Every point in every dtype under every seed, for the test of that name."""
         return [
-            OwnCase(test, name, values, dtype, seed)
+            UserCase(test, name, values, dtype, seed)
             for name, values in self.points.items()
             for dtype in self.dtypes
             for seed in range(self.seeds)
@@ -162,11 +166,6 @@ class _OfSuite:
             UnknownNameError: there is no such operator, dialect or sample.
             LoadError, UsageError: there is no such suite, or system with conventions.
         """
-        from gradcheck.cli.planned import convention_of
-        from gradcheck.judge.asked_contract import contract_cases
-        from gradcheck.run.plan import Plan
-        from gradcheck.spec.loading import load_suite
-
         suite = load_suite(self.suites)
         if self.operator not in suite.operators:
             raise UnknownNameError("operator", self.operator, suite.operators)
@@ -189,8 +188,8 @@ class _OfSuite:
         return [SuiteCase(test, case, d, self.key, plans[d]) for case in found for d in self.dtypes]
 
 
-def _declare(declared: _Own | _OfSuite, test: Test) -> Test:
-    """Write it on a test function, or on a class of them."""
+def _declare(declared: _OfUser | _OfSuite, test: Test) -> Test:
+    """Attach a declaration to a test function or class."""
     if _ATTRIBUTE in vars(test):
         name = getattr(test, "__name__", test)
         raise UsageError(
@@ -203,10 +202,10 @@ def _declare(declared: _Own | _OfSuite, test: Test) -> Test:
 def _overridden(
     base: Mapping[str, Any], samples: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Each sample as a whole.
+    """Each sample with all its values.
 
     Raises:
-        UsageError: there is nothing to differentiate by, or a sample is none.
+        UsageError: there is no primal, or a sample is invalid.
     """
     _check_values(TYPICAL, base)
     if not any(map(is_primal, base.values())):

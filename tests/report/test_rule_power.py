@@ -6,14 +6,16 @@ from dataclasses import replace
 import gradcheck_cases
 import pytest
 
-from gradcheck.power.rule import Kills, RulePower, rule_mutants_of
+from gradcheck.power.rule import Kills, RulePower, RuleScore, rule_mutants_of
 from gradcheck.report.rule_power import FORMATS, render, summary
 
 MUTANT = rule_mutants_of(gradcheck_cases.SUITE)["clip_norm"][0]
 CASES = (f"default/{MUTANT.killer}", "default/other")
 KILLED = Kills(MUTANT, CASES, CASES[:1])
 MISSED = Kills(MUTANT, CASES, CASES[1:])
-SOUND = RulePower(suite="s", suite_version="1", seed=0, kills=(KILLED,), alarms=(), judged=4)
+SOUND = RulePower(
+    suite="s", suite_version="1", seed=0, scores=(RuleScore(kills=(KILLED,), judged=4),)
+)
 
 
 def test_a_mutant_counts_as_rejected_only_by_the_sample_that_was_named():

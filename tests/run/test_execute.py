@@ -13,8 +13,8 @@ from gradcheck.errors import LoadError, UnknownNameError
 from gradcheck.results.finding import Part
 from gradcheck.run.execute import execute
 from gradcheck.run.judge_case import judge
+from gradcheck.run.limits import TimeLimit
 from gradcheck.run.plan import Plan
-from gradcheck.run.time_limit import TimeLimit
 
 BUILTIN = gradcheck_cases.SUITE
 
@@ -342,7 +342,7 @@ def test_when_the_time_is_up_what_is_known_is_kept_and_the_rest_is_not_run(impl,
 def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
     impl, time_up, monkeypatch
 ):
-    monkeypatch.setattr("gradcheck.run.loaded_plan.load", time_up)
+    monkeypatch.setattr("gradcheck.run.plan.load", time_up)
     run = execute(plan("reference", impl(IMPL={}), max_time=1000.0))
     assert [(r.implementation, r.op) for r in run.results] == [
         ("reference", "relu"), ("reference", "tanh"), ("user:IMPL", "relu"), ("user:IMPL", "tanh")

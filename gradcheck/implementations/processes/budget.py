@@ -29,7 +29,7 @@ def uncounted() -> Iterator[None]:
 def of_case(name: str) -> None:
     """From here on each case has a budget of its own; with an empty name operators have one.
 
-    A run counts over cases itself (`gradcheck.run.crash_limit`), where their order is known.
+    A run counts over cases itself (`gradcheck.run.limits`), where their order is known.
     """
     _CASE.set(name)
 

@@ -24,7 +24,7 @@ from gradcheck.report.scripts.point import cotangent_of, primals_of
 from gradcheck.results.finding import Finding
 from gradcheck.results.record import Kind, Part, Record, Run
 from gradcheck.results.verdict import Verdict
-from gradcheck.run.loaded_plan import LoadedPlan
+from gradcheck.run.plan import LoadedPlan
 from gradcheck.spec.selection import LOW
 from gradcheck.spec.suite import Case
 from gradcheck.system import atomic_io

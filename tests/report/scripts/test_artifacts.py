@@ -12,8 +12,7 @@ from gradcheck.results.expectation import Expected, Gate, Known
 from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import executed
-from gradcheck.run.loaded_plan import loaded
-from gradcheck.run.plan import Plan
+from gradcheck.run.plan import Plan, loaded
 from gradcheck.spec.choice import Choice
 from gradcheck.system import atomic_io
 

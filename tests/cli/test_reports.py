@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gradcheck.cli.outcome import check_folder, refuse_formats, save
+from gradcheck.cli.reports import check_folder, refuse_formats, save
 from gradcheck.errors import UsageError
 
 

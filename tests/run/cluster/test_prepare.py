@@ -3,14 +3,17 @@
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.run.cluster import dask_worker, work
-from gradcheck.run.cluster.scheduler import Gone
+from gradcheck.run.cluster import client as cluster_client
+from gradcheck.run.cluster import dask_worker
+from gradcheck.run.cluster.scheduler import ClusterLostError
 
 pytest.importorskip("distributed")
 
 LOST = ConnectionResetError("in <TCP (closed)>: Stream is closed")
-POOR = dask_worker.Lost("on there: SIGKILL while it loaded the run, in 2 tries", "tcp://x")
-UNFIT = dask_worker.Unfit("on there: NumPy 1.0, not 2.0 as here")
+POOR = dask_worker.ProcessLostError(
+    "on there: SIGKILL while it loaded the run, in 2 tries", "tcp://x"
+)
+UNFIT = dask_worker.UnfitError("on there: NumPy 1.0, not 2.0 as here")
 
 
 class Client:
@@ -30,13 +33,13 @@ class Client:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(work, "PAUSE", 0)
+    monkeypatch.setattr(cluster_client, "RETRY_INTERVAL", 0)
 
 
 def prepared(*rounds):
     """How often the workers were asked until all was well."""
     client = Client(*rounds)
-    work._prepare(client, {}, "the cluster")
+    cluster_client._prepare(client, {}, "the cluster")
     return client.asked
 
 
@@ -71,19 +74,26 @@ def test_where_nothing_lives_on_any_of_them_it_is_said():
 
 
 def test_one_worker_after_the_other_is_too_many():
-    with pytest.raises(Gone, match="the cluster lost one worker after the other while they load"):
-        prepared(*({str(n): LOST} for n in range(work.LOSSES + 1)), {"c": None})
-    assert prepared(*({str(n): LOST} for n in range(work.LOSSES)), {"c": None}) == work.LOSSES + 1
+    with pytest.raises(
+        ClusterLostError, match="the cluster lost one worker after the other while they load"
+    ):
+        prepared(
+            *({str(n): LOST} for n in range(cluster_client.MAX_LOADING_LOSSES + 1)), {"c": None}
+        )
+    assert (
+        prepared(*({str(n): LOST} for n in range(cluster_client.MAX_LOADING_LOSSES)), {"c": None})
+        == cluster_client.MAX_LOADING_LOSSES + 1
+    )
 
 
 def test_no_worker_is_waited_for_but_not_for_ever(monkeypatch):
-    monkeypatch.setattr(work, "PATIENCE", 0.01)
-    with pytest.raises(Gone, match=r"the cluster has had no workers for 0.01 s"):
+    monkeypatch.setattr(cluster_client, "MAX_IDLE", 0.01)
+    with pytest.raises(ClusterLostError, match=r"the cluster has had no workers for 0.01 s"):
         prepared({"a": LOST}, {})
-    with pytest.raises(Gone, match=r"the cluster has had no workers for 0.01 s"):
+    with pytest.raises(ClusterLostError, match=r"the cluster has had no workers for 0.01 s"):
         prepared({"a": LOST})  # which the scheduler never finds out
 
 
 def test_a_scheduler_that_is_lost_is_said():
-    with pytest.raises(Gone, match="the connection to the cluster was lost"):
+    with pytest.raises(ClusterLostError, match="the connection to the cluster was lost"):
         prepared(ConnectionResetError("closed"))

@@ -7,7 +7,7 @@ import re
 import sys
 
 from gradcheck.cli import console, examples
-from gradcheck.cli.outcome import USAGE
+from gradcheck.cli.exit_codes import USAGE
 from gradcheck.errors import UnknownNameError, nearest
 
 TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, NoReturn
 
-WIDEST: Final = 100
+MAX_WIDTH: Final = 100
 """Columns beyond which lines are hard to read."""
-NARROW: Final = 80
-"""Columns of help that goes into no terminal."""
-FEW: Final = 5
-"""Flags that the first line of a help has room for."""
+PIPE_WIDTH: Final = 80
+"""Columns of help that is not shown in a terminal."""
+MAX_USAGE_FLAGS: Final = 5
+"""Flags that the usage line lists."""
 INVALID: Final = re.compile(r"argument (?:COMMAND|ACTION): invalid choice: '(.*?)' \(", re.DOTALL)
 
 
 class Help(argparse.HelpFormatter):
-    """Wraps descriptions, and lays out the tables of epilogs for the width of the terminal."""
+    """Wraps descriptions and lays out the tables of epilogs in the width of the terminal."""
 
     def __init__(self, prog: str) -> None:
-        """Fit the terminal, but no wider than is easy to read."""
-        width = min(console.columns(sys.__stdout__, NARROW), WIDEST)
+        """Take the terminal's width, up to `MAX_WIDTH`."""
+        width = min(console.columns(sys.__stdout__, PIPE_WIDTH), MAX_WIDTH)
         super().__init__(prog, max_help_position=28, width=width - 2)
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
-        """Flags are explained below: where there are many, the first line does not list them."""
+        """Add the usage line, which lists flags only where they are few."""
         named = [action for action in actions if not action.option_strings]
-        if len(actions) - len(named) > FEW:
+        if len(actions) - len(named) > MAX_USAGE_FLAGS:
             self._prog += " [flags]"
             actions, groups = named, []
         super().add_usage(usage, actions, groups, prefix)
@@ -63,10 +63,10 @@ def _laid_out(lines: list[str], width: int) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command, which knows the command's examples."""
+    """A parser of a command, with the command's examples as its epilog."""
 
     def __init__(self, **options: Any) -> None:
-        """As `argparse` does, with the command's examples as its epilog."""
+        """Take the options of `argparse.ArgumentParser`."""
         options.setdefault("formatter_class", Help)
         super().__init__(**options)
         if self.epilog is None:
@@ -75,11 +75,11 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def command(self) -> str:
-        """Its words, without the program's."""
+        """The command's words, without the program's name."""
         return self.prog.partition(" ")[2]
 
     def error(self, message: str) -> NoReturn:
-        """Say it in one line, and where to read more; leaves with the code of a usage error."""
+        """Report a mistake in one line on stderr, and exit with the code of a usage error."""
         mistaken = INVALID.search(message)
         if mistaken:
             message = str(UnknownNameError("command", mistaken[1], self._commands()))
@@ -88,14 +88,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Help goes to stdout as all else does; leaves with the code of a usage error if not."""
+        """Write help to stdout; exit with the code of a usage error where that fails."""
         if file is not sys.stdout:
             super()._print_message(message, file)
         elif not console.show(message):
             self.exit(USAGE)
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
-        """Say of words that this command does not know what may have been meant."""
+        """Report words that this command does not know, with the nearest flag."""
         flag = next((word for word in words if word.startswith("-") and word != "--"), "")
         if not flag:
             hint = (
@@ -116,6 +116,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def mention(commands: argparse._SubParsersAction[Parser], name: str, what: str) -> None:
-    """List a command whose parser nobody asks for: making all of them is half of a start."""
+    """List a command without making its parser: all of them take half of a start."""
     commands._choices_actions.append(commands._ChoicesPseudoAction(name, [], what))
     commands._name_parser_map[name] = None  # type: ignore[assignment]  # it is a choice

@@ -1,4 +1,4 @@
-"""Does a program of level `oneshot` answer well, and give up well?"""
+"""Checks of a program of level `oneshot`: its answers, and its exit status without one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gradcheck.numerics.dtypes import dtype_named, is_float
 from gradcheck.spec.selection import DTYPES
 from gradcheck.spec.suite import Case, Suite
 
-TRIES: Final = 2
-"""Samples that are tried of an operator: each costs the start of a process or two."""
+MAX_SAMPLES: Final = 2
+"""Samples tried of an operator: each starts a process or two."""
 
 
-def probe(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator[Check]:
+def checks(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator[Check]:
     """Try a program, one check after the other, with the operators that match `globs`.
 
     Raises:
@@ -37,7 +37,7 @@ def probe(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator
     for spec in specs:
         cases = suite.cases([spec.name])
         for dtype in DTYPES:
-            attempt = partial(judge_first, process, cases, dtype, TRIES)
+            attempt = partial(judge_first, process, cases, dtype, MAX_SAMPLES)
             check = tried(f"{spec.name} in {dtype}", attempt)
             if check.lacks:
                 lacking.append(check.name)

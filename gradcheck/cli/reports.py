@@ -1,28 +1,25 @@
-"""What a command leaves behind: reports in files and on stdout, and one exit code."""
+"""Where reports go: checked before a run, written to files and to stdout after it."""
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from gradcheck import report
 from gradcheck.cli import console
-from gradcheck.errors import UsageError
+from gradcheck.cli.gate import code_of
+from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.system.process import is_open, number_of
 
-TYPE_CHECKING = False  # as type checkers know it, without importing `typing`
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-    from typing import Any, Final
+    from gradcheck.results.record import Run
 
-    Target = tuple[Path, str]
-    """Where a report goes, and its format."""
-
-OK: Final = 0
-GATE: Final = 1
-USAGE: Final = 2
-LOAD: Final = 3
-NOTHING: Final = 4
-INTERNAL: Final = 5
-INTERRUPTED: Final = 130
+Target = tuple[Path, str]
+"""Where a report goes, and its format."""
 
 
 def targets_of(outputs: Sequence[str]) -> list[Target]:
@@ -31,21 +28,17 @@ def targets_of(outputs: Sequence[str]) -> list[Target]:
     Raises:
         UsageError: one has no known format, or could not be written after the run.
     """
-    from gradcheck import report
-
     targets = [report.format_of(text) for text in outputs]
     check_writable([path for path, _ in targets])
     return targets
 
 
 def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
-    """Refuse before the run what could not be written after it; `flag` named it.
+    """Refuse before the run what could not be written after it; messages name `flag`.
 
     Raises:
         UsageError: a path cannot be written.
     """
-    from gradcheck.system.descriptors import is_open, number_of
-
     for path in paths:
         number, folder = number_of(str(path)), path.parent
         try:
@@ -67,10 +60,10 @@ def check_writable(paths: Sequence[Path], flag: str = "-o") -> None:
 
 
 def check_folder(path: Path, flag: str) -> None:
-    """Make a folder that is to be written into, where it is not there yet; `flag` named it.
+    """Create a folder that a run writes into, unless it exists; messages name `flag`.
 
     Raises:
-        UsageError: there can be none, or nothing can be written there.
+        UsageError: it cannot be created, or nothing can be written there.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -83,8 +76,8 @@ def check_folder(path: Path, flag: str) -> None:
 
 
 def _check_aside(path: Path, flag: str) -> None:
-    """A report is written aside, then renamed: what links lead to is in a folder of its own."""
-    from gradcheck.system.atomic_io import is_special
+    """Check the folder of a link's target, where a report is made before it is renamed."""
+    from gradcheck.system.atomic_io import is_special  # door: it imports tempfile
 
     folder = type(path)(os.path.realpath(path)).parent
     if is_special(path):
@@ -99,8 +92,8 @@ def _check_aside(path: Path, flag: str) -> None:
 
 
 def save(path: Path, text: str | Iterable[str], flag: str = "-o") -> bool:
-    """Write a report; False, and a line on stderr, where it cannot be."""
-    from gradcheck.system import atomic_io
+    """Write a report; False, and a line on stderr, if that fails."""
+    from gradcheck.system import atomic_io  # door: it imports tempfile
 
     try:
         atomic_io.save(path, text)
@@ -114,7 +107,7 @@ def refuse_formats(targets: Sequence[Target], formats: Sequence[str], what: str)
     """Refuse formats that a command does not write; messages call it `what`.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a target has one.
     """
     for path, form in targets:
         if form not in formats:
@@ -124,34 +117,59 @@ def refuse_formats(targets: Sequence[Target], formats: Sequence[str], what: str)
 def publish(
     found: Any, targets: Sequence[Target], render: Callable[..., str], **options: Any
 ) -> bool:
-    """Render to every target, then to the terminal with `options`; False: something failed."""
+    """Render to every target, then to the terminal with `options`; False if a write failed."""
     written = [save(path, render(found, form)) for path, form in targets]
     written.append(console.show(render(found, "terminal", **options)))
     return all(written)
 
 
-def exit_code(
+def publish_run(
+    found: Run,
+    arguments: argparse.Namespace,
+    targets: Sequence[Target],
+    terminal: Callable[..., str] | None = None,
     *,
-    complete: bool = True,
-    invalid: bool = False,
-    unloaded: bool = False,
     written: bool = True,
-    checked: bool = True,
-    passed: bool,
 ) -> int:
-    """One code, never ORed: the highest-precedence one wins.
+    """Report a run as the flags of the section "reports" say.
 
-    `complete`: the run was not interrupted; `invalid`: a case of our own is at fault; `unloaded`:
-    an implementation could not be loaded; `written`: every report was; `checked`: something was.
+    Args:
+        found: the run.
+        arguments: the parsed flags.
+        targets: the files to write.
+        terminal: renders the terminal's text, if that is not the report of a run.
+        written: whether the run's other files were written.
+
+    Returns:
+        The exit code.
     """
-    if not complete:
-        return INTERRUPTED
-    if invalid:
-        return INTERNAL
-    if unloaded:
-        return LOAD
-    if not written:
-        return USAGE
-    if not checked:
-        return NOTHING
-    return OK if passed else GATE
+    saved = [written, *(save(path, report.pieces(found, form)) for path, form in targets)]
+    how = page_options(arguments)
+    if arguments.format == "terminal" and terminal is not None:
+        text = terminal(**how)
+    else:
+        # -q goes before the -v of a project
+        verbosity = -1 if arguments.quiet else int(arguments.verbose)
+        text = report.render(found, arguments.format, **how, verbosity=verbosity)
+    if arguments.format != "terminal":  # which shows them itself
+        wrong = found.gate.problems if found.gate is not None else ()
+        for line in (*found.troubles, *(problem.text for problem in wrong), *found.unmet):
+            console.say(line)
+    saved.append(console.show(text))
+    exit_zero = getattr(arguments, "exit_zero", False)
+    return code_of(found, written=all(saved), exit_zero=exit_zero)
+
+
+def page_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Colour and width of what stdout shows."""
+    return {"color": console.colored(arguments.color), "width": console.width(sys.stdout)}
+
+
+def check_format(word: str) -> None:
+    """Refuse an unknown format.
+
+    Raises:
+        UnknownNameError: no format has that name.
+    """
+    if word not in report.FORMATS:
+        raise UnknownNameError("format", word, report.FORMATS)

@@ -3,7 +3,7 @@
 import pytest
 
 from gradcheck.errors import UsageError
-from gradcheck.run.cluster.connect import address_of
+from gradcheck.run.cluster.client import address_of
 
 
 @pytest.mark.parametrize("word", ["head", "http://head:8786", "tcp://head", "head:port", "a b:1"])

@@ -53,7 +53,7 @@ SEQS: Final = (7, -1, 2**53, 0.5, 'a "b" \\ é 漢', "", None, True, [1, [2, {"k
 """Values of `seq` that must come back as they were."""
 
 
-def probe(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator[Check]:
+def checks(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator[Check]:
     """Try a program of level `frames` or `jsonl`, one check after the other.
 
     `globs` limit the operators that are asked for (none: all that it offers).

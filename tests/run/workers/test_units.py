@@ -6,8 +6,17 @@ import pytest
 from gradcheck_cases import SUITE
 
 from gradcheck.run.plan import Plan
-from gradcheck.run.workers.cost import CONTRACT, UNKNOWN, cost_of
-from gradcheck.run.workers.unit import LONG, Unit, asks_of, begun, divided, units_of
+from gradcheck.run.workers.units import (
+    CONTRACT,
+    LONG_SHARE,
+    UNKNOWN,
+    Unit,
+    asks_of,
+    begun,
+    cost_of,
+    divided,
+    units_of,
+)
 from gradcheck.spec.model import ModelCase, ModelSpec, Size
 
 BOTH = ["float64", "float32"]
@@ -111,7 +120,7 @@ def test_long_ones_come_first_and_all_others_keep_their_order():
 def test_long_is_what_would_keep_a_slot_from_ending_with_the_others():
     units = [unit(place, 1.0) for place in range(1000)]
     assert not any(u.first for u in begun(units, 2))
-    assert all(u.first for u in begun(units, 1000 * LONG + 1))
+    assert all(u.first for u in begun(units, 1000 * LONG_SHARE + 1))
     assert [u.place for u in begun(units, 64)] == [*range(1000)]
 
 

@@ -11,8 +11,8 @@ from gradcheck_cases import SUITE
 from gradcheck.results.record import AT_FIRST
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.execute import execute
+from gradcheck.run.limits import TimeLimit
 from gradcheck.run.plan import Plan
-from gradcheck.run.time_limit import TimeLimit
 from gradcheck.run.workers import run_queue
 
 CODE = """
