@@ -82,12 +82,12 @@ class Killed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractPower(MutationReport[Killed]):
-    """A row of the kill matrix per mutant; the right ones must be rejected by nothing."""
+    """A row of the kill matrix per mutant; the right ones must be rejected by nothing.
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """The columns: the numbers, then the properties."""
-        return (NUMBERS, *(asked.name for asked in PROPERTIES))
+    `judges` are the columns: the numbers, then the properties.
+    """
+
+    judges: tuple[str, ...] = (NUMBERS, *(asked.name for asked in PROPERTIES))
 
     @property
     def case(self) -> str:

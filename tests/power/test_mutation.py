@@ -5,14 +5,16 @@ import pytest
 
 import gradcheck
 from gradcheck.errors import LoadError, SpecError, UsageError
-from gradcheck.power.run import Attack, Power, attack
+from gradcheck.power.mutation import MutationPlan, run
+from gradcheck.power.operators import Power
 from gradcheck.power.score import WHOLE, Part, Score, Trial
 
 DTYPES = ("float64", "float32")
 
 
 def plan(*ops, **changes):
-    return Attack(**{"suites": ("user:SUITE",), "ops": ops, "dtypes": ("float64",), **changes})
+    usual = {"kind": "operators", "suites": ("user:SUITE",), "dtypes": ("float64",)}
+    return MutationPlan(**{**usual, "names": ops, **changes})
 
 
 def halves(xp, ct, x):
@@ -40,7 +42,7 @@ def several(make, suite_of):
 
 
 def test_operators_are_attacked_in_the_order_given_and_the_plan_is_noted(several):
-    power = attack(plan("c", "b", "a", dtypes=DTYPES, seed=3))
+    power = run(plan("c", "b", "a", dtypes=DTYPES, seed=3))
     assert [found.op for found in power.scores] == ["c", "b", "a"]
     assert (power.version, power.suite, power.suite_version) == (gradcheck.__version__, "mine", "1")
     assert (power.dtypes, power.seed, power.part) == (DTYPES, 3, WHOLE)
@@ -48,7 +50,7 @@ def test_operators_are_attacked_in_the_order_given_and_the_plan_is_noted(several
     assert [(found.op, trial.what) for found, trial in power.survivors] == [("b", "wrong")]
     assert [t.what for t in power.trials("mutant")] == ["wrong", "wrong"]
     assert not power.sound
-    assert attack(plan("c", "a")).sound
+    assert run(plan("c", "a")).sound
 
 
 def test_a_seed_moves_the_inputs(make, suite_of):
@@ -60,7 +62,7 @@ def test_a_seed_moves_the_inputs(make, suite_of):
 
     suite_of([make.op(typical=noted)])
     for seed in (0, 0, 1):
-        attack(plan("square", seed=seed, part=Part(1, 10**9)))
+        run(plan("square", seed=seed, part=Part(1, 10**9)))
     # Of two seeds in a run the second is for what an impostor computes elsewhere.
     drawn = [tuple(values) for values in seen]
     assert len(set(drawn)) == 2
@@ -69,12 +71,12 @@ def test_a_seed_moves_the_inputs(make, suite_of):
 
 def test_progress_names_each_operator_before_it_is_attacked(several):
     seen = []
-    attack(plan("c", "a"), lambda *state: seen.append(state))
+    run(plan("c", "a"), lambda *state: seen.append(state))
     assert seen == [(0, 2, "c"), (1, 2, "a")]
 
 
 def test_the_same_plan_gives_the_same_power(several):
-    assert attack(plan(*"abc")) == attack(plan(*"abc"))
+    assert run(plan(*"abc")) == run(plan(*"abc"))
 
 
 def trial(**parts):
@@ -129,7 +131,7 @@ def test_power_is_sound_only_if_something_was_attacked_to_the_end(power, sound):
 
 def test_an_interruption_keeps_the_operators_that_are_done(make, suite_of):
     suite_of([make.op(n) for n in "abc"], [make.mutant(halves, op="a"), make.mutant(stops, op="b")])
-    power = attack(plan("a", "b", "c"))
+    power = run(plan("a", "b", "c"))
     assert [found.op for found in power.scores] == ["a"]
     assert power.scores[0].sound
     assert (power.complete, power.sound, power.troubles) == (False, False, ())
@@ -139,7 +141,7 @@ def test_an_interruption_before_the_first_operator_leaves_nothing(several):
     def stop(*_):
         raise KeyboardInterrupt
 
-    power = attack(plan("a"), stop)
+    power = run(plan("a"), stop)
     assert (power.scores, power.complete, power.sound) == ((), False, False)
 
 
@@ -160,13 +162,13 @@ def test_a_mistake_in_a_table_ends_it_before_anything_is_attacked(
     suite_of([make.op("a"), make.op("b")], mutants)
     for jobs in (1, 2):  # the mutant of an operator that is not asked for, too
         with pytest.raises(error, match=said):
-            attack(plan("b", jobs=jobs))
+            run(plan("b", jobs=jobs))
 
 
 def test_without_a_suite_it_says_how_to_get_one(monkeypatch):
     monkeypatch.setattr("gradcheck.system.entry_points.entry_points", lambda group: {})
     with pytest.raises(UsageError, match="no suite installed"):
-        attack(plan("a", suites=()))
+        run(plan("a", suites=()))
 
 
 # ── several processes ────────────────────────────────────────────────────────────────────────
@@ -202,7 +204,7 @@ def nine(tmp_path, monkeypatch):
 
 def test_a_power_does_not_depend_on_the_number_of_processes(nine):
     here, there = (
-        attack(plan(*NINE, suites=("nine:SUITE",), part=Part(1, 3), jobs=jobs)) for jobs in (1, 2)
+        run(plan(*NINE, suites=("nine:SUITE",), part=Part(1, 3), jobs=jobs)) for jobs in (1, 2)
     )
     assert here == there
     assert here.complete
@@ -210,7 +212,7 @@ def test_a_power_does_not_depend_on_the_number_of_processes(nine):
 
 
 def test_a_mutant_that_kills_its_process_leaves_a_partial_power(nine):
-    power = attack(plan(*NINE, suites=("nine:DEADLY",), jobs=2))
+    power = run(plan(*NINE, suites=("nine:DEADLY",), jobs=2))
     assert (power.complete, power.sound) == (False, False)
     assert power.troubles == (
         "op-8: a worker process died of it, twice (exit status 3); run again with -j 1 to see "
