@@ -14,10 +14,16 @@ from gradcheck.cli.reports import check_writable
 from gradcheck.cli.run import executed, plan_of
 from gradcheck.cli.stored import suite_for
 from gradcheck.errors import UsageError
+from gradcheck.report.run_words import baseline as said
+from gradcheck.report.run_words import incomplete, unmet
+from gradcheck.results.baseline import change
+from gradcheck.results.baseline.entry import Baseline
+from gradcheck.results.baseline.file import parsed, text_of
+from gradcheck.results.baseline.scope import Scope
+from gradcheck.results.stored.read import read
+from gradcheck.system.atomic_io import replace
 
 if TYPE_CHECKING:
-    from gradcheck.results.baseline.change import Change
-    from gradcheck.results.baseline.entry import Baseline
     from gradcheck.results.record import Run
     from gradcheck.spec.suite import Suite
 
@@ -53,8 +59,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def baseline(arguments: argparse.Namespace) -> int:
     """Carry out an action on the file; returns the exit code."""
-    from gradcheck.results.baseline.file import parsed, text_of
-
     settle(arguments, ["suite"] if arguments.report is not None else None)
     path: Path = arguments.file
     if arguments.action == "write":
@@ -85,8 +89,6 @@ def _run(arguments: argparse.Namespace) -> tuple[Run, Suite]:
     if arguments.report is None:
         plan = requiring(plan_of(arguments), arguments)
         return executed(plan, arguments), plan.suite
-    from gradcheck.results.stored.read import read
-
     flags = ("op", "model", "rule", "dialect", "sample", "impl", "dtype")
     for flag in flags:
         if getattr(arguments, flag):
@@ -103,8 +105,6 @@ def _refuse_partial(found: Run, path: Path) -> None:
         UsageError: the run is incomplete.
     """
     if not found.complete:
-        from gradcheck.report.run_words import incomplete
-
         raise UsageError(f"{path}: nothing is changed: {incomplete(found)}; run again")
     if found.troubles:
         raise UsageError(f"{path}: nothing is changed: {found.troubles[0]}")
@@ -112,11 +112,7 @@ def _refuse_partial(found: Run, path: Path) -> None:
 
 def _change(
     action: str, found: Run, suite: Suite, path: Path, text: str, before: Baseline | None
-) -> Change:
-    from gradcheck.results.baseline import change
-    from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.baseline.scope import Scope
-
+) -> change.Change:
     name = str(path)
     scope = Scope.of(suite, before or Baseline(name=name), found)
     if before is None:
@@ -128,21 +124,16 @@ def _change(
     return change.Change(text=text)
 
 
-def _save(path: Path, change: Change) -> bool:
-    from gradcheck.system.atomic_io import replace
-
+def _save(path: Path, changed: change.Change) -> bool:
     try:
-        replace(path, change.text)
+        replace(path, changed.text)
     except OSError as error:
         console.say(f"{path}: {error.strerror}; it is as it was")
         return False
     return True
 
 
-def _told(change: Change, judged: Run) -> str:
+def _told(change: change.Change, judged: Run) -> str:
     """What was changed and refused, and the state of the gate."""
-    from gradcheck.report.run_words import baseline as said
-    from gradcheck.report.run_words import unmet
-
     refused = [f"refused: {text}" for text in change.refused]
     return "\n".join([*change.done, *refused, *said(judged), *unmet(judged), judged.summary, ""])

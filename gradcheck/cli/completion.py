@@ -10,6 +10,8 @@ from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import suite_of
+from gradcheck.report import FORMATS
+from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
 
 SHELLS: Final = ("bash", "zsh", "fish")
 ENDINGS: Final = ("FILE", ".json", ".jsonl", ".toml", ".so", ".h")
@@ -66,9 +68,6 @@ IMPLEMENTATION: Final = {
 
 def _names(references: list[str]) -> dict[str, list[str]]:
     """The values of a flag, by the attribute that it sets."""
-    from gradcheck.report import FORMATS
-    from gradcheck.spec.selection import ALL, CERTIFIED, DTYPES, LOW
-
     suite = suite_of(references)
     points = [s.name for op in suite for s in op.samples]
     points += [s.name for model in suite.models.values() for s in model.sizes]

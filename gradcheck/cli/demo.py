@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gradcheck import report
 from gradcheck.cli import console
 from gradcheck.cli.exit_codes import INTERNAL, INTERRUPTED, OK, USAGE
 from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import suite_of
 from gradcheck.cli.reports import page_options
 from gradcheck.errors import UsageError
+from gradcheck.report.page import Page
 from gradcheck.results.ci_safe import heard
+from gradcheck.spec.choice import Choice
+from gradcheck.system.atomic_io import create
 
 if TYPE_CHECKING:
-    from gradcheck.report.page import Page
     from gradcheck.results.record import Run
     from gradcheck.run.plan import Plan
 
@@ -72,8 +76,6 @@ def demo(arguments: argparse.Namespace) -> int:
     """Judge the kernels, or copy them; returns the exit code."""
     if arguments.copy is not None:
         return _copy(arguments.copy)
-    from gradcheck import report
-    from gradcheck.report.page import Page
     from gradcheck.run.execute import execute
 
     with heard():
@@ -99,7 +101,6 @@ def _explained(page: Page) -> str:
 def _plan() -> Plan:
     """The kernels at one sample each, without their contract, for brevity."""
     from gradcheck.run.plan import Plan
-    from gradcheck.spec.choice import Choice
 
     suite = suite_of([])
     ops = sorted({op for op, _ in SHOWN})
@@ -125,10 +126,6 @@ def _copy(folder: Path) -> int:
     Raises:
         UsageError: they cannot be written.
     """
-    from importlib.resources import files
-
-    from gradcheck.system.atomic_io import create
-
     path = folder / FILE
     text = (files("gradcheck.demo") / FILE).read_text(encoding="utf-8")
     try:

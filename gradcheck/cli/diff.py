@@ -12,9 +12,12 @@ from gradcheck.cli.exit_codes import exit_code
 from gradcheck.cli.options import add as add_options
 from gradcheck.cli.reports import page_options, refuse_formats, save, targets_of
 from gradcheck.errors import UnknownNameError, UsageError
+from gradcheck.report import diff as pages
+from gradcheck.results.diff.change import Diff, Mark, Side, chosen, slug
+from gradcheck.results.diff.compare import compared, implementations, of
+from gradcheck.results.stored.read import read
 
 if TYPE_CHECKING:
-    from gradcheck.results.diff.change import Diff, Side
     from gradcheck.results.record import Run
 
 SEPARATOR: Final = "::"
@@ -56,9 +59,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Compare two reports; returns the exit code."""
-    from gradcheck.report import diff as pages
-    from gradcheck.results.diff.change import chosen
-
     targets = targets_of(arguments.outputs)
     refuse_formats(targets, pages.FORMATS, "diff")
     if arguments.format not in pages.FORMATS:
@@ -88,8 +88,6 @@ def _marks(words: list[str]) -> list[str]:
     Raises:
         UnknownNameError: a mark does not exist.
     """
-    from gradcheck.results.diff.change import Mark, slug
-
     known = ["worse", "change", *map(slug, Mark)]
     found = [part.strip() for word in words for part in word.split(",")]
     for word in found:
@@ -104,8 +102,6 @@ def _found(arguments: argparse.Namespace) -> Diff:
     Raises:
         UsageError: a report cannot be read, or the pair is ambiguous.
     """
-    from gradcheck.results.diff.compare import compared
-
     first, one = _named(arguments.old)
     if arguments.new is None:
         if one:
@@ -115,9 +111,9 @@ def _found(arguments: argparse.Namespace) -> Diff:
         old, new, pairs = _within(first)
     else:
         second, other = _named(arguments.new)
-        run = _read(first)
+        run = read(first)
         old = _side(first, run, one)
-        new = _side(second, run if second == first else _read(second), other)
+        new = _side(second, run if second == first else read(second), other)
         pairs = _pairs(old, new, explicit=bool(one or other))
     return compared(old, new, pairs, arguments.factor)
 
@@ -132,21 +128,13 @@ def _named(word: str) -> tuple[Path, str]:
     return Path(path), name
 
 
-def _read(path: Path) -> Run:
-    from gradcheck.results.stored.read import read
-
-    return read(path)
-
-
 def _within(path: Path) -> tuple[Side, Side, dict[str, str]]:
     """Both sides of a report on two implementations.
 
     Raises:
         UsageError: it has fewer or more.
     """
-    from gradcheck.results.diff.compare import implementations
-
-    run = _read(path)
+    run = read(path)
     names = implementations(run)
     if len(names) != 2:
         raise UsageError(
@@ -163,9 +151,6 @@ def _side(path: Path, run: Run, name: str) -> Side:
     Raises:
         UnknownNameError: it has no such implementation.
     """
-    from gradcheck.results.diff.change import Side
-    from gradcheck.results.diff.compare import implementations, of
-
     side = Side(name=str(path), run=run)
     if not name:
         return side
@@ -180,8 +165,6 @@ def _pairs(old: Side, new: Side, *, explicit: bool) -> dict[str, str]:
     Raises:
         UsageError: the pair is ambiguous.
     """
-    from gradcheck.results.diff.compare import implementations
-
     before, after = implementations(old.run), implementations(new.run)
     if len(before) == len(after) == 1:
         return {before[0]: after[0]}

@@ -13,6 +13,7 @@ from gradcheck.cli.progress import Progress
 from gradcheck.cli.reports import targets_of
 from gradcheck.cli.run import carry_out, convention_of
 from gradcheck.errors import UsageError
+from gradcheck.results.words import plural
 from gradcheck.run.options import REPORTS, SELECTION
 from gradcheck.spec.selection import dtypes_of
 
@@ -58,7 +59,6 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.model or arguments.rule:
         raise UsageError("operators are exported; leave --model and --rule out")
     dtypes = dtypes_of(arguments.dtype)
-    from gradcheck.results.words import plural
     from gradcheck.run import export as exporting
 
     suite = suite_of(arguments.suite)

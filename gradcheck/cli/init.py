@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,8 @@ from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.options import add as add_options
 from gradcheck.cli.options import suite_of
 from gradcheck.errors import UsageError
+from gradcheck.results.words import clean, plural
+from gradcheck.system.atomic_io import create
 from gradcheck.system.user_modules import here
 
 if TYPE_CHECKING:
@@ -86,7 +89,6 @@ def init(arguments: argparse.Namespace) -> int:
         raise UsageError(f"-o {path}: it exists; remove it, or name another with -o")
 
     from gradcheck.implementations.manifest.suggest import suggest_c, template
-    from gradcheck.system.atomic_io import create
 
     if kind == "c":
         found = suggest_c(library, header, path, suite_of(arguments.suite))
@@ -105,7 +107,6 @@ def _told(found: Suggestion, path: Path, kind: str) -> str:
     if kind != "c":
         return f"{path} is written; fill it in, then\n{run}"
     from gradcheck.implementations.manifest.render import CONFIRM
-    from gradcheck.results.words import clean, plural
 
     names = list(dict.fromkeys(found.bound))
     bound = (
@@ -185,8 +186,6 @@ def workflow(service: str, implementations: Sequence[str], baseline: str, instal
     Raises:
         UsageError: a word cannot stand in a workflow, or CI could not install what is here.
     """
-    from importlib import resources
-
     template = resources.files("gradcheck.cli") / "templates" / f"{service}.yml"
     command = ["gradcheck", "run", *(f"--impl={_checked(name)}" for name in implementations)]
     if baseline:

@@ -11,6 +11,7 @@ from gradcheck.cli import console
 from gradcheck.cli.exit_codes import NOTHING, OK, USAGE
 from gradcheck.cli.options import add, add_sections, choice, suite_of
 from gradcheck.errors import UnknownNameError
+from gradcheck.results import words
 from gradcheck.run.options import SELECTION
 
 SCHEMAS: Final = {"report": "report-1.json", "log": "log-1.json"}
@@ -55,7 +56,6 @@ def list_(arguments: argparse.Namespace) -> int:
 def explain(arguments: argparse.Namespace) -> int:
     """Show one spec; returns the exit code."""
     from gradcheck.report import catalogue, sections
-    from gradcheck.results import words
 
     suite = suite_of(arguments.suite)
     if arguments.name not in suite.home:

@@ -26,11 +26,11 @@ from gradcheck.run.options import (
     WHERE,
     Option,
 )
+from gradcheck.spec.choice import Choice
 from gradcheck.system.user_modules import here
 
 if TYPE_CHECKING:
     from gradcheck.run.workers.collect import Workers
-    from gradcheck.spec.choice import Choice
     from gradcheck.spec.suite import Suite
 
 PLAN: Final = (SELECTION, IMPLEMENTATION, HOW)
@@ -212,8 +212,6 @@ def _read(option: Option, value: Any) -> Any:
 
 def choice(arguments: argparse.Namespace) -> Choice:
     """The selection of cases that the flags describe."""
-    from gradcheck.spec.choice import Choice
-
     return Choice(
         ops=arguments.op,
         models=arguments.model,

@@ -14,7 +14,10 @@ from gradcheck.cli.options import add_sections, suite_of
 from gradcheck.cli.reports import check_format, check_writable, publish_run, save, targets_of
 from gradcheck.cli.run import convention_of
 from gradcheck.errors import Unsupported, UsageError
+from gradcheck.results import words
 from gradcheck.results.ci_safe import heard
+from gradcheck.results.finding import Finding
+from gradcheck.results.verdict import Verdict
 from gradcheck.run.options import IMPLEMENTATION, REPORTS
 
 if TYPE_CHECKING:
@@ -160,8 +163,6 @@ def _exported(
     from gradcheck.judge.operator import Unsuitable
     from gradcheck.report.scripts.export import written
     from gradcheck.report.scripts.point import accepted, whole
-    from gradcheck.results.finding import Finding
-    from gradcheck.results.verdict import Verdict
 
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
@@ -194,7 +195,6 @@ def _said(result: Record, small: Shrunk) -> list[str]:
     from gradcheck.report import failure_text
     from gradcheck.report.scripts.export import AGAIN
     from gradcheck.report.scripts.point import primal_of
-    from gradcheck.results import words
 
     told = failure_text.alone(result)
     title = f"{words.word(result.verdict)} {small.case.name}/{small.dtype}"

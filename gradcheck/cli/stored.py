@@ -13,6 +13,7 @@ from gradcheck.cli.gate import baseline_of, held, required_of
 from gradcheck.cli.options import add, add_sections, suite_of
 from gradcheck.cli.reports import check_format, publish_run, targets_of
 from gradcheck.errors import UsageError
+from gradcheck.results.stored.read import read
 from gradcheck.run.options import GATE, REPORTS
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ def report(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
-    from gradcheck.results.stored.read import read
-
     found = read(arguments.log)
     suite = cache(lambda: suite_for(found, arguments.suite, str(arguments.log)))
     found = required_of(found, arguments, suite)
@@ -76,7 +75,6 @@ def merge(arguments: argparse.Namespace) -> int:
     targets = targets_of(arguments.outputs)
     check_format(arguments.format)
     baseline = baseline_of(arguments, targets)
-    from gradcheck.results.stored.read import read
     from gradcheck.run.merge import Named, merged
 
     named = [Named(str(path), read(path)) for path in arguments.runs]

@@ -225,11 +225,11 @@ def test_what_fails_to_load_ahead_is_no_matter_yet():
         assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}
 
 
-def test_what_was_foreseen_and_not_needed_is_ended():
+def test_a_server_started_ahead_and_not_needed_is_ended():
     with fork_server.prestarted(LISTEN, []):
-        (waiting,) = fork_server._FORESEEN
+        (waiting,) = fork_server._PRESTARTED
     assert waiting._process.returncode is not None
-    assert not fork_server._FORESEEN
+    assert not fork_server._PRESTARTED
 
 
 def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
@@ -246,9 +246,9 @@ def test_the_end_of_where_they_come_from_costs_no_task(tmp_path):
     assert all(map(gone, pids))
 
 
-def test_what_was_foreseen_may_have_been_killed():
+def test_a_server_started_ahead_may_have_been_killed():
     with fork_server.prestarted(LISTEN, []):
-        (waiting,) = fork_server._FORESEEN
+        (waiting,) = fork_server._PRESTARTED
         waiting._process.kill()
         waiting._process.wait(60)
         assert worked("ab", tasks.told).results == {"a": ("a",), "b": ("b",)}

@@ -123,7 +123,7 @@ def test_the_first_failure_is_that_of_one_process_whatever_is_begun_first(code):
             begins=lambda header: None,
             sees=lambda results: AT_FIRST * any(r.verdict == Verdict.FAIL for r in results),
         )
-        runs.append(execute(replace(asked, jobs=jobs), witness=witness))
+        runs.append(execute(replace(asked, jobs=jobs), observer=witness))
     assert runs[0] == runs[1]
     assert runs[0].halted
 
