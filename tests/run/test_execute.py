@@ -351,8 +351,8 @@ def test_when_the_time_is_up_before_anything_is_loaded_all_of_it_is_not_run(
 
 
 def test_time_that_is_up_after_the_last_case_is_no_matter(time_up):
-    witness = SimpleNamespace(begins=lambda header: None, sees=lambda results: time_up() or "")
-    run = execute(plan("reference", ops=["relu"], max_time=1000.0), observer=witness)
+    observer = SimpleNamespace(begins=lambda header: None, sees=lambda results: time_up() or "")
+    run = execute(plan("reference", ops=["relu"], max_time=1000.0), observer=observer)
     assert run.complete
     assert run.passed
 

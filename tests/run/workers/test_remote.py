@@ -119,23 +119,23 @@ def test_the_first_failure_is_that_of_one_process_whatever_is_begun_first(code):
     asked = plan("relu", implementations=[code("WRONG")], contract=False)
     runs = []
     for jobs in (1, 3):
-        witness = SimpleNamespace(
+        observer = SimpleNamespace(
             begins=lambda header: None,
             sees=lambda results: AT_FIRST * any(r.verdict == Verdict.FAIL for r in results),
         )
-        runs.append(execute(replace(asked, jobs=jobs), observer=witness))
+        runs.append(execute(replace(asked, jobs=jobs), observer=observer))
     assert runs[0] == runs[1]
     assert runs[0].halted
 
 
-def test_a_witness_sees_cases_in_the_order_of_a_run_as_they_become_known():
+def test_an_observer_sees_cases_in_the_order_of_a_run_as_they_become_known():
     asked = plan("relu", "tanh", "scale")
     seen, told = [], []
-    witness = SimpleNamespace(
+    observer = SimpleNamespace(
         begins=lambda header: None,
         sees=lambda results: seen.append(results[0].name.rpartition("/")[0]) or "",
     )
-    execute(asked, lambda *state: told.append(state), witness)
+    execute(asked, lambda *state: told.append(state), observer)
     names = [case.name for case in asked.cases]
     assert seen == names
     assert [done for done, *_ in told] == [*range(len(names) + 1)]
