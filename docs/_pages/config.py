@@ -7,7 +7,7 @@ from typing import Final
 
 from _pages.commands import parser_of, said
 from _pages.text import block, code, front, joined, link, table, text
-from gradcheck.cli.config import keys
+from gradcheck.cli.options import project_keys
 
 PAGE: Final = "reference/config.md"
 EXAMPLE: Final = """\
@@ -29,7 +29,7 @@ def pages() -> Iterator[tuple[str, str]]:
     }
     rows = [
         [code(key), text(option.kind.how.removeprefix("write ")), text(flags.get(key, ""))]
-        for key, option in keys().items()
+        for key, option in project_keys().items()
     ]
     yield (
         PAGE,

@@ -39,7 +39,7 @@ def exit_code(
 
     Args:
         complete: the run was not interrupted.
-        invalid: a case of the suite is at fault.
+        invalid: a case of the suite is invalid.
         unloaded: an implementation could not be loaded.
         written: every report was written.
         checked: something was checked.

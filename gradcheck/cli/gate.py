@@ -1,4 +1,4 @@
-"""The gate: what a run is held against, and the exit code that follows."""
+"""The gate of a run: its requirements, its baseline, and its exit code."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.cli import config, console
+from gradcheck.cli import console
 from gradcheck.cli.exit_codes import OK, USAGE
 from gradcheck.cli.options import add as add_options
-from gradcheck.cli.options import suite_of
+from gradcheck.cli.options import project_of, suite_of
 from gradcheck.errors import UsageError
 from gradcheck.results.words import clean, plural
 from gradcheck.system.atomic_io import create
@@ -137,7 +137,7 @@ def _workflow(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output) if arguments.output else usual
     if path.exists():
         raise UsageError(f"{path}: it exists; {_beside(arguments.ci, path)}")
-    project = config.project_of(here())
+    project = project_of(here())
     given = project.defaults if project is not None else {}
     found = [] if "impl" in given or not Path(MANIFEST).exists() else [MANIFEST]
     implementations = arguments.impl or found
@@ -181,10 +181,10 @@ def workflow(service: str, implementations: Sequence[str], baseline: str, instal
         service: one of `SERVICES`.
         implementations: as `--impl` takes them; none: what the project names, or the reference.
         baseline: the file of known failures; empty: none but the project's.
-        install: what pip is to install; empty: what is installed here.
+        install: the requirement for pip; empty: the gradcheck that is installed here.
 
     Raises:
-        UsageError: a word cannot stand in a workflow, or CI could not install what is here.
+        UsageError: a word cannot stand in a workflow, or CI cannot install this gradcheck.
     """
     template = resources.files("gradcheck.cli") / "templates" / f"{service}.yml"
     command = ["gradcheck", "run", *(f"--impl={_checked(name)}" for name in implementations)]

@@ -28,7 +28,7 @@ COMMANDS: Final = (
     ("report", "stored:add_report", "a run on file, rendered again"),
     ("merge", "stored:add_merge", "shards of a run as one"),
     ("baseline", "baseline:add", "failures that are known, and no others"),
-    ("diff", "diff:add", "what changed between two runs"),
+    ("diff", "stored:add_diff", "what changed between two runs"),
     ("power", "power:add", "prove that every check can fail"),
     ("export", "export:add_export", "cases on file, for code that is not bound"),
     ("judge", "export:add_judge", "the answers to them"),

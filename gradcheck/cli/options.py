@@ -1,6 +1,7 @@
-"""Flags that several commands share, made from the table of options; and what they select.
+"""Flags that several commands share, made from the table of options, and a project's defaults.
 
-A flag that is not given has the project's default, else the usual one (`settle`).
+A flag that is not given has the default of `[tool.gradcheck]` in the project's pyproject.toml, else
+the usual one (`settle`).
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.cli import config
-from gradcheck.errors import UsageError
+from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.results.ci_safe import heard
+from gradcheck.results.words import clean
 from gradcheck.run.options import (
     GATE,
     HOW,
@@ -27,20 +29,23 @@ from gradcheck.run.options import (
     Option,
 )
 from gradcheck.spec.choice import Choice
-from gradcheck.system.user_modules import here
+from gradcheck.system.reading import contents
+from gradcheck.system.user_modules import MAX_BYTES, TABLE, here, project_file, project_table
 
 if TYPE_CHECKING:
     from gradcheck.run.workers.collect import Workers
     from gradcheck.spec.suite import Suite
 
 PLAN: Final = (SELECTION, IMPLEMENTATION, HOW)
-"""The sections that say what is judged, of whom, and how."""
+"""The sections that describe a plan."""
 RUN: Final = (*PLAN, GATE, LIMITS, WHERE, REPORTS)
 """The sections of `gradcheck run`."""
 NARROWING: Final = ("op", "model", "rule", "dialect", "sample")
 """Options that leave something out, where the command line gives them."""
 KINDS: Final = ("op", "model", "rule")
 """Options that select kinds of cases: one on the command line replaces the defaults of all."""
+MAX_SHOWN: Final = 60
+"""Characters of a wrong value that a message quotes."""
 
 
 # ── adding flags ─────────────────────────────────────────────────────────────────────────────────
@@ -53,7 +58,7 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
 
 
 def add_sections(parser: argparse.ArgumentParser, *sections: str, default: str = "") -> None:
-    """Add all options of some sections; `default` says what a selection without flags takes."""
+    """Add all options of some sections; `default` describes a selection without flags."""
     for section in sections:
         group = parser.add_argument_group(section) if section.strip() else parser
         for option in OPTIONS:
@@ -148,6 +153,79 @@ TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
 # ── a project's defaults ─────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """The defaults that hold in a folder: by key, lists where a flag may be repeated.
+
+    Paths among them are relative to the folder for which they were looked up.
+    """
+
+    path: Path
+    defaults: Mapping[str, Any]
+
+
+def project_keys() -> dict[str, Option]:
+    """The options that a project may set, by key."""
+    return {option.name: option for option in OPTIONS if option.config}
+
+
+def project_of(folder: Path) -> Project | None:
+    """The defaults that hold in `folder`, an absolute path; None where no project sets any.
+
+    Raises:
+        UsageError: the table is invalid; the message names the file and the key.
+    """
+    path = project_file(folder)
+    if path is None:
+        return None
+    shown = os.path.relpath(path, folder)
+    try:
+        table = project_table(contents(path, MAX_BYTES))
+    except OSError as error:
+        raise UsageError(f"{shown}: {error.strerror}") from None
+    if isinstance(table, ValueError):
+        raise UsageError(f"{shown}: it is no TOML: {table}")
+    where = f"{shown}: [tool.{TABLE}]"
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} is no table; write its keys below a line [tool.{TABLE}]")
+    base = os.path.relpath(path.parent, folder)
+    return Project(path=path, defaults=_checked(table, where, base))
+
+
+def _checked(table: Mapping[str, Any], where: str, base: str) -> dict[str, Any]:
+    """The values of a table by key; `base` is its file's folder as seen from here.
+
+    Raises:
+        UsageError: an unknown key, or a value of another type; `where` begins the message.
+    """
+    known, found = project_keys(), {}
+    for key, value in table.items():
+        if key not in known:
+            raise UsageError(f"{where}: {clean(str(UnknownNameError('key', key, known)))}")
+        option = known[key]
+        if not option.kind.holds(value):
+            raise UsageError(f"{where}: {key} = {_shown(value)}: {option.kind.how}")
+        listed = option.repeatable and not isinstance(value, list)
+        found[key] = _placed(option, [value] if listed else value, base)
+    return found
+
+
+def _placed(option: Option, value: Any, base: str) -> Any:
+    """A value, whose paths are made relative to the folder from which the command runs."""
+    if base == os.curdir:
+        return value
+    if isinstance(value, list):
+        return [_placed(option, word, base) for word in value]
+    path = option.paths or (option.name == "impl" and (value.endswith(".toml") or os.sep in value))
+    path = path and value != ""  # an empty name is reported where it is opened
+    return os.path.join(base, value) if path else value  # noqa: PTH118  "./torch" keeps its dot
+
+
+def _shown(value: Any) -> str:
+    text = clean(str(value).lower() if isinstance(value, bool) else repr(value))
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
 def open_to_defaults(parser: argparse.ArgumentParser) -> None:
     """Let a project set the flags of `parser` that are not given; call it last."""
     usual = {o.name: parser.get_default(o.dest) for o in OPTIONS if o.config}
@@ -173,7 +251,7 @@ def settle(arguments: argparse.Namespace, only: Iterable[str] | None = None) -> 
         UsageError: the project's table is invalid, or the working directory is gone.
     """
     folder, usual = here(), arguments.usual
-    project = config.project_of(folder) if arguments.config else None
+    project = project_of(folder) if arguments.config else None
     defaults = dict(project.defaults) if project is not None else {}
     if only is not None:
         defaults = {key: defaults[key] for key in defaults if key in only}

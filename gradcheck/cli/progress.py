@@ -1,4 +1,4 @@
-"""What is shown and written while a run goes on: its progress on stderr, and logs that grow."""
+"""Observers of a run: progress on stderr, and logs that grow with it."""
 
 from __future__ import annotations
 

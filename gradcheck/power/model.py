@@ -31,11 +31,11 @@ REJECTED: Final = frozenset({Verdict.FAIL, Verdict.MISSING, Verdict.ERROR})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTrial:
-    """One fault in one dialect of its model and one dtype, and what the judgement made of it.
+    """One fault in one dialect of its model and one dtype, and its judgement.
 
     `rejected` counts parameters whose gradients are rejected, of `parameters`. `blamed` are the
-    stages that are blamed when each is judged alone, in order of rounds, and `named` says what is
-    wrong with the first. `suspects` are those of each round when the gradients alone are known,
+    stages that are blamed when each is judged alone, in order of rounds, and `named` explains
+    the first. `suspects` are those of each round when the gradients alone are known,
     and `guess` what would reproduce them.
     """
 
@@ -56,19 +56,19 @@ class FaultTrial:
 
     @property
     def exact(self) -> bool:
-        """Whether the stages blamed are those at fault, and no others."""
+        """Whether exactly the faulty stages are blamed."""
         return sorted(self.blamed) == sorted(self.stages)
 
     @property
     def contained(self) -> bool:
-        """Whether the first suspects hold a stage at fault: the one, where there is one alone."""
+        """Whether the first suspects contain a faulty stage; the only one, if there is one."""
         if not self.suspects or (len(self.stages) == 1 < len(self.suspects)):
             return False
         return bool(set(self.suspects[0]) & set(self.stages))
 
     @property
     def understood(self) -> bool:
-        """Whether blame says what is wrong with the first stage, not merely where it is wrong."""
+        """Whether blame explains the fault of the first stage, beyond its place."""
         return any(WHERE_ALONE not in said for said in self.named)
 
     @property
@@ -79,7 +79,7 @@ class FaultTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
-    """A stage that computes in a narrower type than its dtype, and what was made of it.
+    """A stage that computes in a narrower type than its dtype, and its judgement.
 
     `failed` says whether the stage alone is rejected, `rejected` counts parameters whose gradients
     are. Where one of both is not so, `equivalent` says why nothing can show.

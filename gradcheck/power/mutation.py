@@ -78,7 +78,7 @@ class MutationReport(Generic[Score]):
 
     @property
     def invalid(self) -> bool:
-        """Whether the suite is at fault."""
+        """Whether the suite is invalid."""
         return False
 
     @property
@@ -89,7 +89,7 @@ class MutationReport(Generic[Score]):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a process keeps: the plan, the suite and its wrong answers of the kind."""
+    """The plan, the suite, and its wrong answers of the kind, kept in each process."""
 
     plan: MutationPlan
     suite: Suite

@@ -1,4 +1,4 @@
-"""What ends a run early: too many crashes of one operator's code, and the time of the whole run.
+"""Limits of a run: crashes of one operator's code, and the time of the whole run.
 
 Crashes are counted in the order of a run's cases, not in that of processes as they die: the
 count is the same for one job, for several, and for shards that are joined again.

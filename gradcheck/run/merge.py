@@ -76,7 +76,7 @@ def _shown(value: object) -> str:
 
 
 def _whole(group: Sequence[Named]) -> Named:
-    """The shards of one run; a run that is no shard stays alone.
+    """The shards of one run as a whole; a run that is not a shard stays alone.
 
     Raises:
         UsageError: they overlap, or are not of one selection.

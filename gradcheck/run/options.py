@@ -1,9 +1,9 @@
 """The options of a run, each written once, in the order of `gradcheck run --help`.
 
-From this table derive the flags of every command and the defaults of a project
-(`gradcheck.cli.options`), the keys of `[tool.gradcheck]` (`gradcheck.cli.config`), the flags of the
-pytest plugin, repro lines (`gradcheck.run.to_result`), and the reference documentation. An option
-that changes what is judged, or how, is also a field of `Plan`.
+From this table derive the flags of every command and the keys of `[tool.gradcheck]`
+(`gradcheck.cli.options`), the flags of the pytest plugin, repro lines (`gradcheck.run.to_result`),
+and the reference documentation. An option that changes what is judged, or how, is also a field of
+`Plan`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_SECONDS: Final = 1e9
 class Kind:
     """A type of option values.
 
-    `holds(value)` says whether a TOML value is one, and `how` tells a user how to write one.
+    `holds(value)` checks a TOML value, and `how` is the advice for a wrong one.
     """
 
     how: str

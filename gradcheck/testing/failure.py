@@ -1,4 +1,4 @@
-"""The failure of a test, as text: what is wrong first, the facts below, how to repeat it last."""
+"""The failure of a test as text: the fault, the facts, and the command that repeats it."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def case(
 ) -> Callable[[Test], Test]:
     """Give a test points of your own operator, one after the other, as its argument `case`.
 
-    What is drawn (`gradcheck.normal(8, 64)` and its like) or a NumPy array is a primal, in the
-    order in which it stands; all else is an attribute. The test calls `case.check(forward, vjp)`.
+    Specifications of arrays (`gradcheck.normal(8, 64)`) and NumPy arrays are primals, in their
+    order; all other keywords are attributes. The test calls `case.check(forward, vjp)`.
 
     Args:
         dtypes: float64, float32, or both.
@@ -87,8 +87,7 @@ def cases_of(
     """Give a test every case that the suite has of an operator, as its argument `case`.
 
     The test calls `case.check(forward, vjp)`, or `case.check(entry)` with whatever may stand in a
-    table for `--impl`. What the operator owes beyond its numbers is asked too, once per dialect,
-    unless `contract` is False.
+    table for `--impl`. The contract is checked too, once per dialect, unless `contract` is False.
 
     Args:
         operator: its name, or "operator/dialect".
@@ -124,7 +123,7 @@ def declared_of(*holders: object) -> _OfUser | _OfSuite | None:
     return None
 
 
-# ── what a decorator declares ────────────────────────────────────────────────────────────────
+# ── declarations ────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +162,8 @@ class _OfSuite:
         """Every case in every dtype.
 
         Raises:
-            UnknownNameError: there is no such operator, dialect or sample.
-            LoadError, UsageError: there is no such suite, or system with conventions.
+            UnknownNameError: no operator, dialect or sample has that name.
+            LoadError, UsageError: a suite cannot be loaded, or a system has no conventions.
         """
         suite = load_suite(self.suites)
         if self.operator not in suite.operators:

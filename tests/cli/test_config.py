@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from gradcheck.cli.config import keys, project_of
 from gradcheck.cli.main import _parser
+from gradcheck.cli.options import project_keys, project_of
 from gradcheck.errors import UsageError
 from gradcheck.system.user_modules import project_file
 
@@ -146,15 +146,15 @@ def test_every_long_flag_of_a_run_is_a_key_and_nothing_else_is():
         for action in commands()["run"]._actions
         if any(o.startswith("--") for o in action.option_strings)
     }
-    assert {*keys()} <= flags
-    assert flags - {*keys()} <= LEFT_OUT
+    assert {*project_keys()} <= flags
+    assert flags - {*project_keys()} <= LEFT_OUT
 
 
 def test_a_flag_that_is_not_given_has_its_usual_value_where_no_project_says_another():
     untouched = {"timeout": 30.0, "jobs": 1, "seed": 0, "build": True, "color": "auto"}
     usual = commands()["run"].get_default("usual")
     for name, value in untouched.items():
-        (key,) = (key for key, option in keys().items() if option.dest == name)
+        (key,) = (key for key, option in project_keys().items() if option.dest == name)
         assert usual[key] == value
 
 

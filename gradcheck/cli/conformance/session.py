@@ -1,6 +1,6 @@
-"""Does a program speak the protocol well? Every message that there is, some that there are not.
+"""Checks of a program of level `frames` or `jsonl`: valid, invalid and broken messages.
 
-What is linted is the form of the answers. Wrong numbers are noted, and are no fault here.
+The form of its answers is checked. Wrong numbers are noted, and do not count as faults.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from gradcheck.spec.operator import Sample
 from gradcheck.spec.selection import DTYPES, LOW
 from gradcheck.spec.suite import Case, Suite
 
-BIG: Final = 1 << 24
+BLOCK_BYTES: Final = 1 << 24
 """Bytes of one block: more than any pipe holds."""
-MANY: Final = 1000
+MAX_LISTED_OPS: Final = 1000
 """Operators of a `hello` that are listed."""
-TOLD: Final = 8
-"""Mistakes of a `hello` that are told."""
+MAX_MISTAKES: Final = 8
+"""Mistakes of a `hello` that are listed."""
 SEQS: Final = (7, -1, 2**53, 0.5, 'a "b" \\ é 漢', "", None, True, [1, [2, {"k": []}]], {"k": "v"})
 """Values of `seq` that must come back as they were."""
 
@@ -56,7 +56,7 @@ SEQS: Final = (7, -1, 2**53, 0.5, 'a "b" \\ é 漢', "", None, True, [1, [2, {"k
 def checks(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterator[Check]:
     """Try a program of level `frames` or `jsonl`, one check after the other.
 
-    `globs` limit the operators that are asked for (none: all that it offers).
+    `globs` select operators; none: all that it offers.
 
     Raises:
         UnknownNameError: a glob matches nothing.
@@ -78,7 +78,7 @@ def checks(program: Program, suite: Suite, globs: Sequence[str] = ()) -> Iterato
 
 
 class _Probe:
-    """The checks of one program that has said hello."""
+    """The checks of one program, after its `hello`."""
 
     def __init__(
         self, process: Process, session: Session, suite: Suite, names: Collection[str]
@@ -90,8 +90,8 @@ class _Probe:
 
     def checks(self) -> Iterator[Check]:
         about = self.hello.implementation
-        ops = ", ".join(shown(op, bare=True) for op in islice(self.hello.ops, MANY))
-        ops += f", and {more} more" if (more := len(self.hello.ops) - MANY) > 0 else ""
+        ops = ", ".join(shown(op, bare=True) for op in islice(self.hello.ops, MAX_LISTED_OPS))
+        ops += f", and {more} more" if (more := len(self.hello.ops) - MAX_LISTED_OPS) > 0 else ""
         says = " ".join(filter(None, (about.name, about.version, about.language)))
         yield Check(
             name="`hello`", outcome=Outcome.OK, says=f"{shown(says, bare=True)}; {ops or 'nothing'}"
@@ -108,19 +108,19 @@ class _Probe:
         for name, header, answers in self._odd():
             yield tried(name, partial(self._answered, header, answers))
         yield tried("an attribute that it does not know", self._attribute)
-        yield tried(f"a block of {BIG >> 20} MB", self._big)
+        yield tried(f"a block of {BLOCK_BYTES >> 20} MB", self._big)
         yield tried("two requests at once", self._pipelined)
         for last in lasts(self.level, self._target()):
             yield tried(last.name, partial(self._last, last))
         yield tried("nothing on standard output but answers", self._quiet)
 
-    # ── what it offers ───────────────────────────────────────────────────────────────────────
+    # ── its operators ───────────────────────────────────────────────────────────────────────
 
     def _offers(self) -> None:
         wrong = (line for op in self.hello.ops for line in self._misspelt(op))
-        told = [*islice(wrong, TOLD)]  # no more are looked for: the nearest name takes long
-        if told:
-            raise Fault("; ".join(told))
+        mistakes = [*islice(wrong, MAX_MISTAKES)]  # to find a nearest name takes long
+        if mistakes:
+            raise Fault("; ".join(mistakes))
         if not self.hello.ops:
             raise Remark("it offers no operator")
 
@@ -184,7 +184,7 @@ class _Probe:
             check_seq(parse(header, Pong).seq, seq)
 
     def _odd(self) -> Iterator[tuple[str, dict[str, Any], tuple[type[Any], ...]]]:
-        """Requests that are well formed and ask for what there is not; and what may answer."""
+        """Well-formed requests for unknown things, and the answers allowed."""
         run = {**self._target().run(), "blocks": [], "seq": "odd"}
         refused = (Lacking, Failure)
         yield "a key that it does not know", {"kind": "ping", "seq": "odd", "mood": "good"}, (Pong,)
@@ -197,7 +197,7 @@ class _Probe:
     def _answered(
         self, header: dict[str, Any], answers: tuple[type[Any], ...], blocks: Sequence[Raw] = ()
     ) -> None:
-        """Ask, and see that one of `answers` comes, and that the program goes on."""
+        """Send a request; expect one of `answers`, and that the program goes on."""
         size = sum(memoryview(block).nbytes for block in blocks)
         received, _ = self.session.exchange(header, blocks, size)
         answer: Any = parse(received, *answers)
@@ -205,7 +205,7 @@ class _Probe:
         self.session.ping()
 
     def _attribute(self) -> None:
-        """A whole request, with one attribute too many."""
+        """Send a request with an unknown attribute."""
         request = next(self._requests(), None)
         if request is None:
             raise Remark("none of its operators is known")
@@ -215,7 +215,7 @@ class _Probe:
         self._answered(header, (Result, Lacking, Failure), blocks)
 
     def _requests(self) -> Iterator[Request]:
-        """What it would be asked in a run."""
+        """A request of a run per operator."""
         for op in self.known:
             for case in self.suite.cases([op])[:1]:
                 dtype = next((d for d in self.hello.ops[op].dtypes if d in DTYPES), DTYPES[0])
@@ -227,9 +227,9 @@ class _Probe:
                     yield vjp_request(case, dtype, ct, primals, bound.attrs)
 
     def _big(self) -> None:
-        form = {"role": "input", "name": "x", "dtype": "float64", "shape": [BIG // 8]}
+        form = {"role": "input", "name": "x", "dtype": "float64", "shape": [BLOCK_BYTES // 8]}
         header = {**self._target().run(), "op": "gradcheck", "blocks": [form]}
-        self._answered(header, (Lacking, Failure), [bytes(BIG)])
+        self._answered(header, (Lacking, Failure), [bytes(BLOCK_BYTES)])
 
     def _pipelined(self) -> None:
         seqs = ("first", "second", "third")
@@ -253,13 +253,13 @@ def _empty(case: Case) -> Case | None:
 
 
 def _scalar(case: Case) -> Case | None:
-    """The case at one element of each primal, if the operator acts on elements."""
+    """The case at one element of each primal, if the operator is elementwise."""
     if any(case.spec.core_ranks) or any(p.size == 0 for p in case.primals):
         return case if any(p.ndim == 0 for p in case.primals) else None
     points = tuple(np.array(p.reshape(-1)[0]) for p in case.primals)
     whole = iter(points)
     names = set(case.primal_names)
-    # A sample draws every primal, those too that the dialect lacks.
+    # A sample draws every primal, also those that the dialect lacks.
     drawn = tuple(next(whole) if n in names else np.zeros(()) for n in case.spec.primals)
     sample = Sample(name="no-dimension", primals=lambda _: drawn, hunts="a rank of zero")
     attrs = {**case.sample.attrs}

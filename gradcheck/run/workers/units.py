@@ -154,7 +154,7 @@ SEARCH: Final = 6
 TRAINED: Final = 1.0
 """The training of a model by every rule."""
 UNKNOWN: Final = 0.1
-"""A case at fault."""
+"""An invalid case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
