@@ -127,7 +127,7 @@ CODES_OF: Final[Mapping[str, Rows]] = {
 
 
 def text(title: str, rows: Rows) -> str:
-    """Rows as an epilog that `gradcheck.cli.parsing` lays out: a tab between the columns."""
+    """Rows as an epilog that `gradcheck.cli.parser` lays out: a tab between the columns."""
     return "\n".join([f"{title}:", *(f"{command}\t{what}" for command, what in rows)])
 
 

@@ -127,6 +127,8 @@ class Option:
     @property
     def initial(self) -> Any:
         """The default, as parsed arguments hold it."""
+        if "default" in self.parse:
+            return self.parse["default"]
         if self.kind is SWITCH and self.default is None:
             return self.negated
         return [] if self.repeatable else self.default

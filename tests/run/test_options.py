@@ -72,3 +72,10 @@ def test_every_option_is_a_flag_of_a_run_and_sets_a_field_that_there_is():
         assert option.plan in ("", *known)
         assert option.repro in ("", "always", *Kind, *Part)
         assert not option.repro or option.plan
+
+
+def test_the_initial_value_of_an_option_is_the_parser_s_default():
+    commands = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    usual = commands.choices["run"].get_default("usual")
+    assert {o.name: o.initial for o in OPTIONS if o.config} == usual
+    assert usual["contract"] is None
