@@ -186,7 +186,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the lead of a failure into its line of the summary, and attach the results."""
     report = yield
-    if call.when == "call" and "gradcheck.results.record" in sys.modules:
+    if call.when == "call" and "gradcheck.results.run" in sys.modules:
         from gradcheck.testing.items import attach_results
 
         attach_results(item, call, report, _case(item))

@@ -24,7 +24,7 @@ from gradcheck.results.stored.read import read
 from gradcheck.system.atomic_io import replace
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 ACTIONS: Final = {

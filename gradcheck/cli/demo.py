@@ -20,7 +20,7 @@ from gradcheck.spec.choice import Choice
 from gradcheck.system.atomic_io import create
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
 
 KERNELS: Final = "gradcheck.demo.kernels:IMPL"
@@ -117,7 +117,7 @@ def _plan() -> Plan:
 
 
 def _as_expected(found: Run) -> bool:
-    return {(r.op, r.output): r.verdict.value for r in found.results} == SHOWN
+    return {(r.case.op, r.finding.name): r.finding.verdict.value for r in found.results} == SHOWN
 
 
 def _copy(folder: Path) -> int:

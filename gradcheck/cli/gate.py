@@ -16,7 +16,7 @@ from gradcheck.results.verdict import Verdict
 
 if TYPE_CHECKING:
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.run.plan import Plan
     from gradcheck.spec.suite import Suite
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TextIO
 
 from gradcheck.cli import console
-from gradcheck.results.record import AT_FIRST, AT_MOST
+from gradcheck.results.run import AT_FIRST, AT_MOST
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Header, Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header, Run
     from gradcheck.results.stored.log import Log
     from gradcheck.run.execute import Observer
 
@@ -82,9 +83,9 @@ class Progress:
         if self._observer is not None:
             self._observer.begins(header)
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """Count failures, and forward the results; returns why the run stops, if it does."""
-        self._failed += sum(not result.verdict.expected for result in results)
+        self._failed += sum(not result.finding.verdict.expected for result in results)
         return "" if self._observer is None else self._observer.sees(results)
 
     def clear(self) -> None:
@@ -149,7 +150,7 @@ class LogWriter:
     """
 
     logs: Sequence[Log] = ()
-    fails: Callable[[Header, Sequence[Record]], bool] | None = None
+    fails: Callable[[Header, Sequence[CaseResult]], bool] | None = None
     most: int | None = None
     _failed: int = field(default=0, init=False)
     _header: Header | None = field(default=None, init=False)
@@ -160,7 +161,7 @@ class LogWriter:
         for log in self.logs:
             log.begins(header)
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """Write the results of one case; returns why the run stops, if it does."""
         for log in self.logs:
             log.sees(results)

@@ -16,7 +16,7 @@ from gradcheck.errors import UnknownNameError, UsageError
 from gradcheck.system.process import is_open, number_of
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 Target = tuple[Path, str]
 """Where a report goes, and its format."""

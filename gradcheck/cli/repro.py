@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
     from gradcheck.implementations.bound import Implementation
     from gradcheck.report.scripts.name import Named
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
     from gradcheck.run.plan import LoadedPlan
 
 
@@ -103,16 +104,16 @@ def _narrowed(run: Run, meant: Named) -> Run:
     others = {*meant.case.primal_names, "forward"} - {meant.output}
     if not meant.output:
         return run
-    return replace(run, results=tuple(r for r in run.results if r.output not in others))
+    return replace(run, results=tuple(r for r in run.results if r.finding.name not in others))
 
 
-def _wrong(run: Run, meant: Named) -> list[Record]:
+def _wrong(run: Run, meant: Named) -> list[CaseResult]:
     """The results that find a gradient wrong."""
     from gradcheck.explain.shrink import WRONG
     from gradcheck.explain.shrink_trial import CALL
 
     names = (*meant.case.primal_names, CALL)
-    return [r for r in run.results if r.output in names and r.verdict in WRONG]
+    return [r for r in run.results if r.finding.name in names and r.finding.verdict in WRONG]
 
 
 def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str], Shrunk]:
@@ -121,10 +122,10 @@ def _smallest(ready: LoadedPlan, run: Run, meant: Named) -> dict[tuple[str, str]
 
     found, convention = {}, ready.plan.convention
     for result in _wrong(run, meant):
-        binding = _binding(ready, result.implementation)
-        small = shrink(meant.case, binding, meant.dtype, result.output, convention=convention)
+        binding = _binding(ready, result.case.implementation)
+        small = shrink(meant.case, binding, meant.dtype, result.finding.name, convention=convention)
         if small is not None:
-            found[result.implementation, result.output] = small
+            found[result.case.implementation, result.finding.name] = small
     return found
 
 
@@ -167,22 +168,30 @@ def _exported(
     (binding,) = ready.bindings
     case, dtype = meant.case, meant.dtype
     for result in run.results:
-        if result.verdict is Verdict.INVALID:
-            raise UsageError(f"--export: the case is at fault, not the code: {result.reason}")
+        if result.finding.verdict is Verdict.INVALID:
+            raise UsageError(
+                f"--export: the case is at fault, not the code: {result.finding.reason}"
+            )
     floating = [n for n, p in zip(case.primal_names, case.primals, strict=True)
                 if p.dtype.kind == "f"]  # fmt: skip
-    every = [*_wrong(run, meant), *(r for r in run.results if r.output in floating), *run.results]
+    every = [
+        *_wrong(run, meant),
+        *(r for r in run.results if r.finding.name in floating),
+        *run.results,
+    ]
     if not every:
         raise UsageError(f"--export: {binding.name} has no {meant.output} that could be shown")
     result = every[0]
-    output = next(n for n in (result.output, meant.output, *floating) if n in floating)
+    output = next(n for n in (result.finding.name, meant.output, *floating) if n in floating)
     try:
         bound = binding.bind(case, dtype)
-        if bound is None or not result.verdict.checked:
-            raise UsageError(f"--export: {result.reason}: there is nothing to show")
+        if bound is None or not result.finding.verdict.checked:
+            raise UsageError(f"--export: {result.finding.reason}: there is nothing to show")
         small = smallest.get((binding.name, output))
         if small is None:
-            finding = Finding(name=output, verdict=result.verdict, worst=result.worst)
+            finding = Finding(
+                name=output, verdict=result.finding.verdict, worst=result.finding.worst
+            )
             small = whole(case, binding, dtype, finding, ready.plan.convention)
         passes = accepted(small, ready.plan.convention, bound.slack)
     except (Unsupported, Broken, Unsuitable) as error:
@@ -190,14 +199,14 @@ def _exported(
     return written(small, passes, binding, bound, path, _said(result, small))
 
 
-def _said(result: Record, small: Shrunk) -> list[str]:
+def _said(result: CaseResult, small: Shrunk) -> list[str]:
     """The first lines of a script: what is wrong."""
     from gradcheck.report import failure_text
     from gradcheck.report.scripts.export import AGAIN
     from gradcheck.report.scripts.point import primal_of
 
     told = failure_text.alone(result)
-    title = f"{words.word(result.verdict)} {small.case.name}/{small.dtype}"
+    title = f"{words.word(result.finding.verdict)} {small.case.name}/{small.dtype}"
     first = f"{title}: {words.gradient(primal_of(small))}"
     lines = [f"{first}: {told.lead}" if told.lead else first]
     lines += [text for label, text in told.facts if label in ("reason", "evidence", "pattern")]

@@ -24,13 +24,14 @@ from gradcheck.cli.progress import LogWriter, Progress
 from gradcheck.cli.reports import Target, check_folder, check_format, publish_run, targets_of
 from gradcheck.errors import UnknownNameError
 from gradcheck.results.ci_safe import heard
-from gradcheck.results.record import Run
+from gradcheck.results.run import Run
 from gradcheck.run.options import OPTIONS
 from gradcheck.spec.selection import all_dtypes_of
 
 if TYPE_CHECKING:
     from gradcheck.results.baseline.entry import Baseline
-    from gradcheck.results.record import Header, Record
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Header
     from gradcheck.run.execute import Observer
     from gradcheck.run.plan import LoadedPlan, Plan
     from gradcheck.spec.suite import Suite
@@ -218,8 +219,8 @@ def _log_writer(logs: Sequence[Path], baseline: Baseline | None, most: int | Non
 
         return accepted(run, baseline)
 
-    def fails(header: Header, results: Sequence[Record]) -> bool:
-        if all(result.verdict.expected for result in results):
+    def fails(header: Header, results: Sequence[CaseResult]) -> bool:
+        if all(result.finding.verdict.expected for result in results):
             return False
         some = so_far(Run(header=header, results=tuple(results)))
         return any(map(some.fails, results))

@@ -29,7 +29,7 @@ from gradcheck.results.stored.read import read
 from gradcheck.run.options import GATE, REPORTS
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
     from gradcheck.spec.suite import Suite
 
 SEPARATOR: Final = "::"

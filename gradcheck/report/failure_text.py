@@ -17,8 +17,8 @@ from gradcheck.spec.label import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Diagnosis
-    from gradcheck.results.record import Record
 
 UNASKED: Final = "not diagnosed"
 """What stands for those of which nothing is known, beside others that have a diagnosis."""
@@ -33,7 +33,7 @@ class Told:
     `word` is that of its class of defects; empty where that is not known.
     """
 
-    result: Record
+    result: CaseResult
     word: str
     text: str
     facts: tuple[tuple[str, str], ...]
@@ -44,7 +44,7 @@ class Told:
         return ": ".join(filter(None, (self.word, self.text)))
 
 
-def told(results: Iterable[Record]) -> Iterator[Told]:
+def told(results: Iterable[CaseResult]) -> Iterator[Told]:
     """What is said of each of several results of one gradient; a diagnosis is said once."""
     seen: set[tuple[str, str]] = set()
     for result in results:
@@ -53,9 +53,9 @@ def told(results: Iterable[Record]) -> Iterator[Told]:
         seen.update({key} if key is not None else ())
 
 
-def alone(result: Record) -> Told:
+def alone(result: CaseResult) -> Told:
     """What is said of a result that stands by itself."""
-    found, reason = result.diagnosis, words.clean(result.reason)
+    found, reason = result.finding.diagnosis, words.clean(result.finding.reason)
     facts = failure_words.facts(result)
     if found is None:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
@@ -71,24 +71,24 @@ def alone(result: Record) -> Told:
     )
 
 
-def _again(result: Record) -> Told:
+def _again(result: CaseResult) -> Told:
     """What is said of a result whose diagnosis has been told."""
-    named, reason = result.defect, words.clean(result.reason)
+    named, reason = result.finding.defect, words.clean(result.finding.reason)
     facts = failure_words.facts(result)
     if not named:
         return Told(result=result, word="", text=reason, facts=tuple(facts))
-    counted = failure_words.extent(result).partition(";")[0]
+    counted = failure_words.extent(result.finding).partition(";")[0]
     told_below = counted and reason.startswith(counted)  # "failed: 3 of 24 elements; …"
     behind = [("reason", reason)] if reason and not told_below else []
     return Told(result=result, word=f"{named}, as above", text="", facts=(*behind, *facts))
 
 
-def _key(result: Record) -> tuple[str, str] | None:
-    found = result.diagnosis
+def _key(result: CaseResult) -> tuple[str, str] | None:
+    found = result.finding.diagnosis
     return None if found is None else (found.word, found.says)
 
 
-def paragraph(result: Record) -> str:
+def paragraph(result: CaseResult) -> str:
     """One result in full: what is wrong in the first line, the facts below."""
     return "\n".join(lines(alone(result)))
 
@@ -96,36 +96,36 @@ def paragraph(result: Record) -> str:
 def lines(said: Told) -> list[str]:
     """A result in full, as plain text."""
     result = said.result
-    title = f"{words.word(result.verdict)} {words.title(result)}"
+    title = f"{words.word(result.finding.verdict)} {words.title(result)}"
     first = f"{title}: {said.lead}" if said.lead else title
     return [first, *(f"  {label}: {text}" for label, text in said.facts)]
 
 
-def brief(result: Record) -> str:
+def brief(result: CaseResult) -> str:
     """A result's reason behind the word of its class: what one line of a table can hold."""
-    return ": ".join(filter(None, (result.defect, words.clean(result.reason))))
+    return ": ".join(filter(None, (result.finding.defect, words.clean(result.finding.reason))))
 
 
-def distinct(results: Iterable[Record]) -> list[Diagnosis]:
+def distinct(results: Iterable[CaseResult]) -> list[Diagnosis]:
     """The diagnoses of several results of one gradient, each once, in their order."""
     found: dict[tuple[str, str], Diagnosis] = {}
     for result in results:
-        if (key := _key(result)) is not None and result.diagnosis is not None:
-            found.setdefault(key, result.diagnosis)
+        if (key := _key(result)) is not None and result.finding.diagnosis is not None:
+            found.setdefault(key, result.finding.diagnosis)
     return list(found.values())
 
 
-def differ(results: Sequence[Record]) -> bool:
+def differ(results: Sequence[CaseResult]) -> bool:
     """Whether not all of them have the same diagnosis, or all none."""
     return len({_key(result) for result in results}) > 1
 
 
-def named(results: Sequence[Record]) -> str:
+def named(results: Sequence[CaseResult]) -> str:
     """The class of several results of one gradient, or how many are of which; empty without one."""
-    return counts(results) if differ(results) else results[0].defect if results else ""
+    return counts(results) if differ(results) else results[0].finding.defect if results else ""
 
 
-def counts(results: Sequence[Record], shown: Sequence[Record] = ()) -> str:
+def counts(results: Sequence[CaseResult], shown: Sequence[CaseResult] = ()) -> str:
     """How many results have which diagnosis; those that are not among the `shown` in words.
 
     >>> counts([])
@@ -142,13 +142,13 @@ def counts(results: Sequence[Record], shown: Sequence[Record] = ()) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in merged.items())
 
 
-def tally(results: Iterable[Record]) -> str:
+def tally(results: Iterable[CaseResult]) -> str:
     """How many results have which verdict."""
-    found = Counter(result.verdict for result in results)
+    found = Counter(result.finding.verdict for result in results)
     return ", ".join(f"{found[v]:,} {words.word(v)}" for v in Verdict if v in found)
 
 
-def rest(results: Sequence[Record], shown: Sequence[Record]) -> str:
+def rest(results: Sequence[CaseResult], shown: Sequence[CaseResult]) -> str:
     """How many more there are beside the `shown`; where diagnoses differ, of which."""
     text = tally(results)
     return f"{text}: {counts(results, shown)}" if differ([*results, *shown]) else text

@@ -21,31 +21,32 @@ from gradcheck.results.words import (
 )
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Miss, Record
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.finding import Finding, Miss
 
 ALONG: Final = "along d"
 """What stands for an index where a whole gradient was compared along a direction d."""
 
 
-def place(result: Record, miss: Miss) -> str:
+def place(finding: Finding, miss: Miss) -> str:
     """The element that was compared, of the gradient to which it belongs; of training a step."""
-    if result.part is Part.TRAINING:
-        return spot(result, miss)
-    name = gradient(miss.tensor) if miss.tensor else subject(result.output, result.part)
-    return f"{name} {ALONG}" if projected(result) else name + spot(result, miss)
+    if finding.part is Part.TRAINING:
+        return spot(finding, miss)
+    name = gradient(miss.tensor) if miss.tensor else subject(finding.name, finding.part)
+    return f"{name} {ALONG}" if projected(finding) else name + spot(finding, miss)
 
 
-def spot(result: Record, miss: Miss) -> str:
+def spot(finding: Finding, miss: Miss) -> str:
     """Where in a gradient the element is; of training, at which step and what moved."""
-    if result.part is Part.TRAINING:
+    if finding.part is Part.TRAINING:
         alone = f", {clean(miss.tensor)} alone" if miss.tensor else ""
         return f"step {', '.join(map(str, miss.index))}{alone}"
-    return ALONG if projected(result) else position(miss.index)
+    return ALONG if projected(finding) else position(miss.index)
 
 
-def projected(result: Record) -> bool:
+def projected(finding: Finding) -> bool:
     """Whether a gradient was compared along a direction only, and not element by element."""
-    return bool(result.evaluations and result.top is not None and not result.top.index)
+    return bool(finding.evaluations and finding.top is not None and not finding.top.index)
 
 
 def values(miss: Miss, most: int = 17) -> tuple[str, str]:
@@ -100,15 +101,15 @@ def errors(miss: Miss) -> str:
     return ", ".join(parts)
 
 
-def extent(result: Record) -> str:
+def extent(finding: Finding) -> str:
     """How many of how many elements failed, and under which cotangent the worst one did."""
-    if not result.compared:
+    if not finding.compared:
         return ""
-    text = f"{result.failed:,} of {plural(result.compared, 'element')}"
-    if result.unresolved:
-        text += f", {result.unresolved:,} unresolved"
-    if result.top is not None and result.top.cotangent:
-        text += f"; the worst {_among(result.part)}{clean(result.top.cotangent)}"
+    text = f"{finding.failed:,} of {plural(finding.compared, 'element')}"
+    if finding.unresolved:
+        text += f", {finding.unresolved:,} unresolved"
+    if finding.top is not None and finding.top.cotangent:
+        text += f"; the worst {_among(finding.part)}{clean(finding.top.cotangent)}"
     return text
 
 
@@ -117,42 +118,44 @@ def _among(part: Part) -> str:
     return "at " if part in (Part.UPDATE, Part.TRAINING) else "with cotangent "
 
 
-def facts(result: Record) -> list[tuple[str, str]]:
+def facts(result: CaseResult) -> list[tuple[str, str]]:
     """What is known about a result, as (label, text) pairs; the last says how to rerun it."""
-    pairs = []
-    top = result.top
+    finding, pairs = result.finding, []
+    top = finding.top
     if top is not None:
         pairs += [
-            ("worst", f"{place(result, top)} {wanted(top)}"),
+            ("worst", f"{place(finding, top)} {wanted(top)}"),
             ("error", errors(top)),
         ]
-    pairs += [("failed", extent(result)), ("where", where(result))]
-    if result.evaluations or result.verdict is Verdict.INCONCLUSIVE:
-        pairs.append(("visible", visible(result)))
-    if result.taylor is not None:
-        pairs.append(("taylor", taylor_words.curve(result.taylor)))
-    pairs += [("hunts", clean(result.hunts)), ("run", command(result.repro))]
+    pairs += [("failed", extent(finding)), ("where", where(finding))]
+    if finding.evaluations or finding.verdict is Verdict.INCONCLUSIVE:
+        pairs.append(("visible", visible(finding)))
+    if finding.taylor is not None:
+        pairs.append(("taylor", taylor_words.curve(finding.taylor)))
+    pairs += [("hunts", clean(result.case.hunts)), ("run", command(result.repro))]
     return [(label, text) for label, text in pairs if text]
 
 
-def where(result: Record) -> str:
+def where(finding: Finding) -> str:
     """Which part of a gradient is wrong under the worst cotangent; empty where that is long.
 
     A diagnosis says it in its own way.
     """
-    named = result.diagnosis is not None and result.diagnosis.label
-    if named or result.verdict.expected or result.top is None:
+    named = finding.diagnosis is not None and finding.diagnosis.label
+    if named or finding.verdict.expected or finding.top is None:
         return ""
-    name = gradient(result.top.tensor) if result.top.tensor else subject(result.output, result.part)
-    return ", ".join(name + part for part in places.slices(result.heat))
+    name = (
+        gradient(finding.top.tensor) if finding.top.tensor else subject(finding.name, finding.part)
+    )
+    return ", ".join(name + part for part in places.slices(finding.heat))
 
 
-def visible(result: Record) -> str:
+def visible(finding: Finding) -> str:
     """How small an error the check would have seen, and what it cost to look."""
-    least = result.smallest_visible_error
+    least = finding.smallest_visible_error
     if least is None:
         return ""
-    if not result.evaluations:
+    if not finding.evaluations:
         return f"a relative error of {number(least)} or more"
-    cost = plural(result.evaluations, "forward evaluation")
+    cost = plural(finding.evaluations, "forward evaluation")
     return f"an error of {number(least)} of a typical element or more; {cost}"

@@ -14,7 +14,7 @@ from gradcheck.report.places import FINE, unravelled
 from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Heat, Record
+    from gradcheck.results.finding import Finding, Heat
 
 LEAST: Final = 13
 MOST: Final = 24
@@ -87,9 +87,9 @@ class Picture:
     caption: str
 
 
-def picture(result: Record) -> Picture | None:
-    """The picture of a result's heat map; None without one."""
-    found = result.heat
+def picture(finding: Finding) -> Picture | None:
+    """The picture of a finding's heat map; None without one."""
+    found = finding.heat
     if found is None:
         return None
     plan = _Plan(found)
@@ -105,19 +105,19 @@ def picture(result: Record) -> Picture | None:
         glyphs=tuple(plan.glyphs()),
         down=tuple(plan.down()),
         across=across,
-        label=f"where {_name(result)} is wrong",
-        caption=says(result),
+        label=f"where {_name(finding)} is wrong",
+        caption=says(finding),
     )
 
 
-def says(result: Record) -> str:
+def says(finding: Finding) -> str:
     """What is laid out how; empty without a map."""
-    found = result.heat
+    found = finding.heat
     if found is None:
         return ""
     shape = f", {' × '.join(map(str, found.shape))}" if found.shape else ""
     whose = f" under the cotangent {words.clean(found.cotangent)}" if found.cotangent else ""
-    return f"{_name(result)}{shape}{whose}{_axes(found)}{_block(found)}"
+    return f"{_name(finding)}{shape}{whose}{_axes(found)}{_block(found)}"
 
 
 def scale(glyph: str) -> str:
@@ -146,9 +146,9 @@ def row(found: Heat, k: int) -> str:
     return found.cells[k * found.columns : (k + 1) * found.columns]
 
 
-def _name(result: Record) -> str:
-    tensor = result.top.tensor if result.top else ""
-    return words.gradient(tensor) if tensor else words.subject(result.output, result.part)
+def _name(finding: Finding) -> str:
+    tensor = finding.top.tensor if finding.top else ""
+    return words.gradient(tensor) if tensor else words.subject(finding.name, finding.part)
 
 
 def _axes(found: Heat) -> str:

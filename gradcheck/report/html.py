@@ -28,8 +28,9 @@ from gradcheck.report import (
 )
 from gradcheck.report.html_page import asset, templates
 from gradcheck.results import printed, words
+from gradcheck.results.case_result import Kind
 from gradcheck.results.expectation import Known
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.finding import Part
 from gradcheck.results.verdict import SEVERITY, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from gradcheck.report.html_matrix import Matrix
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 GROUPS: Final = 40
 """Gradients whose failures are expanded at the top; the matrix holds all of them."""
@@ -92,7 +93,7 @@ def render(run: Run) -> str:
         calm=calm(run),
         blamed=models.blamed(run),
         sights=models.sights(run),
-        named=len({*run.header.implementations, *(r.implementation for r in run.results)}) > 1,
+        named=len({*run.header.implementations, *(r.case.implementation for r in run.results)}) > 1,
         gaps=notices.gaps(run),
         talkers=notices.talkers(run),
         rejected=notices.certificate(run),
@@ -104,7 +105,7 @@ def render(run: Run) -> str:
         most_drawn=DRAWN,
         rows_of_body=BODY,
         evident=html_evidence.evident,
-        evidence=lambda result: html_evidence.markup(environment, result),
+        evidence=lambda finding: html_evidence.markup(environment, finding),
         index=html_details.packed(index(every)),
         chunks=html_details.chunks(run, every, pictures),
         style=Markup("\n").join(asset(environment, name) for name in STYLES),
@@ -117,12 +118,14 @@ def render(run: Run) -> str:
 
 def score(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Per implementation how many results stand how, as (tone, text) pairs; of one alone none."""
-    names = dict.fromkeys([*run.header.implementations, *(r.implementation for r in run.results)])
+    names = dict.fromkeys(
+        [*run.header.implementations, *(r.case.implementation for r in run.results)]
+    )
     if len(names) < 2:
         return []
     found: dict[str, dict[Any, int]] = {name: {} for name in names}
     for result in run.results:
-        counts, mark = found[result.implementation], run.stands(result)
+        counts, mark = found[result.case.implementation], run.stands(result)
         counts[mark] = counts.get(mark, 0) + 1
     order = [*Verdict]
     return [

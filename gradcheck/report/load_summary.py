@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.results import words
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 REFERENCE: Final = "reference"
 """Whose code needs no loading."""
@@ -36,23 +37,23 @@ def told(run: Run) -> list[str]:
     wrong, at least once. It is counted in what was judged: nothing is called for it.
     """
     others = [name for name in run.header.implementations if name != REFERENCE]
-    results: dict[str, list[Record]] = {name: [] for name in others}
+    results: dict[str, list[CaseResult]] = {name: [] for name in others}
     for result in run.results:
-        if result.implementation in results:
-            results[result.implementation].append(result)
+        if result.case.implementation in results:
+            results[result.case.implementation].append(result)
     return [_told(run, name, found) for name, found in results.items() if found]
 
 
-def _told(run: Run, name: str, results: Sequence[Record]) -> str:
-    asked: dict[tuple[Kind, str], list[Record]] = {}
+def _told(run: Run, name: str, results: Sequence[CaseResult]) -> str:
+    asked: dict[tuple[Kind, str], list[CaseResult]] = {}
     for result in results:
-        if result.verdict not in UNASKED and result.part in GIVEN:
-            asked.setdefault((result.kind, result.op), []).append(result)
+        if result.finding.verdict not in UNASKED and result.finding.part in GIVEN:
+            asked.setdefault((result.case.kind, result.case.op), []).append(result)
     called = run.header.versions.get(name, "") or name
     loaded = f"loaded {words.clean(called)}"
     if not asked:
         return f"{loaded}: it has nothing of this selection"
-    dtypes = {r.dtype for found in asked.values() for r in found if r.verdict.checked}
+    dtypes = {r.case.dtype for found in asked.values() for r in found if r.finding.verdict.checked}
     shown = [dtype for dtype in run.header.dtypes if dtype in dtypes]
     silent = {key: found for key, found in asked.items() if not any(map(_answers, found))}
     parts = ", ".join([*_counted(asked), *map(words.clean, shown)])
@@ -60,21 +61,21 @@ def _told(run: Run, name: str, results: Sequence[Record]) -> str:
     return f"{text} (not {_named(silent)})" if silent else text
 
 
-def _answers(result: Record) -> bool:
+def _answers(result: CaseResult) -> bool:
     """Whether it holds a gradient of the code judged."""
-    return result.verdict in ANSWERS and result.output != FORWARD
+    return result.finding.verdict in ANSWERS and result.finding.name != FORWARD
 
 
-def _counted(asked: dict[tuple[Kind, str], list[Record]]) -> Iterator[str]:
+def _counted(asked: dict[tuple[Kind, str], list[CaseResult]]) -> Iterator[str]:
     for kind, noun in NOUNS.items():
         count = sum(of is kind for of, _ in asked)
         if count:
             yield words.plural(count, noun)
 
 
-def _named(silent: dict[tuple[Kind, str], list[Record]]) -> str:
+def _named(silent: dict[tuple[Kind, str], list[CaseResult]]) -> str:
     few = [
-        f"{words.clean(op)}: {words.word(worst(r.verdict for r in found))}"
+        f"{words.clean(op)}: {words.word(worst(r.finding.verdict for r in found))}"
         for (_, op), found in [*silent.items()][:NAMED]
     ]
     more = len(silent) - len(few)

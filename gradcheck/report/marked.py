@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gradcheck.report.rows import Cell, Row
-    from gradcheck.results.record import Record
+    from gradcheck.results.case_result import CaseResult
 
 LEGEND: Final = (
     "In brackets: the worst error of what passed, in multiples of its bound; no brackets: none."
@@ -41,11 +41,11 @@ def cell(found: Cell | None) -> str:
     if found.stands is Verdict.PASS:
         return f"PASS {_share(result)}".rstrip()
     word = words.word(found.stands)
-    return word if found.stands.expected else f"**{word}** {words.cell(result)}".rstrip()
+    return word if found.stands.expected else f"**{word}** {words.cell(result.finding)}".rstrip()
 
 
-def _share(result: Record) -> str:
-    badness = result.times_bound
+def _share(result: CaseResult) -> str:
+    badness = result.finding.times_bound
     if badness <= 0:
         return ""
     return next((f"({text})" for limit, text in SHARES if badness < limit), "(≥ 1)")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradcheck.report.rows import Cell
-    from gradcheck.results.record import Run, Standing
+    from gradcheck.results.run import Run, Standing
     from gradcheck.results.verdict import Verdict
 
 LAST: Final = re.compile("^RESULT", re.MULTILINE)
@@ -108,7 +108,7 @@ class Page:
         if outline.is_contract(cell):
             text = words.kept(cell.results) if measured else ""
         else:
-            text = words.cell(outline.shown(cell), measured=measured, bound=bound)
+            text = words.cell(outline.shown(cell).finding, measured=measured, bound=bound)
         return f"{self.word(cell.stands)} {text}".rstrip()
 
 

@@ -10,7 +10,8 @@ from gradcheck.report.rows import Cell
 
 if TYPE_CHECKING:
     from gradcheck.report.rows import Row
-    from gradcheck.results.record import Record, Run
+    from gradcheck.results.case_result import CaseResult
+    from gradcheck.results.run import Run
 
 
 def spread(run: Run, rows: Sequence[Row]) -> list[tuple[str, Row]]:
@@ -23,7 +24,7 @@ def spread(run: Run, rows: Sequence[Row]) -> list[tuple[str, Row]]:
 
 def _by_case(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     samples = dict.fromkeys(
-        result.sample for row in rows for cell in row.cells.values() for result in cell.results
+        result.case.sample for row in rows for cell in row.cells.values() for result in cell.results
     )
     for sample in samples:
         for row in rows:
@@ -36,5 +37,5 @@ def _by_case(run: Run, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
                 yield sample, replace(row, cells=cells)
 
 
-def _of(cell: Cell, sample: str) -> list[Record]:
-    return [result for result in cell.results if result.sample == sample]
+def _of(cell: Cell, sample: str) -> list[CaseResult]:
+    return [result for result in cell.results if result.case.sample == sample]

@@ -12,7 +12,7 @@ from gradcheck.report.vcurve import BOTTOM, HEIGHT, LEFT, LINE, RIGHT, TICKS, TO
 from gradcheck.results import words
 
 if TYPE_CHECKING:
-    from gradcheck.results.record import Record, Taylor
+    from gradcheck.results.finding import Finding, Taylor
 
 SIGMAS: Final = 6.0
 """Deviations of noise that r(h) may show: three for each of its two values of forward."""
@@ -44,9 +44,9 @@ class Picture:
     bottom: int = BOTTOM
 
 
-def picture(result: Record) -> Picture | None:
-    """The picture of a result's remainders; None where fewer than two can be drawn."""
-    found = result.taylor
+def picture(finding: Finding) -> Picture | None:
+    """The picture of a finding's remainders; None where fewer than two can be drawn."""
+    found = finding.taylor
     if found is None:
         return None
     pairs = [
@@ -69,7 +69,7 @@ def picture(result: Record) -> Picture | None:
         error=error,
         noise=y.at(SIGMAS * found.noise),
         notes=note,
-        label=f"remainder of {words.subject(result.output, result.part)} over the step",
+        label=f"remainder of {words.subject(finding.name, finding.part)} over the step",
         caption=taylor_words.curve(found),
     )
 

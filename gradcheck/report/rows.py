@@ -11,7 +11,9 @@ from gradcheck.results.verdict import Verdict, worst
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradcheck.results.record import Kind, Part, Record, Run, Standing
+    from gradcheck.results.case_result import CaseResult, Kind
+    from gradcheck.results.finding import Part
+    from gradcheck.results.run import Run, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +24,13 @@ class Cell:
     """
 
     verdict: Verdict
-    results: tuple[Record, ...]
+    results: tuple[CaseResult, ...]
     stands: Standing
 
     @classmethod
-    def of(cls, run: Run, results: Sequence[Record]) -> Cell:
+    def of(cls, run: Run, results: Sequence[CaseResult]) -> Cell:
         """What is shown of `results`: a failure that nothing excuses before all others."""
-        verdict = worst(result.verdict for result in results)
+        verdict = worst(result.finding.verdict for result in results)
         marks = {run.stands(result) for result in results}
         stands: Standing = verdict
         if not any(run.fails(result) for result in results):
@@ -74,20 +76,27 @@ class Row:
     @property
     def compared(self) -> int:
         """Numbers compared in the row."""
-        return sum(r.compared for cell in self.cells.values() for r in cell.results)
+        return sum(r.finding.compared for cell in self.cells.values() for r in cell.results)
 
     @property
     def samples(self) -> int:
         """Samples judged in the row."""
-        return len({r.sample for cell in self.cells.values() for r in cell.results})
+        return len({r.case.sample for cell in self.cells.values() for r in cell.results})
 
 
 def rows(run: Run) -> list[Row]:
     """The results as table rows, in the order in which they came."""
-    groups: dict[tuple[str, Kind, str, str, Part, str], dict[str, list[Record]]] = {}
+    groups: dict[tuple[str, Kind, str, str, Part, str], dict[str, list[CaseResult]]] = {}
     for r in run.results:
-        key = (r.implementation, r.kind, r.op, r.dialect, r.part, r.output)
-        groups.setdefault(key, {}).setdefault(r.dtype, []).append(r)
+        key = (
+            r.case.implementation,
+            r.case.kind,
+            r.case.op,
+            r.case.dialect,
+            r.finding.part,
+            r.finding.name,
+        )
+        groups.setdefault(key, {}).setdefault(r.case.dtype, []).append(r)
     return [
         Row(
             implementation=implementation,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.results.words import clean, number, plural, title
 
 if TYPE_CHECKING:
+    from gradcheck.results.case_result import CaseResult
     from gradcheck.results.finding import Taylor
-    from gradcheck.results.record import Record
 
 CLEAR: Final = 100.0
 """A Taylor remainder of so many times the noise shows the slope of its curve."""
@@ -41,12 +41,13 @@ def _last_slope(found: Taylor) -> float | None:
     return clear[-1] if clear else None
 
 
-def curves(dtype: str, count: int, worst: Record) -> str:
+def curves(dtype: str, count: int, worst: CaseResult) -> str:
     """What the Taylor curves of one dtype say together."""
-    assert worst.taylor is not None
-    share, bar = number(worst.taylor.share), number(abs(worst.taylor.error_bar), 2)
+    found = worst.finding.taylor
+    assert found is not None
+    share, bar = number(found.share), number(abs(found.error_bar), 2)
     return (
         f"{plural(count, 'curve')} in {clean(dtype)}; the largest part missing from ⟨g, d⟩ is "
-        f"{share}, in {title(worst)} ({number(worst.taylor.intercept)} ± {bar} missing from "
-        f"{number(worst.taylor.product)})"
+        f"{share}, in {title(worst)} ({number(found.intercept)} ± {bar} missing from "
+        f"{number(found.product)})"
     )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from gradcheck.report import notices, outline, run_words
 from gradcheck.report.page import Page, clip, grid, whole
 from gradcheck.results import words
-from gradcheck.results.record import Kind
+from gradcheck.results.case_result import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from gradcheck.report.rows import Row
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 LONGEST: Final = 250
 """Lines above which passing operators are folded into one each."""
@@ -32,7 +32,7 @@ def render(run: Run, *, color: bool = False, width: int = 100, verbosity: int = 
     page = _Page(color=color, width=max(width, NARROWEST), verbosity=verbosity)
     sights: list[list[str]] = []
     blame: list[str] = []
-    if any(result.kind is Kind.MODEL for result in run.results):
+    if any(result.case.kind is Kind.MODEL for result in run.results):
         from gradcheck.report import model_tables
 
         sights, blame = [*model_tables.sections(page, run)], model_tables.blame(page, run)
@@ -209,10 +209,10 @@ class _Page(Page):
         """What was printed where all went well."""
         lines = []
         for result, count in notices.talkers(run):
-            where = words.clean(f"{result.op}/{result.dialect}")
+            where = words.clean(f"{result.case.op}/{result.case.dialect}")
             text = f"in {words.plural(count, 'result')}, as in {words.case(result)}"
             lines += self.wrap(text, f"{where} printed ", "  ")
-            lines += self.quoted(result.printed)[1:]
+            lines += self.quoted(result.finding.printed)[1:]
         return lines
 
     def failures(self, run: Run) -> list[str]:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, failures
 from gradcheck.results import words
-from gradcheck.results.record import Kind, Part
+from gradcheck.results.case_result import Kind
+from gradcheck.results.finding import Part
 
 if TYPE_CHECKING:
     from gradcheck.report.failures import Group
     from gradcheck.report.page import Page
-    from gradcheck.results.record import Run
+    from gradcheck.results.run import Run
 
 GUILTY: Final = 2
 """Stages that blame names and whose failures are shown in full all the same."""
@@ -33,7 +34,7 @@ def lines(page: Page, run: Run, *, everything: bool) -> list[str]:
         guilty = spoilt = []
     brief = [*guilty[GUILTY:], *spoilt]
     groups = [group for group in failures.groups(run) if group not in brief]
-    named = len({r.implementation for r in run.results}) > 1
+    named = len({r.case.implementation for r in run.results}) > 1
     shown = len(groups) if everything else GROUPS
     blocks = [_group(page, group, named=named, everything=everything) for group in groups[:shown]]
     rest = groups[shown:]
@@ -60,15 +61,15 @@ def _group(page: Page, group: Group, *, named: bool, everything: bool) -> list[s
     told = []
     most = 1 if group.part is Part.CONTRACT else SAMPLES_OF[group.kind]
     most = len(group.results) if everything else most
-    talker = next((r for r in group.results[:most] if r.printed.strip()), None)
+    talker = next((r for r in group.results[:most] if r.finding.printed.strip()), None)
     whose = f"{words.clean(group.implementation)} · " if named else ""
     for said in failure_text.told(group.results[:most]):
         result = said.result
         title = f"{whose}{words.title(result)}"
-        told += page.judged(result.verdict, f"{title}: {said.lead}" if said.lead else title)
+        told += page.judged(result.finding.verdict, f"{title}: {said.lead}" if said.lead else title)
         for label, text in said.facts:
             if label == "run":
-                told += page.quoted(result.printed) if result is talker else []
+                told += page.quoted(result.finding.printed) if result is talker else []
                 told.append(f"  run: {text}")  # to be copied: never broken
             else:
                 told += page.wrap(text, f"  {label}: ", "    ")

@@ -13,7 +13,8 @@ import numpy as np
 import gradcheck
 from gradcheck.explain.lazy_diagnosis import LazyDiagnoser
 from gradcheck.implementations.bound import Implementation
-from gradcheck.results.record import Header, Record, Run, digest_of
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.run import Header, Run, digest_of
 from gradcheck.run.judge_case import judge_next, not_reached, why_of
 from gradcheck.run.limits import CrashLimit, TimeLimit, TimeUp
 from gradcheck.run.plan import AnyCase, LoadedPlan, Plan, loaded
@@ -39,7 +40,7 @@ class Observer(Protocol):
     def begins(self, header: Header) -> None:
         """Take the header before the first case; it lacks the hash of the cases."""
 
-    def sees(self, results: Sequence[Record]) -> str:
+    def sees(self, results: Sequence[CaseResult]) -> str:
         """Take the results of one case; returns why the run must stop now, or nothing."""
 
 
@@ -84,7 +85,7 @@ def executed(
     """Judge everything in a loaded plan; the clock of `limit` runs already."""
     plan, troubles, limit = ready.plan, [*ready.troubles], limit or TimeLimit(None)
     cases, header = plan.everything, header_of(plan, ready.bindings)
-    found: dict[int, list[Record]] = {}
+    found: dict[int, list[CaseResult]] = {}
     crashes, stopped, late = CrashLimit(), "", False
     if observer is not None:
         observer.begins(header)
@@ -121,7 +122,7 @@ def executed(
             known = found.setdefault(place, [])
             known += not_reached(plan, case, words, known, stopped)
     results = [record for place in sorted(found) for record in found[place]]
-    ordered = sorted(results, key=lambda r: plan.implementations.index(r.implementation))
+    ordered = sorted(results, key=lambda r: plan.implementations.index(r.case.implementation))
     return Run(
         header=replace(header, cases=digest_of(ordered)),
         results=tuple(ordered),
@@ -175,14 +176,14 @@ class _Local:
     progress: Progress
     why: LazyDiagnoser
 
-    def judged(self, place: int) -> Iterable[Record]:
+    def judged(self, place: int) -> Iterable[CaseResult]:
         """Judge the case at a place."""
         case = self.cases[place]
         self.progress(place, len(self.cases), case.name)
         left_out = partial(self.crashes.why, place)
         return judge_next(self.plan, case, self.bindings, self.why, left_out)
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """Results of cases that were judged ahead: none."""
         return {}
 
@@ -196,7 +197,7 @@ class _Remote:
     progress: Progress
     done: int = 0
 
-    def judged(self, place: int) -> Iterable[Record]:
+    def judged(self, place: int) -> Iterable[CaseResult]:
         """Wait for the case at a place."""
         if not place:
             self.progress(0, len(self.cases), self.cases[0].name)
@@ -206,7 +207,7 @@ class _Remote:
             self.progress(self.done, len(self.cases), name, arrived.seconds / self.work.slots)
         return self.work.result(place)
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """Results of cases that were judged ahead, by place."""
         return self.work.finished()
 

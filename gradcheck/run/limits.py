@@ -17,8 +17,9 @@ from types import FrameType
 from typing import Final, Self, TypeVar
 
 from gradcheck.implementations.processes.budget import LIMITS, too_often
-from gradcheck.results.finding import Part
-from gradcheck.results.record import AT_TIME, Record
+from gradcheck.results.case_result import CaseResult
+from gradcheck.results.finding import Finding, Part
+from gradcheck.results.run import AT_TIME
 from gradcheck.results.verdict import Verdict
 
 T = TypeVar("T")
@@ -40,11 +41,11 @@ class CrashLimit:
         """Start at zero."""
         self._places: defaultdict[tuple[str, str, Verdict], list[int]] = defaultdict(list)
 
-    def count(self, place: int, results: Iterable[Record]) -> None:
+    def count(self, place: int, results: Iterable[CaseResult]) -> None:
         """Count the results of the case at a place."""
         for r in results:
-            if r.verdict in LIMITS:
-                self._places[r.implementation, r.op, r.verdict].append(place)
+            if r.finding.verdict in LIMITS:
+                self._places[r.case.implementation, r.case.op, r.finding.verdict].append(place)
 
     def why(self, place: int, implementation: str, op: str) -> str:
         """Why the case at a place is left out; empty if it is judged."""
@@ -54,44 +55,36 @@ class CrashLimit:
 
         return too_often(op, before) or ""
 
-    def applied(self, place: int, results: Iterable[Record]) -> Iterator[Record]:
+    def applied(self, place: int, results: Iterable[CaseResult]) -> Iterator[CaseResult]:
         """The results of the case at a place, with one NOTRUN per dtype that is left out."""
         seen = set()
         for result in results:
-            why = self.why(place, result.implementation, result.op)
+            why = self.why(place, result.case.implementation, result.case.op)
             if not why:
                 yield result
-            elif result.part is Part.GRADIENT and (result.implementation, result.name) not in seen:
-                seen.add((result.implementation, result.name))
+            elif (
+                result.finding.part is Part.GRADIENT
+                and (result.case.implementation, result.case.name) not in seen
+            ):
+                seen.add((result.case.implementation, result.case.name))
                 yield _left_out(result, why)
 
-    def counted(self, place: int, results: Iterable[Record]) -> Sequence[Record]:
+    def counted(self, place: int, results: Iterable[CaseResult]) -> Sequence[CaseResult]:
         """Apply the limit to the results of a case, and count those that are left."""
         kept = [*self.applied(place, results)]
         self.count(place, kept)
         return kept
 
 
-def _left_out(result: Record, why: str) -> Record:
+def _left_out(result: CaseResult, why: str) -> CaseResult:
     """The NOTRUN that replaces all results of a case and dtype, of which this is one."""
     words = shlex.split(result.repro)
     if words[1:2] == ["repro"]:
-        words[2] = result.name
-    return Record(
-        name=result.name,
-        hash=result.hash,
-        implementation=result.implementation,
-        op=result.op,
-        dialect=result.dialect,
-        sample=result.sample,
-        dtype=result.dtype,
-        output=CALL,
-        verdict=Verdict.NOTRUN,
-        seed=result.seed,
+        words[2] = result.case.name
+    return CaseResult(
+        case=result.case,
+        finding=Finding(name=CALL, verdict=Verdict.NOTRUN, reason=why),
         repro=shlex.join(words),
-        hunts=result.hunts,
-        reason=why,
-        kind=result.kind,
     )
 
 

@@ -12,7 +12,7 @@ from gradcheck.errors import LoadError, ManifestError
 from gradcheck.implementations.bound import Closing, Implementation, LaidOut
 from gradcheck.implementations.load import load
 from gradcheck.implementations.processes import TIMEOUT
-from gradcheck.results.record import Kind
+from gradcheck.results.case_result import Kind
 from gradcheck.spec.loading import installed_suites
 from gradcheck.spec.suite import Case
 

@@ -21,7 +21,7 @@ from gradcheck.implementations.python import ROLES, bound_operator
 from gradcheck.implementations.source import source_of
 from gradcheck.numerics.draw import Draw
 from gradcheck.numerics.dtypes import dtype_named
-from gradcheck.results.record import Record
+from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.words import clean, word
 from gradcheck.run.judge_case import judge
 from gradcheck.testing.failure import NotCompared, failure_of
@@ -70,7 +70,7 @@ class CaseBase:
         """The id, for messages."""
         return f"<case {self.id}>"
 
-    def _judged(self, records: Sequence[Record]) -> None:
+    def _judged(self, records: Sequence[CaseResult]) -> None:
         """Keep the results of a check.
 
         Raises:
@@ -79,10 +79,12 @@ class CaseBase:
         """
         __tracebackhide__ = True
         self.results += records
-        checked = [r for r in records if r.verdict.checked]
+        checked = [r for r in records if r.finding.verdict.checked]
         if records and not checked:
-            raise SkipTest(f"{word(records[0].verdict)}: {clean(records[0].reason)}")
-        failed = [r for r in checked if not r.verdict.expected]
+            raise SkipTest(
+                f"{word(records[0].finding.verdict)}: {clean(records[0].finding.reason)}"
+            )
+        failed = [r for r in checked if not r.finding.verdict.expected]
         if failed:
             raise failure_of(failed)
 
@@ -258,21 +260,17 @@ class UserCase(CaseBase):
             raise UsageError("there is no forward to difference: case.check(forward, vjp)")
         return bound
 
-    def _record(self, finding: Finding, source: str) -> Record:
-        """The record of a finding, under the test's name; `source` is the place of the backward."""
-        names = set(type(finding).__dataclass_fields__) & set(Record.__dataclass_fields__) - {
-            "name"
-        }
+    def _record(self, finding: Finding, source: str) -> CaseResult:
+        """The result of a finding, under the test's name; `source` is the place of the backward."""
         file, _, function = self.test.partition("::")
         stem = file.removesuffix(".py")
         where = f"{stem}/{function}/{self.id}"
         sample = self.id.replace(f"-{self.dtype}", "", 1)
-        return Record(
+        case = CaseId(
             name=where, hash="", implementation=self._file, op=stem, dialect=function,
-            sample=sample, output=finding.name, dtype=self.dtype, seed=self.seed,
-            repro=self._again,
-            **{**{name: getattr(finding, name) for name in names}, "source": source},
+            sample=sample, dtype=self.dtype, seed=self.seed,
         )  # fmt: skip
+        return CaseResult(case=case, finding=replace(finding, source=source), repro=self._again)
 
 
 def _pair(entry: Any) -> tuple[Callable[..., Any], Callable[..., Any]] | None:

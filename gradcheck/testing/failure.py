@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gradcheck.report import failure_text
 from gradcheck.results import printed, words
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Problem
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 
 
@@ -32,14 +32,14 @@ for _public in (CheckFailed, NotCompared):
     _public.__module__ = "gradcheck"  # its name in tracebacks
 
 
-def failure_of(failed: Sequence[Record], about: Sequence[Problem] = ()) -> CheckFailed:
+def failure_of(failed: Sequence[CaseResult], about: Sequence[Problem] = ()) -> CheckFailed:
     """The failure of a case's results; `about` are the baseline's objections to them."""
     first = failed[0]
-    noise = printed.marked(first.printed, "  ")
+    noise = printed.marked(first.finding.printed, "  ")
     text = "\n\n".join(map(failure_text.paragraph, failed))
     lines = [words.clean(problem.text) for problem in about]
     lead = lead_of(about) if about else f"{_lead(first)}{_more(len(failed))}"
-    source = next((record.source for record in failed if record.source), "")
+    source = next((record.finding.source for record in failed if record.finding.source), "")
     return CheckFailed("\n".join([text, *noise, *lines]), lead, source)
 
 
@@ -55,11 +55,11 @@ def _more(count: int) -> str:
     return f" (and {count - 1} more)" if count > 1 else ""
 
 
-def _lead(record: Record) -> str:
+def _lead(record: CaseResult) -> str:
     """One line on what is wrong: the gradient, and the class of the defect, if it is known."""
     said = failure_text.alone(record).lead
-    subject = words.subject(record.output, record.part)
+    subject = words.subject(record.finding.name, record.finding.part)
     if not said.startswith((f"{subject} ", f"{subject}: ")):
         said = ": ".join(filter(None, (subject, said)))
-    word = words.word(record.verdict)
-    return said if record.verdict is Verdict.FAIL else f"{word} {said}"
+    word = words.word(record.finding.verdict)
+    return said if record.finding.verdict is Verdict.FAIL else f"{word} {said}"

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from gradcheck.results import words
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.expectation import Breach, Known
-from gradcheck.results.record import Header, Record, Run
+from gradcheck.results.run import Header, Run
 from gradcheck.results.stored.plain import dumped, result_dict
 from gradcheck.results.stored.read import result_of
 from gradcheck.spec.model import ModelSpec
@@ -56,7 +57,7 @@ class GradcheckItem(Item):
         """Take the check."""
         super().__init__(**rest)
         self.ours, self.check = ours, check
-        self.results: Sequence[Record] = ()
+        self.results: Sequence[CaseResult] = ()
         self.add_marker(MARKER)
 
     def runtest(self) -> None:
@@ -69,10 +70,10 @@ class GradcheckItem(Item):
             run = self.ours.judged(self.check)
         self.results = run.results
         failed = [result for result in run.results if not run.accepts(result)]
-        wrong = [r for r in failed if not r.verdict.expected]
+        wrong = [r for r in failed if not r.finding.verdict.expected]
         problems = run.gate.problems if run.gate is not None else ()
         about = [problem for problem in problems if problem.breach not in WHOLE]
-        lacking = [r for r in failed if not r.verdict.checked]
+        lacking = [r for r in failed if not r.finding.verdict.checked]
         if lacking and not wrong:
             lines = [words.clean(text) for text in run.unmet]
             raise CheckFailed("\n".join(lines), lines[0])
@@ -83,10 +84,10 @@ class GradcheckItem(Item):
         if failed or not run.results:
             raise NotCompared("nothing was compared")
         self._excuse(run)
-        unchecked = [result for result in run.results if not result.verdict.checked]
+        unchecked = [result for result in run.results if not result.finding.verdict.checked]
         if len(unchecked) == len(run.results):
             first = unchecked[0]
-            pytest.skip(f"{words.word(first.verdict)}: {words.clean(first.reason)}")
+            pytest.skip(f"{words.word(first.finding.verdict)}: {words.clean(first.finding.reason)}")
 
     def _quiet(self) -> AbstractContextManager[Any]:
         """Hide the prints of child processes, which the failure shows."""
@@ -192,14 +193,14 @@ def attach_results(
         file, colon, line = error.source.rpartition(":")
         if case is None and colon and line.isdecimal():
             crash.path, crash.lineno = file, int(line)
-    results: Sequence[Record] = getattr(item, "results", ()) if case is None else case.results
+    results: Sequence[CaseResult] = getattr(item, "results", ()) if case is None else case.results
     if case is not None and report.outcome != "failed":  # an expected failure
-        results = [result for result in results if result.verdict.expected]
+        results = [result for result in results if result.finding.verdict.expected]
     if results:
         carry(report, results, own=case is not None)
 
 
-def carry(report: pytest.TestReport, results: Sequence[Record], *, own: bool = False) -> None:
+def carry(report: pytest.TestReport, results: Sequence[CaseResult], *, own: bool = False) -> None:
     """Attach results to a report; `own`: of a user's own test."""
     plain = [result_dict(NO_RUN, result) for result in results]
     setattr(report, CARRIED, dumped({"own": own, "results": plain}))
@@ -214,7 +215,7 @@ def _place(item: pytest.Item, report: pytest.TestReport) -> None:
             report.longrepr = (where, (at or 0) + 1, reason)
 
 
-def attached_results(report: pytest.TestReport) -> tuple[bool, list[Record]]:
+def attached_results(report: pytest.TestReport) -> tuple[bool, list[CaseResult]]:
     """The results of a report, and whether it is of a user's own test."""
     text: Any = getattr(report, CARRIED, None)
     if not isinstance(text, str):

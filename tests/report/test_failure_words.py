@@ -84,18 +84,21 @@ def test_a_value_that_nobody_knows_is_not_told_with_an_error(make):
 def test_a_stage_is_called_one_and_its_element_by_its_gradients_name(make):
     stage = make.of_model("ln_f", part=Part.STAGE)
     assert words.title(stage) == "gpt2/default/tiny/float64 · stage ln_f"
-    assert failure_words.place(stage, make.miss(tensor="h.1.x", index=(2,))) == "d h.1.x[2]"
+    assert failure_words.place(stage.finding, make.miss(tensor="h.1.x", index=(2,))) == "d h.1.x[2]"
     assert (
-        failure_words.place(make.of_model("loss", part=Part.VALUE), make.miss(index=())) == "loss"
+        failure_words.place(make.of_model("loss", part=Part.VALUE).finding, make.miss(index=()))
+        == "loss"
     )
-    assert failure_words.place(make.of_model("wte"), make.miss(index=(1, 0))) == "dwte[1, 0]"
+    assert (
+        failure_words.place(make.of_model("wte").finding, make.miss(index=(1, 0))) == "dwte[1, 0]"
+    )
 
 
 def test_a_projection_is_compared_along_a_direction(make):
     whole = projected(make, "wte", 3e-7, worst=(make.miss(index=()),))
-    assert failure_words.place(whole, whole.top) == "dwte along d"
+    assert failure_words.place(whole.finding, whole.finding.top) == "dwte along d"
     found = projected(make, "wte", 3e-7, worst=(make.miss(index=(2,)),))  # the element it named
-    assert failure_words.place(found, found.top) == "dwte[2]"
+    assert failure_words.place(found.finding, found.finding.top) == "dwte[2]"
 
 
 def test_a_projection_says_what_it_saw_even_if_it_passes(make):

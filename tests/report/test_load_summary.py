@@ -4,8 +4,8 @@ import pytest
 
 from gradcheck.report import render
 from gradcheck.report.load_summary import told
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 
 

@@ -16,7 +16,7 @@ def cells(row):
 def test_rows_are_taken_apart_and_nothing_is_lost_or_twice(any_run):
     for table in outline.tables(any_run):
         found = spread(any_run, table.rows)
-        assert all({r.sample for r in cells(row)} == {sample} for sample, row in found)
+        assert all({r.case.sample for r in cells(row)} == {sample} for sample, row in found)
         assert sorted(id(r) for _, row in found for r in cells(row)) == (
             sorted(id(r) for row in table.rows for r in cells(row))
         )

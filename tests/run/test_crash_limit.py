@@ -11,6 +11,7 @@ from gradcheck.run.execute import execute
 from gradcheck.run.limits import CrashLimit
 from gradcheck.run.merge import Named, merged
 from gradcheck.run.plan import Plan, shard_of
+from tests.case_results import changed
 
 SAMPLES = [case.sample.name for case in SUITE.cases(["relu"])]
 CRASHES = """
@@ -34,7 +35,11 @@ def crashing(tmp_path, monkeypatch):
 
 
 def crashed(run):
-    return [r.verdict for r in run.results if (r.implementation, r.op) == ("aborts:IMPL", "relu")]
+    return [
+        r.finding.verdict
+        for r in run.results
+        if (r.case.implementation, r.case.op) == ("aborts:IMPL", "relu")
+    ]
 
 
 def test_jobs_and_shards_leave_out_the_same(crashing):
@@ -43,11 +48,15 @@ def test_jobs_and_shards_leave_out_the_same(crashing):
     verdicts = crashed(run)
     assert verdicts[:10] == [Verdict.CRASH] * 10
     assert verdicts[10:] == [Verdict.NOTRUN] * (2 * len(SAMPLES) - 10)
-    last = next(r for r in run.results if r.verdict is Verdict.NOTRUN)
-    assert last.reason == "not run after 10 crashes of relu"
-    assert last.repro.startswith(f"gradcheck repro {last.name} --suite")
-    others = [r for r in run.results if (r.implementation, r.op) != ("aborts:IMPL", "relu")]
-    assert {r.verdict for r in others if r.implementation == "reference"} == {Verdict.PASS}
+    last = next(r for r in run.results if r.finding.verdict is Verdict.NOTRUN)
+    assert last.finding.reason == "not run after 10 crashes of relu"
+    assert last.repro.startswith(f"gradcheck repro {last.case.name} --suite")
+    others = [
+        r for r in run.results if (r.case.implementation, r.case.op) != ("aborts:IMPL", "relu")
+    ]
+    assert {r.finding.verdict for r in others if r.case.implementation == "reference"} == {
+        Verdict.PASS
+    }
     assert execute(replace(crashing, jobs=2)) == run
     parts = [replace(crashing, shard=f"{number}/2") for number in (1, 2)]
     ran = [Named(part.shard, execute(part)) for part in parts]
@@ -70,7 +79,7 @@ def plan():
 @pytest.mark.parametrize(("verdict", "limit"), [(Verdict.CRASH, 10), (Verdict.TIMEOUT, 3)])
 def test_another_operator_and_another_implementation_go_on(verdict, limit):
     (result, *_) = execute(plan()).results
-    bad = replace(result, verdict=verdict)
+    bad = changed(result, verdict=verdict)
     crashes = CrashLimit()
     for place in reversed(range(limit)):  # in any order: those before a place count
         assert crashes.why(limit, "reference", "relu") == "", place
@@ -78,8 +87,9 @@ def test_another_operator_and_another_implementation_go_on(verdict, limit):
     assert crashes.why(limit - 1, "reference", "relu") == ""
     assert crashes.why(limit, "reference", "relu").startswith(f"not run after {limit} ")
     assert crashes.why(limit, "reference", "tanh") == crashes.why(limit, "torch", "relu") == ""
-    (left,) = crashes.applied(limit, [result, replace(result, output="x")])
-    assert (left.verdict, left.output, left.worst) == (Verdict.NOTRUN, "vjp", ())
+    (left,) = crashes.applied(limit, [result, changed(result, output="x")])
+    assert (left.finding.verdict, left.finding.name) == (Verdict.NOTRUN, "vjp")
+    assert left.finding.worst == ()
     assert [*crashes.applied(limit, [left])] == [left]
 
 

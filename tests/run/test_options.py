@@ -10,8 +10,8 @@ from gradcheck import pytest_plugin
 from gradcheck.cli import options
 from gradcheck.cli.main import _parser
 from gradcheck.errors import UsageError
+from gradcheck.results.case_result import Kind
 from gradcheck.results.finding import Finding, Part
-from gradcheck.results.record import Kind
 from gradcheck.results.verdict import Verdict
 from gradcheck.run import to_result
 from gradcheck.run.options import IMPLEMENTATION, OPTIONS, STRING, Option
@@ -59,7 +59,7 @@ def test_a_new_option_is_a_flag_a_key_a_flag_of_pytest_and_in_repro_lines(extend
     plan = Plan(suite=SUITE, cases=[case], implementations=["reference"], dtypes=["float64"],
                 seed=0, convention="bitter")  # fmt: skip
     finding = Finding(name="vjp", verdict=Verdict.PASS)
-    again = to_result.record_of(plan, case, "", "reference", "float64", finding).repro
+    again = to_result.result_of(plan, case, "", "reference", "float64", finding).repro
     assert again.endswith(" --flavour bitter")
 
 

@@ -14,12 +14,12 @@ from queue import SimpleQueue
 from typing import Final
 
 from gradcheck.implementations.processes.budget import LIMITS
+from gradcheck.results.case_result import CaseResult
 from gradcheck.results.finding import Finding
-from gradcheck.results.record import Record
 from gradcheck.results.verdict import Verdict
 from gradcheck.run.limits import CALL, CrashLimit
 from gradcheck.run.plan import AnyCase, Plan
-from gradcheck.run.to_result import record_of
+from gradcheck.run.to_result import result_of
 from gradcheck.run.workers import MAX_TRIES
 from gradcheck.run.workers.units import Ask, Unit, asks_of, begun, divided, units_of
 
@@ -40,7 +40,7 @@ class Answer:
     A unit without asks is answered by the hash of its case.
     """
 
-    records: tuple[Record, ...] = ()
+    records: tuple[CaseResult, ...] = ()
     seconds: float = 0.0
     hash: str = ""
 
@@ -67,14 +67,14 @@ class RunQueue:
         self._waiting = begun(units, slots)
         self._asks = [asks_of(plan, case) for case in cases]
         self._left = len(cases)
-        self._parts: dict[int, dict[Ask, list[Record]]] = {}
+        self._parts: dict[int, dict[Ask, list[CaseResult]]] = {}
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._divided = divided(units)
         self._losses: Counter[tuple[int, Ask]] = Counter()
         self._fatal: dict[int, dict[Ask, str]] = {}
         self._at: dict[Hashable, Unit] = {}
         self._crashes = CrashLimit()
-        self._whole: dict[int, list[Record]] = {}
+        self._whole: dict[int, list[CaseResult]] = {}
         self._arrived: SimpleQueue[Arrived | BaseException] = SimpleQueue()
 
     # ── the executor's side ──────────────────────────────────────────────────────────────────
@@ -125,7 +125,7 @@ class RunQueue:
         parts = self._parts.setdefault(unit.place, {})
         parts.update((ask, []) for ask in unit.asks)
         for record in answer.records:
-            parts[record.implementation, record.dtype].append(record)
+            parts[record.case.implementation, record.case.dtype].append(record)
         self._seconds[unit.place] += answer.seconds
         asks = self._asks[unit.place]
         if len(parts) < len(asks) or self._again(unit, parts):
@@ -161,14 +161,17 @@ class RunQueue:
         """Report to the run, after the results so far, that no more will come."""
         self._arrived.put(error)
 
-    def _again(self, unit: Unit, parts: dict[Ask, list[Record]]) -> bool:
+    def _again(self, unit: Unit, parts: dict[Ask, list[CaseResult]]) -> bool:
         """Repeat divided asks as one unit, where code has ended in a part; returns whether any are.
 
         How often code may end within a case is counted per process, over all dtypes.
         """
         words = self._divided.pop(unit.place, ())
         ended = {
-            word for (word, _), records in parts.items() for r in records if r.verdict in ENDED
+            word
+            for (word, _), records in parts.items()
+            for r in records
+            if r.finding.verdict in ENDED
         }
         for word in ended.intersection(words):
             asks = tuple(ask for ask in self._asks[unit.place] if ask[0] == word)
@@ -182,7 +185,7 @@ class RunQueue:
         for ask, how in self._fatal.pop(unit.place, {}).items():
             reason = f"its worker process ended, in {MAX_TRIES} tries: {how}"
             finding = Finding(name=CALL, verdict=Verdict.CRASH, reason=reason)
-            record = record_of(self._plan, self._cases[unit.place], fingerprint, *ask, finding)
+            record = result_of(self._plan, self._cases[unit.place], fingerprint, *ask, finding)
             self.came(replace(unit, asks=(ask,)), Answer(records=(record,)))
 
     # ── the run's side ───────────────────────────────────────────────────────────────────────
@@ -199,11 +202,11 @@ class RunQueue:
                 raise what
             yield what
 
-    def result(self, place: int) -> list[Record]:
+    def result(self, place: int) -> list[CaseResult]:
         """The results of the case at a place, which is complete."""
         return self._whole[place]
 
-    def finished(self) -> dict[int, list[Record]]:
+    def finished(self) -> dict[int, list[CaseResult]]:
         """All results so far by place, of incomplete cases too; does not wait."""
         known = {**self._parts}
         return {
