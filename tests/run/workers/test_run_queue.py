@@ -147,9 +147,13 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
     assert [r.finding.verdict for r in assembly.result(0)] == ["pass", "pass", "pass", "crash"]
     crash = assembly.result(0)[-1]
     assert crash.finding.reason == "its worker process ended, in 2 tries: SIGKILL"
-    assert (crash.output, crash.implementation, crash.dtype) == ("vjp", "b:B", "float32")
+    assert (crash.finding.name, crash.case.implementation, crash.case.dtype) == (
+        "vjp",
+        "b:B",
+        "float32",
+    )
     assert crash.repro == "gradcheck repro relu/default/typical/float32 --impl b:B"
-    assert crash.hash == asked.cases[0].fingerprint
+    assert crash.case.hash == asked.cases[0].fingerprint
     assembly.came(second, records_of(asked, second))
     assert assembly.left == 0
 
