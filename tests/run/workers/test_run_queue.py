@@ -48,7 +48,7 @@ def records_of(asked, unit, verdict=Verdict.PASS, seconds=0.0):
     )
 
 
-def server_for(assembly, slot=None):
+def taken(assembly, slot=None):
     """All that waits."""
     units = []
     while (unit := assembly.next(slot)) is not None:
@@ -58,7 +58,7 @@ def server_for(assembly, slot=None):
 
 def hashed(asked, assembly):
     """The hash of a case that has ended workers is asked of one more."""
-    (unit,) = server_for(assembly)
+    (unit,) = taken(assembly)
     assert unit.asks == ()
     assembly.came(unit, Answer(hash=asked.everything[unit.place].fingerprint))
     assert assembly.next() is None
@@ -99,7 +99,7 @@ def test_records_come_back_in_the_order_of_a_run_whatever_came_when(seed):
 def test_parts_of_a_case_are_put_back_in_the_order_of_its_asks():
     rules = SUITE.rule_cases(["clip*"], samples=["typical"])[:1]
     asked, assembly = divided(plan(rules=rules))
-    units = server_for(assembly)
+    units = taken(assembly)
     assert [u.asks for u in units] == [(("reference", "float64"),), (("reference", "float32"),)]
     for unit in reversed(units):
         assert assembly.left == 1
@@ -111,7 +111,7 @@ def test_parts_of_a_case_are_put_back_in_the_order_of_its_asks():
 
 def test_what_is_known_of_a_part_is_finished_though_its_case_is_not():
     asked, assembly = divided(plan("relu", "tanh", samples=("typical",)))
-    last, *_ = reversed(server_for(assembly))
+    last, *_ = reversed(taken(assembly))
     assert (last.place, last.asks) == (1, (("reference", "float32"),))
     answer = judged(asked, last)
     assembly.came(last, answer)
@@ -133,9 +133,9 @@ def test_what_raises_or_ends_it_is_raised_where_it_is_waited():
 def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
     asked = plan("relu", "tanh", words=("reference", "b:B"), samples=("typical",))
     assembly = RunQueue(asked, asked.everything, 1)
-    first, second = server_for(assembly)
+    first, second = taken(assembly)
     assembly.lost(first, "SIGSEGV")
-    alone = server_for(assembly)
+    alone = taken(assembly)
     assert {u.place for u in alone} == {0}
     assert sorted(u.asks for u in alone) == sorted((ask,) for ask in first.asks)
     for unit in alone:
@@ -161,9 +161,9 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
 def test_one_that_ends_its_worker_once_is_as_good_as_any():
     asked = plan("relu", samples=("typical",), dtypes=("float64",))
     assembly = RunQueue(asked, asked.everything, 1)
-    (unit,) = server_for(assembly)
+    (unit,) = taken(assembly)
     assembly.lost(unit, "SIGKILL")
-    (again,) = server_for(assembly)
+    (again,) = taken(assembly)
     assert (again.asks, again.names) == (unit.asks, unit.names)
     assembly.came(again, judged(asked, again))
     assert assembly.result(0) == [*execute(asked).results]
@@ -173,12 +173,12 @@ def test_one_that_ends_its_worker_once_is_as_good_as_any():
 def test_code_that_ended_in_a_part_is_asked_again_at_once(verdict):
     """How often it may end in a case is counted over its dtypes, by the process that asks."""
     asked, assembly = divided(plan("relu", words=("a:A", "b:B"), samples=("typical",)))
-    bad, *others = server_for(assembly)
+    bad, *others = taken(assembly)
     assert len(others) == 3
     assembly.came(bad, records_of(asked, bad, verdict))
     for unit in others:
         assembly.came(unit, records_of(asked, unit, Verdict.FAIL))
-    (again,) = server_for(assembly)
+    (again,) = taken(assembly)
     assert again.asks == (("a:A", "float64"), ("a:A", "float32"))
     assert assembly.left == 1
     assembly.came(again, records_of(asked, again, verdict))
@@ -188,10 +188,10 @@ def test_code_that_ended_in_a_part_is_asked_again_at_once(verdict):
 
 def test_parts_that_fail_differently_each_say_what_they_are():
     asked, assembly = divided(plan("relu", words=("a:A",), samples=("typical",)))
-    wrong, deadly = server_for(assembly)
+    wrong, deadly = taken(assembly)
     assembly.lost(deadly, "SIGSEGV")
     assembly.came(wrong, records_of(asked, wrong, Verdict.FAIL))
-    (again,) = server_for(assembly)
+    (again,) = taken(assembly)
     assembly.lost(again, "SIGSEGV")
     hashed(asked, assembly)
     assert [r.finding.verdict for r in assembly.result(0)] == ["fail", "crash"]
@@ -201,7 +201,7 @@ def test_what_ends_a_worker_by_its_inputs_alone_has_no_hash():
     asked = plan("relu", samples=("typical",), dtypes=("float64",))
     assembly = RunQueue(asked, asked.everything, 1)
     for _ in range(3):  # twice with its ask, and once more for its hash
-        (unit,) = server_for(assembly)
+        (unit,) = taken(assembly)
         assembly.lost(unit, "SIGKILL")
     (crash,) = assembly.result(0)
     assert (crash.finding.verdict, crash.case.hash, assembly.left) == (Verdict.CRASH, "", 0)
@@ -215,7 +215,7 @@ def test_only_what_comes_before_in_the_run_leaves_something_out(verdict):
     asked = plan("rms_norm", samples=(), words=("a:A", "b:B"), dtypes=("float64",))
     limit = LIMITS[verdict]
     assembly = RunQueue(asked, asked.everything, 0.001)
-    units = server_for(assembly)
+    units = taken(assembly)
     late, early = units[limit + 3 : 2 * limit + 3], units[1 : limit + 1]
     for bad in [late, early]:
         for unit in reversed(bad):
@@ -248,7 +248,7 @@ def test_a_slot_stays_with_its_operator_and_takes_another_than_the_others():
 
 def test_without_slots_units_come_in_their_order():
     asked = plan("relu", "tanh")
-    places = [u.place for u in server_for(RunQueue(asked, asked.everything, 0.001))]
+    places = [u.place for u in taken(RunQueue(asked, asked.everything, 0.001))]
     assert places == [*range(len(asked.cases))]
 
 
