@@ -228,7 +228,9 @@ def _shown(value: Any) -> str:
 
 def open_to_defaults(parser: argparse.ArgumentParser) -> None:
     """Let a project set the flags of `parser` that are not given; call it last."""
-    usual = {o.name: parser.get_default(o.dest) for o in OPTIONS if o.config}
+    flags = {action.dest for action in parser._actions}
+    known = [option for option in OPTIONS if option.config and option.dest in flags]
+    usual = {option.name: parser.get_default(option.dest) for option in known}
     parser.set_defaults(**{option_named(key).dest: None for key in usual}, usual=usual)
     parser.add_argument(
         "--no-config", dest="config", action="store_false",
