@@ -330,7 +330,7 @@ class Linear:
         work.spend(2 * x.size)
         sizes = np.asarray(np.abs(x), dtype=object)
         if ord_ in (np.inf, -np.inf):
-            return np.max(sizes, **how) if ord_ > 0 else np.min(sizes, **how)
+            return np.asarray((np.max if ord_ > 0 else np.min)(sizes, **how), dtype=object)
         if ord_ == 0:
             return work.lifted(np.sum(sizes != 0, **how))
         if ord_ == 1:
