@@ -23,7 +23,7 @@ from gradcheck.run.options import IMPLEMENTATION, REPORTS
 if TYPE_CHECKING:
     from gradcheck.explain.shrink import Shrunk
     from gradcheck.implementations.bound import Implementation
-    from gradcheck.report.scripts.name import Named
+    from gradcheck.report.scripts.export import Named
     from gradcheck.results.case_result import CaseResult
     from gradcheck.results.run import Run
     from gradcheck.run.plan import LoadedPlan
@@ -65,7 +65,7 @@ def repro(arguments: argparse.Namespace) -> int:
         check_writable([path], "--export")
         check_form(path, implementations)
 
-    from gradcheck.report.scripts.name import named
+    from gradcheck.report.scripts.export import named
     from gradcheck.run.execute import executed
     from gradcheck.run.plan import Plan, loaded
 

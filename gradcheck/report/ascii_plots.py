@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import heat, vcurve
 from gradcheck.report.axis import Axis, power
-from gradcheck.report.places import FINE
+from gradcheck.report.heat import FINE
 from gradcheck.results import words
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def _line(result: CaseResult, named: bool) -> str:
 
     What stands before the verdict is what `gradcheck repro` takes, where that takes it.
     """
-    from gradcheck.report import failure_text, failure_words
+    from gradcheck.report import failure_text
 
     own = result.finding.part is Part.GRADIENT
     output = (
@@ -59,7 +59,7 @@ def _line(result: CaseResult, named: bool) -> str:
         else words.subject(result.finding.name, result.finding.part)
     )
     parts = [f"{words.case(result)}:{output}", words.word(result.finding.verdict)]
-    if result.finding.top is not None and failure_words.is_known(result.finding.top):
+    if result.finding.top is not None and failure_text.is_known(result.finding.top):
         parts.append(words.comparison(result.finding.top))
     if named:
         parts.append(f"({words.clean(result.case.implementation)})")

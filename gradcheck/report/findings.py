@@ -9,7 +9,7 @@ from typing import Final
 from tabulate import tabulate
 
 from gradcheck.report import ascii_plots, failure_text
-from gradcheck.report.places import FINE
+from gradcheck.report.heat import FINE
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import CaseId, CaseResult
 from gradcheck.results.finding import Finding

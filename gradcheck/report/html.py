@@ -11,6 +11,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gradcheck.report import (
@@ -23,10 +24,9 @@ from gradcheck.report import (
     model_words,
     models,
     notices,
+    remainder,
     run_words,
-    taylor_words,
 )
-from gradcheck.report.html_page import asset, templates
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import Kind
 from gradcheck.results.expectation import Known
@@ -178,10 +178,29 @@ def _environment() -> Environment:
     environment.globals.update(
         words=words,
         run_words=run_words,
-        taylor_words=taylor_words,
+        remainder=remainder,
         model_words=model_words,
         diagnosed=failure_text,
         printed=printed,
         figures=figures,
     )
     return environment
+
+
+def templates() -> Environment:
+    """The templates, which escape all foreign text, and know no name that they are not given."""
+    # Not select_autoescape(): it looks at endings, and `.j2` is none that it knows.
+    return Environment(
+        loader=PackageLoader("gradcheck.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def asset(environment: Environment, name: str) -> Markup:
+    """A file of ours, free of foreign text, to stand in the page as it is."""
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, name)
+    return Markup(source)

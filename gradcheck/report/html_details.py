@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import failure_text, failure_words
+from gradcheck.report import failure_text
 from gradcheck.results import printed, words
 from gradcheck.results.stored import plain
 from gradcheck.results.verdict import Verdict
@@ -144,7 +144,7 @@ def _columns(run: Run, texts: _Texts) -> dict[str, Callable[[CaseResult], str]]:
         "compared": lambda r: str(r.finding.compared),
         "failed": lambda r: str(r.finding.failed or ""),
         "unresolved": lambda r: str(r.finding.unresolved or ""),
-        "place": of_top(failure_words.place),
+        "place": of_top(failure_text.place),
         "got": of_top(_values),
         "bar": of_top(lambda r, top: words.number(top.error_bar, 2)),
         "error": of_top(lambda r, top: words.number(top.error)),
@@ -169,7 +169,7 @@ def named(result: CaseResult) -> str:
 
 def _values(finding: Finding, top: Miss) -> str:
     """What was got and, behind a blank, what was wanted, if that is printed differently."""
-    got, want = failure_words.values(top, DIGITS if finding.verdict is Verdict.PASS else 17)
+    got, want = failure_text.values(top, DIGITS if finding.verdict is Verdict.PASS else 17)
     return got if want == got else f"{got} {want}"
 
 
@@ -209,7 +209,7 @@ def _more(run: Run, result: CaseResult, pictures: Sequence[Any]) -> dict[str, An
     elif result.finding.evaluations or result.finding.taylor is not None or result.finding.reason:
         found["lead"] = words.clean(result.finding.reason)
         kept = ("visible", "taylor")
-        found["facts"] = [pair for pair in failure_words.facts(result) if pair[0] in kept]
+        found["facts"] = [pair for pair in failure_text.facts(result) if pair[0] in kept]
     notes = [
         *result.finding.conventions,
         *([f"wider bound: {result.finding.slack}"] if result.finding.slack else []),
@@ -227,10 +227,10 @@ def _more(run: Run, result: CaseResult, pictures: Sequence[Any]) -> dict[str, An
 
 def _element(result: CaseResult, miss: Miss) -> Iterator[str]:
     """An element: where, got, want with its error bar, error in multiples of its bound, ulp."""
-    got, want = failure_words.values(miss)
-    yield failure_words.place(result.finding, miss)
+    got, want = failure_text.values(miss)
+    yield failure_text.place(result.finding, miss)
     yield got
-    yield f"{want} {failure_words.bar(miss)}"
+    yield f"{want} {failure_text.bar(miss)}"
     yield words.multiple(miss.error, miss.bound)
     yield "" if miss.ulp is None else words.number(miss.ulp)
     yield words.clean(miss.cotangent)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_words, model_words, models, outline
+from gradcheck.report import failure_text, model_words, models, outline
 from gradcheck.report.rows import Cell
 from gradcheck.results import words
 from gradcheck.results.case_result import Kind
@@ -273,10 +273,10 @@ def _blocks(of_one: Sequence[models.Model], columns: Sequence[Column]) -> Iterab
         for row in found:
             result = models.telling(row)
             if result is not None and result.finding.top is not None:
-                place = failure_words.spot(result.finding, result.finding.top)
+                place = failure_text.spot(result.finding, result.finding.top)
                 tensor = words.clean(result.finding.top.tensor) if part is Part.STAGE else ""
                 notes.setdefault(
-                    row.output, f"{tensor}{place} {failure_words.bar(result.finding.top)}"
+                    row.output, f"{tensor}{place} {failure_text.bar(result.finding.top)}"
                 )
         lines = tuple(
             _line(key, cells, columns, notes.get(key[3], ""))

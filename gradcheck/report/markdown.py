@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import (
     failure_text,
-    failure_words,
     failures,
     model_markdown,
     notices,
     outline,
+    remainder,
     run_words,
-    taylor_words,
 )
-from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
-from gradcheck.report.size_limited import Capped
+from gradcheck.report.marked import (
+    LEGEND,
+    Capped,
+    code,
+    escape,
+    fenced,
+    folded,
+    matrix_head,
+    matrix_lines,
+)
 from gradcheck.results import printed, words
 from gradcheck.results.case_result import Kind
 
@@ -79,7 +86,7 @@ def _soundness(page: Capped, run: Run) -> None:
     if found is not None:
         page.add(f"\nCertificate: {escape(run_words.rejected(found))}.\n")
     for curves in notices.curves(run):
-        page.add(f"\nTaylor: {escape(taylor_words.curves(*curves))}.\n")
+        page.add(f"\nTaylor: {escape(remainder.curves(*curves))}.\n")
     for name, text in notices.slacks(run):
         page.add(f"\nWider bound: {code(name)}, {escape(words.clean(text))}.\n")
     rows = notices.conventions(run)
@@ -165,15 +172,15 @@ def _diagnoses(group: failures.Group, several: bool) -> list[str]:
 
 def _line(result: CaseResult, several: bool) -> str:
     top = result.finding.top
-    got, want = failure_words.values(top) if top else ("", "")
+    got, want = failure_text.values(top) if top else ("", "")
     cells = [
         code(result.case.sample),
         code(result.case.dtype),
         words.word(result.finding.verdict),
-        code(failure_words.place(result.finding, top)) if top else "",
+        code(failure_text.place(result.finding, top)) if top else "",
         got,
-        f"{want} {failure_words.bar(top)}" if top else "",
-        failure_words.errors(top) if top else "",
+        f"{want} {failure_text.bar(top)}" if top else "",
+        failure_text.errors(top) if top else "",
         f"{result.finding.failed:,} of {result.finding.compared:,}"
         if result.finding.compared
         else "",

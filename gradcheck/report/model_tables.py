@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gradcheck.report import failure_words, model_words, models
+from gradcheck.report import failure_text, model_words, models
 from gradcheck.report.page import Page, clip, grid, span
 from gradcheck.results import words
 from gradcheck.results.finding import Part
@@ -161,11 +161,11 @@ def _line(page: Page, model: Model, block: Block, row: Row, layout: _Layout) -> 
     )
     if result is None or top is None:
         return [*line, *([""] * (3 if layout.want else 1))]
-    spot = failure_words.spot(result.finding, top)
+    spot = failure_text.spot(result.finding, top)
     if not layout.want:
-        return [*line, f"{spot} {failure_words.bar(top)}".strip()]
+        return [*line, f"{spot} {failure_text.bar(top)}".strip()]
     place = words.clean(top.tensor) * (block.part is Part.STAGE) + spot
-    want = f"{failure_words.values(top)[1]} {failure_words.bar(top)}"
+    want = f"{failure_text.values(top)[1]} {failure_text.bar(top)}"
     return [*line, place, want, words.clean(f"{result.case.sample}/{result.case.dtype}")]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gradcheck.report import ascii_plots, failure_text, failure_words
+from gradcheck.report import ascii_plots, failure_text
 from gradcheck.report.page import Page, grid, span, whole
 from gradcheck.results import printed, words
 
@@ -149,11 +149,11 @@ def elements(result: CaseResult, width: int) -> list[str]:
     heads = ["element", "got", "want", "± bar", "error", "bound", "ulp", "cotangent"]
     body = []
     for miss in result.finding.worst:
-        got, want = failure_words.values(miss)
+        got, want = failure_text.values(miss)
         ulp = "" if miss.ulp is None else words.number(miss.ulp)
         sizes = (miss.error_bar, miss.error, miss.bound)
         body.append([
-            failure_words.place(result.finding, miss), got, want,
+            failure_text.place(result.finding, miss), got, want,
             *(words.number(s, 2) for s in sizes), ulp, words.clean(miss.cotangent),
         ])  # fmt: skip
     for columns in range(len(heads), LEAST, -1):

@@ -9,9 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gradcheck.report import failure_text, failures, model_markdown, notices, outline, run_words
-from gradcheck.report.marked import LEGEND, code, escape, fenced, folded, matrix_head, matrix_lines
+from gradcheck.report.marked import (
+    LEGEND,
+    Capped,
+    code,
+    escape,
+    fenced,
+    folded,
+    matrix_head,
+    matrix_lines,
+)
 from gradcheck.report.page import clip
-from gradcheck.report.size_limited import Capped
 from gradcheck.results import printed, words
 from gradcheck.results.finding import Part
 

@@ -7,7 +7,7 @@ import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from lxml import etree, html
 
-from gradcheck.report import figures, render, taylor_words
+from gradcheck.report import figures, remainder, render
 from gradcheck.results import words
 
 CSS = (resources.files("gradcheck.report") / "templates" / "evidence.css").read_text()
@@ -23,7 +23,7 @@ def draw():
 
     def draw(macro, given):
         source = f'{{% from "evidence.html.j2" import {macro} with context %}}{{{{ {macro}(it) }}}}'
-        known = {"figures": figures, "words": words, "taylor_words": taylor_words}
+        known = {"figures": figures, "words": words, "remainder": remainder}
         return environment.from_string(source).render(it=given, **known)
 
     return draw

@@ -3,8 +3,8 @@
 import pytest
 
 from gradcheck.report import outline, render
-from gradcheck.report.per_case_rows import spread
-from gradcheck.report.terminal_failures import GROUPS, SAMPLES
+from gradcheck.report.rows import spread
+from gradcheck.report.terminal import GROUPS, SAMPLES
 from gradcheck.results.finding import Part
 from gradcheck.results.verdict import Verdict
 

@@ -147,11 +147,8 @@ def test_what_was_lost_comes_next_each_ask_alone_and_then_has_crashed():
     assert [r.finding.verdict for r in assembly.result(0)] == ["pass", "pass", "pass", "crash"]
     crash = assembly.result(0)[-1]
     assert crash.finding.reason == "its worker process ended, in 2 tries: SIGKILL"
-    assert (crash.finding.name, crash.case.implementation, crash.case.dtype) == (
-        "vjp",
-        "b:B",
-        "float32",
-    )
+    case = crash.case
+    assert (crash.finding.name, case.implementation, case.dtype) == ("vjp", "b:B", "float32")
     assert crash.repro == "gradcheck repro relu/default/typical/float32 --impl b:B"
     assert crash.case.hash == asked.cases[0].fingerprint
     assembly.came(second, records_of(asked, second))
